@@ -1,0 +1,2 @@
+//! controller
+fn main() {}
