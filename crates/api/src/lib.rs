@@ -1,1 +1,25 @@
-//! api
+//! The wire contract of hitless: custom resources, annotation, label and condition names, and how they are (de)serialised.
+//!
+//! This crate does no I/O and knows no Kubernetes client. `docs/contract.md` explains the same objects in prose.
+//! Every field has exactly one writer, named in the doc comment of the type that holds it.
+
+pub mod crds;
+pub mod digest;
+pub mod drain;
+pub mod grant;
+pub mod ledger;
+pub mod names;
+pub mod node_transition;
+pub mod pod;
+pub mod pod_transition_rule;
+pub mod transition;
+
+pub use drain::{DrainSpec, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
+pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef};
+pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
+pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};
+pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
+pub use transition::{Outcome, Phase, Transition, TransitionResult};
+
+/// Wall-clock time with microseconds, RFC 3339 on the wire.
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;

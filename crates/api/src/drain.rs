@@ -1,0 +1,125 @@
+//! How a pod is taken out of traffic and how the result is judged; resolved by the controller into each grant.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What happens to connections that are still there after [`DrainSpec::straggler_after_seconds`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum StragglerPolicy {
+    /// Wait for them until the deadline, then operate.
+    Wait,
+    /// Treat the remaining ones as given up and operate.
+    #[default]
+    Close,
+    /// Reset them. Not carried out yet: the agent refuses such a grant.
+    Destroy,
+    /// At the deadline give the operation up and put the pod back into service.
+    Abort,
+}
+
+/// What travels on a port, and so which connections may be closed by us when idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PortTreatment {
+    /// HTTP/1.x: an idle keep-alive connection is closed kindly.
+    Http1,
+    /// HTTP/2, gRPC: waited for.
+    Http2,
+    /// Any other TCP protocol: waited for.
+    Tcp,
+    /// Not waited for: UDP has no connections.
+    Udp,
+    /// Not counted at all.
+    Ignore,
+}
+
+/// Treatment of one container port; ports that are not listed are treated as [`PortTreatment::Tcp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PortDrain {
+    /// Port number as the pod listens on it.
+    pub port: u16,
+    /// What travels on it.
+    pub treat: PortTreatment,
+}
+
+/// How long to wait for whom before a container is operated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DrainSpec {
+    /// Shortest time between leaving service and the operation, in seconds. The kubelet needs about one to settle.
+    #[serde(default = "defaults::min_seconds")]
+    pub min_seconds: u32,
+    /// After this many seconds out of service `stragglers` applies.
+    #[serde(default = "defaults::straggler_after_seconds")]
+    pub straggler_after_seconds: u32,
+    /// Policy for connections that outstay `stragglerAfterSeconds`.
+    #[serde(default)]
+    pub stragglers: StragglerPolicy,
+    /// After this many seconds out of service the container is operated whatever is still open (or, with `Abort`, not at all).
+    #[serde(default = "defaults::deadline_seconds")]
+    pub deadline_seconds: u32,
+    /// Longest time that new connections are parked by a Hold, in milliseconds from the first parked one.
+    #[serde(default = "defaults::hold_cap_milliseconds")]
+    pub hold_cap_milliseconds: u32,
+    /// Ports whose treatment is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port"]))]
+    pub ports: Vec<PortDrain>,
+}
+
+/// How an operated container is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifySpec {
+    /// The new container must be ready within this many seconds after the image patch, else it is rolled back.
+    #[serde(default = "defaults::progress_seconds")]
+    pub progress_seconds: u32,
+    /// It must stay ready for this many seconds before the pod returns to service.
+    #[serde(default)]
+    pub soak_seconds: u32,
+}
+
+mod defaults {
+    pub(super) const fn min_seconds() -> u32 {
+        1
+    }
+    pub(super) const fn straggler_after_seconds() -> u32 {
+        30
+    }
+    pub(super) const fn deadline_seconds() -> u32 {
+        60
+    }
+    pub(super) const fn hold_cap_milliseconds() -> u32 {
+        2500
+    }
+    pub(super) const fn progress_seconds() -> u32 {
+        600
+    }
+}
+
+impl Default for DrainSpec {
+    fn default() -> Self {
+        Self {
+            min_seconds: defaults::min_seconds(),
+            straggler_after_seconds: defaults::straggler_after_seconds(),
+            stragglers: StragglerPolicy::default(),
+            deadline_seconds: defaults::deadline_seconds(),
+            hold_cap_milliseconds: defaults::hold_cap_milliseconds(),
+            ports: Vec::new(),
+        }
+    }
+}
+
+impl Default for VerifySpec {
+    fn default() -> Self {
+        Self { progress_seconds: defaults::progress_seconds(), soak_seconds: 0 }
+    }
+}
+
+impl DrainSpec {
+    /// How connections to `port` are treated.
+    #[must_use]
+    pub fn treatment(&self, port: u16) -> PortTreatment {
+        self.ports.iter().find(|known| known.port == port).map_or(PortTreatment::Tcp, |known| known.treat)
+    }
+}

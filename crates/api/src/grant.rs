@@ -1,0 +1,139 @@
+//! A grant: the controller's permission for one pod to be operated, to exactly one outcome.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{DrainSpec, MicroTime, VerifySpec, digest};
+
+/// Identity of a pod; a name alone never identifies one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct PodRef {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+}
+
+/// What is done to the pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GrantOp {
+    /// New images.
+    Update,
+    /// The same images under another equal name, so that the kubelet restarts the containers.
+    Restart,
+    /// A value this build does not know: parsed, and refused by name.
+    #[serde(untagged)]
+    Unknown(String),
+}
+
+/// How the pod is kept from losing requests meanwhile; decided by the controller, never by the agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GrantMode {
+    /// The pod leaves service, its connections are drained, it returns.
+    Leave,
+    /// New connections are parked while the container is replaced.
+    Hold,
+    /// A value this build does not know: parsed, and refused by name.
+    #[serde(untagged)]
+    Unknown(String),
+}
+
+/// A change of one value, exact in both directions; `None` stands for "absent".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// The value before; the patch tests it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The value after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+/// A change of one container's image reference, exact in both directions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImageChange {
+    /// Image reference in the pod's spec before.
+    pub from: String,
+    /// Image reference in the pod's spec after.
+    pub to: String,
+}
+
+/// A wish to end a grant early: honoured until the container is operated, rolls back after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cancel {
+    /// Why, in CamelCase.
+    pub reason: String,
+    /// Since when.
+    pub since: MicroTime,
+}
+
+/// Permission for one pod. Written by the controller only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Grant {
+    /// `<pod uid>.<hash of the operation>`, see [`Grant::id_for`]; also the id of the ledger's reservation.
+    pub id: String,
+    /// Epoch of the leader that granted it (`leaseTransitions` of the Lease).
+    pub epoch: i64,
+    /// The pod.
+    pub pod: PodRef,
+    /// What is done.
+    #[schemars(with = "String")]
+    pub op: GrantOp,
+    /// How requests are kept safe meanwhile.
+    #[schemars(with = "String")]
+    pub mode: GrantMode,
+    /// Image changes by container name.
+    #[schemars(extend("maxProperties" = 32))]
+    pub containers: BTreeMap<String, ImageChange>,
+    /// Label changes that go into the same patch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub labels: BTreeMap<String, Change>,
+    /// Annotation changes that go into the same patch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub annotations: BTreeMap<String, Change>,
+    /// containerID by container name when the grant was made: what must have changed in the end.
+    pub before: BTreeMap<String, String>,
+    /// How the pod is drained.
+    pub drain: DrainSpec,
+    /// How the result is judged.
+    pub verify: VerifySpec,
+    /// Names of the rules that allowed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
+    /// When it was granted.
+    pub granted: MicroTime,
+    /// The agent refuses to begin it later than this many seconds (and 30 more for skewed clocks) after `granted`.
+    pub ttl_seconds: u32,
+    /// Present when the controller wants it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<Cancel>,
+}
+
+impl Grant {
+    /// Default of [`Grant::ttl_seconds`].
+    pub const DEFAULT_TTL_SECONDS: u32 = 60;
+    /// Allowance for clocks that disagree, in seconds (CONTRACT 9).
+    pub const CLOCK_SKEW_SECONDS: u32 = 30;
+
+    /// The id of an operation: the pod's uid and a hash of everything the operation writes to the pod, so that the same
+    /// wish always has the same id and another wish another one.
+    #[must_use]
+    pub fn id_for(
+        pod_uid: &str,
+        op: &GrantOp,
+        containers: &BTreeMap<String, ImageChange>,
+        annotations: &BTreeMap<String, Change>,
+        labels: &BTreeMap<String, Change>,
+    ) -> String {
+        let what =
+            serde_json::json!({"op": op, "containers": containers, "annotations": annotations, "labels": labels});
+        format!("{pod_uid}.{}", digest::short(&what))
+    }
+}

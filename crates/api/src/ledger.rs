@@ -1,0 +1,77 @@
+//! `TransitionLedger`: the truth about budgets, one object per namespace.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::MicroTime;
+
+/// Which leader wrote the ledger last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LedgerLeader {
+    /// Its epoch (`leaseTransitions` of the Lease).
+    #[serde(default)]
+    pub epoch: i64,
+    /// Its identity.
+    #[serde(default)]
+    pub holder: String,
+}
+
+/// One pod's place in the budgets, and what its agent may write to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reservation {
+    /// Id of the grant.
+    pub id: String,
+    /// Name of the pod.
+    pub pod: String,
+    /// Name of its node.
+    pub node: String,
+    /// `<kind>/<name>` of the workload, or empty.
+    #[serde(default)]
+    pub owner: String,
+    /// Names of the rules that allowed it.
+    #[serde(default)]
+    pub rules: Vec<String>,
+    /// When the place was taken.
+    pub since: MicroTime,
+    /// Images that the agent may set, by container.
+    pub images: BTreeMap<String, String>,
+    /// Images that the agent may set on the way back, by container.
+    #[serde(default)]
+    pub from_images: BTreeMap<String, String>,
+    /// Revision labels that the agent may set.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Reservations of one namespace. Written by the controller only, each write a compare-and-swap on resourceVersion, *before*
+/// the grants that it covers. Admission reads it: an agent may set only the images that stand here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[kube(
+    group = "hitless.dev",
+    version = "v1alpha1",
+    kind = "TransitionLedger",
+    plural = "transitionledgers",
+    namespaced,
+    derive = "PartialEq",
+    validation = Rule::new("self.metadata.name in ['ledger', 'cluster']").message("a ledger is named 'ledger': admission looks it up by that name"),
+    printcolumn = r#"{"name":"Pods","type":"string","jsonPath":".spec.reservations[*].pod"}"#,
+    printcolumn = r#"{"name":"Epoch","type":"integer","jsonPath":".spec.leader.epoch"}"#
+)]
+pub struct TransitionLedgerSpec {
+    /// The last writer.
+    #[serde(default)]
+    pub leader: LedgerLeader,
+    /// Reservations by pod uid.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 4000))]
+    pub reservations: BTreeMap<String, Reservation>,
+}
+
+impl TransitionLedgerSpec {
+    /// Most reservations in one ledger, about 1 MB.
+    pub const MAX_RESERVATIONS: usize = 4000;
+}

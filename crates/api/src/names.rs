@@ -1,0 +1,70 @@
+//! Every name that hitless puts into, or looks for in, somebody else's object.
+
+/// API group of our own kinds.
+pub const GROUP: &str = "hitless.dev";
+/// Namespace that the agent and the controller run in; also named by the admission policies.
+pub const SYSTEM_NAMESPACE: &str = "hitless-system";
+/// User name of the agent's service account, as admission sees it.
+pub const AGENT_USER: &str = "system:serviceaccount:hitless-system:hitless-agent";
+/// User name of the controller's service account, as admission sees it.
+pub const CONTROLLER_USER: &str = "system:serviceaccount:hitless-system:hitless-controller";
+/// Field manager of the agent.
+pub const AGENT: &str = "hitless-agent";
+/// Field manager of the controller, name of its Lease, and value of the label `app.kubernetes.io/name` on its pods.
+pub const CONTROLLER: &str = "hitless-controller";
+/// Label by which the controller recognises the agent's pods (value [`AGENT`]).
+pub const APP_LABEL: &str = "app.kubernetes.io/name";
+/// Port of the agent's HTTP endpoint on the node's address.
+pub const AGENT_PORT: u16 = 9754;
+/// Port of the controller's health and metrics endpoint.
+pub const CONTROLLER_PORT: u16 = 9755;
+
+/// Pod condition and readiness gate; written only by the agent of the pod's node (once by the controller where no agent is).
+pub const IN_SERVICE: &str = "hitless.dev/InService";
+/// Name of the one [`crate::TransitionLedger`] of each namespace: admission looks it up by this name.
+pub const LEDGER: &str = "ledger";
+
+/// Annotation names.
+pub mod annotations {
+    /// On a workload: opts it in. Values [`super::UPDATE_IN_PLACE`] and [`super::UPDATE_IN_PLACE_ONLY`].
+    pub const UPDATE: &str = "hitless.dev/update";
+    /// On a Deployment: `held` while the guard policy's pause is on. Set by the guard policy, lifted by the controller.
+    pub const ROLLOUT: &str = "hitless.dev/rollout";
+    /// On a pod: hash of the template it was last brought to; where present it alone decides the pod's revision.
+    pub const REVISION: &str = "hitless.dev/revision";
+    /// On a pod: token of a wished restart; wished until `RESTARTED` has the same value.
+    pub const RESTART: &str = "hitless.dev/restart";
+    /// On a pod: comma-separated containers that `RESTART` means; absent means all.
+    pub const RESTART_CONTAINERS: &str = "hitless.dev/restart-containers";
+    /// On a pod: token of the last restart that was carried out; set by the image patch itself.
+    pub const RESTARTED: &str = "hitless.dev/restarted";
+    /// On a pod (usually from its template): JSON that overrides single fields of the drain, see [`crate::DrainSpec`].
+    pub const DRAIN: &str = "hitless.dev/drain";
+    /// On a live ReplicaSet's template during a rollout: makes it equal to neither the old nor the new template.
+    pub const MIXED: &str = "hitless.dev/mixed";
+    /// `kubectl rollout restart` writes this into the template.
+    pub const KUBECTL_RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+    /// The Deployment controller's revision number on ReplicaSets and Deployments.
+    pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
+    /// The kubelet marks mirror pods of static pods with this.
+    pub const MIRROR: &str = "kubernetes.io/config.mirror";
+}
+
+/// Label names.
+pub mod labels {
+    /// On an empty ReplicaSet that keeps the template of an earlier rollout for `kubectl rollout undo`.
+    pub const HISTORY: &str = "hitless.dev/history";
+    /// On the ReplicaSet that owns a held Deployment's pods: only the garbage collector may delete it.
+    pub const LIVE: &str = "hitless.dev/live";
+    /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
+    pub const GATE: &str = "hitless.dev/gate";
+    /// Label the Deployment controller adds to ReplicaSets and their pods.
+    pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+}
+
+/// Value of [`annotations::UPDATE`]: in place where possible, else the native way.
+pub const UPDATE_IN_PLACE: &str = "in-place";
+/// Value of [`annotations::UPDATE`]: a change that cannot be made in place is refused and waits.
+pub const UPDATE_IN_PLACE_ONLY: &str = "in-place-only";
+/// Value of [`annotations::ROLLOUT`].
+pub const ROLLOUT_HELD: &str = "held";

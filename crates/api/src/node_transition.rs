@@ -1,0 +1,71 @@
+//! `NodeTransition`: the one object between the controller and a node's agent.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Grant, Transition};
+
+/// Which pods of a node may proceed. Written by the controller only, every write with a resourceVersion.
+/// The object has the node's name and is owned by the Node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[kube(
+    group = "hitless.dev",
+    version = "v1alpha1",
+    kind = "NodeTransition",
+    plural = "nodetransitions",
+    shortname = "ntr",
+    status = "NodeTransitionStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Grants","type":"string","jsonPath":".spec.grants[*].pod.name"}"#,
+    printcolumn = r#"{"name":"Phases","type":"string","jsonPath":".status.transitions[*].phase"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeTransitionSpec {
+    /// uid of the Node: a node that was created again refuses old grants.
+    #[serde(rename = "nodeUID")]
+    pub node_uid: String,
+    /// Epoch of the leader that wrote last; a new leader raises it, and so makes a deposed leader's writes fail.
+    #[serde(default)]
+    pub epoch: i64,
+    /// The grants.
+    #[serde(default)]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub grants: Vec<Grant>,
+}
+
+/// What the node's agent says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentInfo {
+    /// Version of the agent.
+    pub version: String,
+    /// The kernel's boot id: tells a restarted node from a restarted agent.
+    #[serde(rename = "bootID")]
+    pub boot_id: String,
+    /// What this agent can do, e.g. `Leave`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+}
+
+/// How far each granted operation is. Written by that node's agent only.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeTransitionStatus {
+    /// The agent that wrote this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentInfo>,
+    /// One entry for each grant that the agent has seen.
+    #[serde(default)]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub transitions: Vec<Transition>,
+}
+
+impl NodeTransition {
+    /// The transition of grant `id`, if the agent has reported one.
+    #[must_use]
+    pub fn transition(&self, id: &str) -> Option<&Transition> {
+        self.status.as_ref()?.transitions.iter().find(|transition| transition.id == id)
+    }
+}

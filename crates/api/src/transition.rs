@@ -1,0 +1,88 @@
+//! How far one granted operation is, as the node's agent reports it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::MicroTime;
+
+/// Where an operation is. `Granted → Leaving → Draining` or `Granted → Holding → Settling`, then
+/// `Operating → Verifying → Returning`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Seen, nothing done yet.
+    Granted,
+    /// InService is being lowered, the kubelet has not followed yet.
+    Leaving,
+    /// Out of the endpoints; waiting for connections to end.
+    Draining,
+    /// New connections are parked.
+    Holding,
+    /// Parked; requests in flight are finishing.
+    Settling,
+    /// The image patch is being sent, or was sent and the old container still runs.
+    Operating,
+    /// The new container runs; waiting for it to be ready.
+    Verifying,
+    /// InService is raised again, or an undone operation is on its way back.
+    Returning,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Outcome {
+    /// As wished, and the pod is ready.
+    Done,
+    /// Operated, judged bad, and undone.
+    RolledBack,
+    /// Ended before the container was touched, on the controller's wish or because the pod is gone.
+    Cancelled,
+    /// Not begun, for the reason given.
+    Refused,
+    /// Neither done nor undone: a person should look.
+    Failed,
+}
+
+/// Result of an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TransitionResult {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why, in CamelCase, for machines.
+    pub reason: String,
+    /// Numbers of the operation: connections at the start, ended by themselves, closed when idle, given up, …
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub report: BTreeMap<String, i64>,
+}
+
+/// State of one granted operation. Written by the node's agent only; dropped once its grant is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Transition {
+    /// Id of the grant.
+    pub id: String,
+    /// Where it is.
+    pub phase: Phase,
+    /// Since when it is in this phase.
+    pub since: MicroTime,
+    /// When this phase ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<MicroTime>,
+    /// Inbound connections at the last report; the node's endpoint has the live number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// Image patch → LISTEN of the new process, in milliseconds, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_milliseconds: Option<u32>,
+    /// Set *before* the way back is begun, so that an agent that restarts does not operate again; the reason in CamelCase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub message: String,
+    /// Present when it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<TransitionResult>,
+}
