@@ -1,0 +1,110 @@
+//! The arithmetic of a namespace's ledger: taking places, giving them back, and fencing off a deposed leader.
+//!
+//! Pure functions from one spec to the next. The caller writes the result with the resourceVersion that it read the first
+//! one with; on a conflict it reads again and decides again.
+
+use hitless_api::ledger::LedgerLeader;
+use hitless_api::{Reservation, TransitionLedgerSpec};
+
+/// Why a ledger was not changed as wished.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LedgerError {
+    /// No room for all.
+    #[error(
+        "the namespace's ledger is full ({limit} reservations): {} pods wait until operations end: {}",
+        dropped.len(),
+        dropped.join(", ")
+    )]
+    LedgerFull {
+        /// Most reservations in one ledger.
+        limit: usize,
+        /// uids of the pods that found no room, in the order of the batch.
+        dropped: Vec<String>,
+        /// The ledger with those that did: may be written.
+        fitted: Box<TransitionLedgerSpec>,
+    },
+    /// The pod holds a place for another operation.
+    #[error("pod {uid} holds a reservation for operation {held}; release that before {wanted} is reserved")]
+    Taken {
+        /// uid of the pod.
+        uid: String,
+        /// Id of the operation that it is reserved for.
+        held: String,
+        /// Id of the operation that was to be reserved.
+        wanted: String,
+    },
+    /// A later leader has written: this process leads no more.
+    #[error("the ledger belongs to leader {holder} of epoch {epoch}, we are of epoch {ours}: stop writing")]
+    Deposed {
+        /// Epoch in the ledger.
+        epoch: i64,
+        /// Holder in the ledger.
+        holder: String,
+        /// Our epoch.
+        ours: i64,
+    },
+}
+
+/// Whether a leader of epoch `ours` may still write this ledger.
+///
+/// # Errors
+/// [`LedgerError::Deposed`] if a later leader has written it.
+pub fn refuse_if_deposed(spec: &TransitionLedgerSpec, ours: i64) -> Result<(), LedgerError> {
+    if spec.leader.epoch > ours {
+        return Err(LedgerError::Deposed { epoch: spec.leader.epoch, holder: spec.leader.holder.clone(), ours });
+    }
+    Ok(())
+}
+
+/// The ledger with a place for each pod of `batch` (pod uid and reservation, the most urgent first), written by `leader`.
+/// A pod that already holds a place for the same operation keeps it as it is.
+///
+/// # Errors
+/// [`LedgerError::Deposed`] and [`LedgerError::Taken`] leave the ledger alone; [`LedgerError::LedgerFull`] carries the ledger
+/// with as many of the batch as fit.
+pub fn reserve(
+    spec: &TransitionLedgerSpec,
+    batch: Vec<(String, Reservation)>,
+    leader: &LedgerLeader,
+) -> Result<TransitionLedgerSpec, LedgerError> {
+    refuse_if_deposed(spec, leader.epoch)?;
+    let limit = TransitionLedgerSpec::MAX_RESERVATIONS;
+    let mut next = TransitionLedgerSpec { leader: leader.clone(), reservations: spec.reservations.clone() };
+    let mut dropped = Vec::new();
+    for (uid, reservation) in batch {
+        match next.reservations.get(&uid) {
+            Some(held) if held.id == reservation.id => {}
+            Some(held) => return Err(LedgerError::Taken { uid, held: held.id.clone(), wanted: reservation.id }),
+            None if next.reservations.len() < limit => {
+                next.reservations.insert(uid, reservation);
+            }
+            None => dropped.push(uid),
+        }
+    }
+    if dropped.is_empty() { Ok(next) } else { Err(LedgerError::LedgerFull { limit, dropped, fitted: Box::new(next) }) }
+}
+
+/// The ledger without the places of these pods; unknown uids are ignored. Only for operations that have ended on evidence
+/// (CONTRACT 9 and 10): time alone never releases anything.
+#[must_use]
+pub fn release<S: AsRef<str>>(spec: &TransitionLedgerSpec, uids: impl IntoIterator<Item = S>) -> TransitionLedgerSpec {
+    let mut next = spec.clone();
+    for uid in uids {
+        next.reservations.remove(uid.as_ref());
+    }
+    next
+}
+
+/// What a new leader writes into a ledger before anything else (CONTRACT 11), so that writes that its predecessor prepared
+/// fail. `None` if nothing is to be written: the ledger is empty, or it is of this epoch already, or of a later one (then
+/// [`refuse_if_deposed`] says so).
+#[must_use]
+pub fn take_over(spec: &TransitionLedgerSpec, epoch: i64, holder: &str) -> Option<TransitionLedgerSpec> {
+    if spec.reservations.is_empty() || spec.leader.epoch >= epoch {
+        return None;
+    }
+    Some(TransitionLedgerSpec {
+        leader: LedgerLeader { epoch, holder: holder.to_owned() },
+        reservations: spec.reservations.clone(),
+    })
+}
