@@ -1,1 +1,44 @@
-//! kernel
+//! What the node agent needs from the Linux kernel, as small safe calls: find a pod's processes and network namespace
+//! without the container runtime, count its connections, tell busy ones from idle ones, close idle ones kindly, and see
+//! a container's first process end.
+//!
+//! Every call here blocks for microseconds to milliseconds; none is async and none changes the namespace of the calling
+//! thread. From an async task call them on a blocking thread, except [`PodNetns::counters`], which is one `pread`.
+//!
+//! An answer that could not be had is an error, never zero: a count that failed must not look like "drained".
+//!
+//! # Which call needs which capability
+//!
+//! | Call | Capability | Why |
+//! |---|---|---|
+//! | [`find_pod_pids`], [`find_container_pids`], [`ProcessExit`] | none | world-readable files of `/proc`, `pidfd_open` |
+//! | [`PodNetns::open`] | `CAP_SYS_PTRACE` | open `/proc/<pid>/ns/net` of another user's process |
+//! | [`PodNetns::sockets`], and the first [`PodNetns::connections`] | `CAP_SYS_ADMIN` | `setns` |
+//! | [`PodNetns::counters`], [`SockDiag`] once open | none | |
+//! | [`close_idle`], [`close_quiet`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
+//!
+//! All of them need the host's process namespace (`hostPID`). [`check_capabilities`] asks beforehand.
+
+mod capability;
+mod classify;
+mod close;
+mod connection;
+mod counters;
+mod error;
+mod exit;
+mod netns;
+mod pod;
+mod process;
+mod sock_diag;
+
+pub use capability::{Capability, MissingCapability, check_capabilities};
+pub use classify::{Use, classify};
+pub use close::{ClosedReport, close_idle, close_quiet};
+pub use connection::{Connection, Connections, Listener, TcpInfo, TcpState};
+pub use counters::TcpCounters;
+pub use error::KernelError;
+pub use exit::ProcessExit;
+pub use netns::{NetnsId, PodNetns};
+pub use pod::{find_container_pids, find_pod_pids};
+pub use rustix::process::Pid;
+pub use sock_diag::{DumpError, SockDiag};

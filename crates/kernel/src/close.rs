@@ -1,0 +1,225 @@
+//! Closing keep-alive connections between two requests, so that the application's end does not cut one off.
+//!
+//! The application's own socket is shut down for reading: the application reads end-of-file, as if the client had closed,
+//! and closes in its turn. The client sees a clean end. On a connection with a request in flight several servers would
+//! abort that request, so each is looked at again right before.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, ioctl_fionread};
+use rustix::net::sockopt::socket_cookie;
+use rustix::net::{Shutdown, shutdown};
+use rustix::process::{ForeignRawFd, Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use crate::{Capability, Connection, KernelError, PodNetns, TcpState, Use, classify, find_pod_pids};
+
+/// Sockets held open and looked at again at a time: little enough for any limit on open files and for a look that is
+/// still fresh when the last of them is closed.
+const AT_A_TIME: usize = 128;
+
+/// What became of the connections that were to be closed. The four numbers add up to those given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClosedReport {
+    /// The application has been told that its client is done.
+    pub closed: usize,
+    /// Left alone: at the second look a request was in flight or could not be ruled out.
+    pub busy: usize,
+    /// Ended by themselves meanwhile.
+    pub gone: usize,
+    /// Open, but no process of the pod holds them: not accepted yet, or passed elsewhere.
+    pub unowned: usize,
+}
+
+/// Closes those of the connections that are still [`Use::Idle`] or [`Use::Fresh`]; [`close_quiet`] without a time.
+///
+/// Only for request-response protocols (HTTP/1): see [`classify`].
+pub fn close_idle(proc_root: &Path, pod_uid: &str, connections: &[Connection]) -> Result<ClosedReport, KernelError> {
+    close_quiet(&PodNetns::open(proc_root, pod_uid)?, connections, Duration::MAX)
+}
+
+/// Like [`close_idle`], and also closes those that are [`Use::Ambiguous`] but have passed no data for `quiet`. About
+/// three times the usual response time is safe; a connection that was used once only is often ambiguous for ever.
+///
+/// Costs some 10 µs for each connection and file descriptor of the pod. After an error some may have been closed; asking
+/// again is harmless.
+pub fn close_quiet(netns: &PodNetns, connections: &[Connection], quiet: Duration) -> Result<ClosedReport, KernelError> {
+    let mut report = ClosedReport::default();
+    let mut wanted: HashMap<u32, u64> =
+        connections.iter().filter(|c| c.inode != 0).map(|c| (c.inode, c.cookie)).collect();
+    report.unowned = connections.len() - wanted.len();
+    let places = find_owners(netns, &mut wanted)?;
+
+    let mut pidfds = HashMap::new();
+    for places in places.chunks(AT_A_TIME) {
+        let mut held = Vec::with_capacity(places.len());
+        for place in places {
+            match take_socket(place, &mut pidfds)? {
+                Some(socket) => held.push((place.cookie, socket)),
+                None => report.gone += 1,
+            }
+        }
+        let now = netns.connections()?;
+        let now: HashMap<u64, &Connection> = now.inbound.iter().map(|c| (c.cookie, c)).collect();
+        for (cookie, socket) in held {
+            match now.get(&cookie) {
+                None => report.gone += 1,
+                Some(connection) if may_close(connection, quiet) => close(&socket, &mut report)?,
+                Some(_) => report.busy += 1,
+            }
+        }
+    }
+
+    if !wanted.is_empty() {
+        let now = netns.connections()?;
+        let open = now.inbound.iter().filter(|c| wanted.get(&c.inode) == Some(&c.cookie)).count();
+        report.unowned += open;
+        report.gone += wanted.len() - open;
+    }
+    Ok(report)
+}
+
+fn may_close(connection: &Connection, quiet: Duration) -> bool {
+    connection.state == TcpState::Established
+        && match classify(connection) {
+            Use::Idle | Use::Fresh => true,
+            Use::Ambiguous => connection.quiet_for().is_some_and(|lasted| lasted >= quiet),
+            Use::Busy => false,
+        }
+}
+
+/// Shuts the socket down for reading, unless a request has come since the dump.
+fn close(socket: &OwnedFd, report: &mut ClosedReport) -> Result<(), KernelError> {
+    let failed = |errno| KernelError::of_call("shut down an idle connection", errno, &[]);
+    if ioctl_fionread(socket).map_err(failed)? > 0 {
+        report.busy += 1;
+        return Ok(());
+    }
+    match shutdown(socket, Shutdown::Read) {
+        Ok(()) => report.closed += 1,
+        Err(Errno::NOTCONN) => report.gone += 1,
+        Err(errno) => return Err(failed(errno)),
+    }
+    Ok(())
+}
+
+/// A file descriptor of one of the pod's processes.
+struct Place {
+    pid: Pid,
+    descriptor: ForeignRawFd,
+    cookie: u64,
+}
+
+/// Looks through the open files of the pod's processes and takes what it finds out of `wanted` (inode to cookie).
+fn find_owners(netns: &PodNetns, wanted: &mut HashMap<u32, u64>) -> Result<Vec<Place>, KernelError> {
+    let mut places = Vec::with_capacity(wanted.len());
+    for pid in find_pod_pids(&netns.proc_root, &netns.pod_uid)? {
+        if wanted.is_empty() {
+            break;
+        }
+        let directory = netns.proc_root.join(pid.as_raw_pid().to_string()).join("fd");
+        each_socket(&directory, |descriptor, inode| {
+            places.extend(wanted.remove(&inode).map(|cookie| Place { pid, descriptor, cookie }));
+        })
+        .or_else(|error| if has_ended(&error) { Ok(()) } else { Err(error) })
+        .map_err(|error| {
+            let needs = &[Capability::SysPtrace, Capability::DacReadSearch];
+            KernelError::of_call(format!("list the open files in {}", directory.display()), error, needs)
+        })?;
+    }
+    Ok(places)
+}
+
+/// Calls `each` with descriptor and inode of every socket a process holds. Descriptors that close meanwhile are skipped.
+fn each_socket(directory: &Path, mut each: impl FnMut(ForeignRawFd, u32)) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let target = match fs::read_link(&path) {
+            Ok(target) => target,
+            Err(error) if has_ended(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        let descriptor = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        let inode = target.to_str().and_then(socket_inode);
+        if let (Some(descriptor), Some(inode)) = (descriptor, inode) {
+            each(descriptor, inode);
+        }
+    }
+    Ok(())
+}
+
+/// The number in `socket:[number]`.
+fn socket_inode(link: &str) -> Option<u32> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|raw| crate::process::is_gone(Errno::from_raw_os_error(raw)))
+}
+
+/// Duplicates the socket into this process. `None` when the process or the socket has gone; the cookie makes sure that a
+/// descriptor or pid that was reused meanwhile is not taken for it.
+fn take_socket(place: &Place, pidfds: &mut HashMap<Pid, OwnedFd>) -> Result<Option<OwnedFd>, KernelError> {
+    let failed = |errno| {
+        let action = format!("take a socket of process {} (pidfd_getfd)", place.pid.as_raw_pid());
+        KernelError::of_call(action, errno, &[Capability::SysPtrace])
+    };
+    let pidfd = match pidfds.entry(place.pid) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(unknown) => match pidfd_open(place.pid, PidfdFlags::empty()) {
+            Ok(pidfd) => unknown.insert(pidfd),
+            Err(Errno::SRCH) => return Ok(None),
+            Err(errno) => return Err(failed(errno)),
+        },
+    };
+    match pidfd_getfd(pidfd, place.descriptor, PidfdGetfdFlags::empty()) {
+        Ok(socket) if socket_cookie(&socket) == Ok(place.cookie) => Ok(Some(socket)),
+        Ok(_) | Err(Errno::SRCH | Errno::BADF) => Ok(None),
+        Err(errno) => Err(failed(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn only_socket_links_have_an_inode() {
+        assert_eq!(socket_inode("socket:[123]"), Some(123));
+        for link in
+            ["", "socket:[]", "socket:[x]", "socket:123", "pipe:[123]", "/tmp/socket:[1]", "socket:[4294967296]"]
+        {
+            assert_eq!(socket_inode(link), None, "{link}");
+        }
+    }
+
+    #[test]
+    fn sockets_of_a_process_are_found_and_taken_only_under_their_own_cookie() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let inode = fs::metadata(format!("/proc/self/fd/{}", client.as_raw_fd())).unwrap().ino();
+
+        let mut found = Vec::new();
+        each_socket(Path::new("/proc/self/fd"), |descriptor, inode| found.push((descriptor, u64::from(inode))))
+            .unwrap();
+        assert!(found.contains(&(client.as_raw_fd(), inode)), "{inode} in {found:?}");
+
+        let cookie = socket_cookie(&client).unwrap();
+        let mut place = Place { pid: rustix::process::getpid(), descriptor: client.as_raw_fd(), cookie };
+        let mut pidfds = HashMap::new();
+        assert!(take_socket(&place, &mut pidfds).unwrap().is_some());
+        place.cookie += 1;
+        assert!(take_socket(&place, &mut pidfds).unwrap().is_none());
+        place.descriptor = 1_000_000;
+        assert!(take_socket(&place, &mut pidfds).unwrap().is_none());
+    }
+}

@@ -1,0 +1,152 @@
+//! A pod's network namespace: a way in that stays open while processes come and go.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, fstat, statat};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::process::Process;
+use crate::{Capability, Connections, DumpError, KernelError, Listener, SockDiag, TcpCounters, find_pod_pids};
+
+/// Identity of a network namespace while anything holds it open. Names and pids are reused, this pair is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NetnsId {
+    /// Device of the namespace file system.
+    pub device: u64,
+    /// Number of the namespace.
+    pub inode: u64,
+}
+
+impl NetnsId {
+    fn of(stat: &rustix::fs::Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+/// The network namespace of a running pod.
+///
+/// It is found through one of the pod's processes but does not depend on that process afterwards. It keeps the namespace
+/// in existence: drop it when the operation on the pod ends.
+#[derive(Debug)]
+pub struct PodNetns {
+    pub(crate) proc_root: PathBuf,
+    pub(crate) pod_uid: String,
+    namespace: OwnedFd,
+    id: NetnsId,
+    snmp: File,
+    /// Kept between dumps, dropped after a failed one.
+    sockets: Mutex<Option<SockDiag>>,
+}
+
+impl PodNetns {
+    /// Finds the pod by its uid and opens the namespace of its longest-running process: the sandbox. (A container may
+    /// hold further namespaces of its own, if it runs containers itself.)
+    ///
+    /// Fails with [`KernelError::NotFound`] when the pod has no process, with [`KernelError::HostNetwork`] when its
+    /// network is the node's.
+    pub fn open(proc_root: &Path, pod_uid: &str) -> Result<Self, KernelError> {
+        for pid in find_pod_pids(proc_root, pod_uid)? {
+            let opened = open_namespace(proc_root, pid).map_err(|error| {
+                KernelError::of_call(
+                    format!("open the network namespace of process {}", pid.as_raw_pid()),
+                    error,
+                    &[Capability::SysPtrace],
+                )
+            })?;
+            let Some((namespace, snmp)) = opened else { continue };
+            let stat =
+                fstat(&namespace).map_err(|errno| KernelError::of_call("stat a network namespace", errno, &[]))?;
+            let id = NetnsId::of(&stat);
+            if is_foreign(proc_root, id) {
+                return Err(KernelError::HostNetwork { pod_uid: pod_uid.to_owned() });
+            }
+            return Ok(Self {
+                proc_root: proc_root.to_owned(),
+                pod_uid: pod_uid.to_owned(),
+                namespace,
+                id,
+                snmp,
+                sockets: Mutex::new(None),
+            });
+        }
+        Err(KernelError::NotFound { pod_uid: pod_uid.to_owned() })
+    }
+
+    /// Which namespace this is. A pod whose sandbox was made anew has another one.
+    #[must_use]
+    pub fn id(&self) -> NetnsId {
+        self.id
+    }
+
+    /// The namespace's TCP counters. One system call of about 12 µs, whatever the number of connections, which goes on
+    /// working when the process it was opened through is gone.
+    pub fn counters(&self) -> Result<TcpCounters, KernelError> {
+        TcpCounters::read(&self.snmp)
+    }
+
+    /// Listening sockets and inbound connections, by one pass over the kernel's tables.
+    pub fn connections(&self) -> Result<Connections, KernelError> {
+        self.ask(SockDiag::connections)
+    }
+
+    /// Listening sockets only: some 15 µs, cheap enough to poll for a new process that listens.
+    pub fn listeners(&self) -> Result<Vec<Listener>, KernelError> {
+        self.ask(SockDiag::listeners)
+    }
+
+    /// A netlink socket inside the namespace, for whoever wants one of their own.
+    ///
+    /// It is made on a thread of its own that ends right away: a thread that had entered a namespace could be reused by
+    /// a thread pool for something else.
+    pub fn sockets(&self) -> Result<SockDiag, KernelError> {
+        let enter_and_open = || {
+            move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|errno| {
+                KernelError::of_call("enter the pod's network namespace", errno, &[Capability::SysAdmin])
+            })?;
+            SockDiag::open().map_err(|error| DumpError::Socket(error).into())
+        };
+        let ended_early = || KernelError::Io {
+            action: "open a netlink socket in the pod's namespace".to_owned(),
+            source: io::Error::other("the thread made for it ended early"),
+        };
+        thread::scope(|scope| {
+            let thread = thread::Builder::new()
+                .name("enter-netns".to_owned())
+                .spawn_scoped(scope, enter_and_open)
+                .map_err(|error| KernelError::of_call("start a thread", error, &[]))?;
+            thread.join().unwrap_or_else(|_| Err(ended_early()))
+        })
+    }
+
+    /// Asks the kept socket. One that failed is not kept: the rest of its answer may still be in it.
+    fn ask<T>(&self, question: impl FnOnce(&mut SockDiag) -> Result<T, DumpError>) -> Result<T, KernelError> {
+        let mut kept = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = match kept.take() {
+            Some(sockets) => sockets,
+            None => self.sockets()?,
+        };
+        let answer = question(&mut sockets)?;
+        *kept = Some(sockets);
+        Ok(answer)
+    }
+}
+
+/// The namespace and its counters through a process; `None` when that process has just ended.
+fn open_namespace(proc_root: &Path, pid: rustix::process::Pid) -> io::Result<Option<(OwnedFd, File)>> {
+    let Some(process) = Process::open(proc_root, pid)? else { return Ok(None) };
+    let Some(namespace) = process.file("ns/net")? else { return Ok(None) };
+    let Some(snmp) = process.file("net/snmp")? else { return Ok(None) };
+    Ok(Some((namespace.into(), snmp)))
+}
+
+/// Whether this is the namespace of the node's first process or the agent's own.
+fn is_foreign(proc_root: &Path, id: NetnsId) -> bool {
+    ["1/ns/net", "self/ns/net"].into_iter().any(|other| {
+        statat(CWD, proc_root.join(other), rustix::fs::AtFlags::empty()).is_ok_and(|stat| NetnsId::of(&stat) == id)
+    })
+}

@@ -1,0 +1,166 @@
+//! Which processes belong to a pod, told by the names the kubelet gives to control groups. No container runtime is asked.
+
+use std::path::Path;
+
+use rustix::process::Pid;
+
+use crate::KernelError;
+use crate::process::Process;
+
+/// Processes of the pod with this uid, the longest-running first: that one is the sandbox, where the runtime keeps one.
+///
+/// `proc_root` is the `/proc` of the node's process namespace. The kubelet names a pod's control group `pod<uid>`
+/// (cgroupfs driver) or `…-pod<uid with _ for ->.slice` (systemd driver), in both versions of control groups.
+/// An empty list means: no process seen.
+pub fn find_pod_pids(proc_root: &Path, pod_uid: &str) -> Result<Vec<Pid>, KernelError> {
+    let group = PodGroup::new(pod_uid)?;
+    find(proc_root, |cgroups| cgroups.lines().any(|line| group.holds(line)))
+}
+
+/// Processes of one container of the pod, the first process of the container first. `container_id` may carry the
+/// runtime's prefix as in the pod's status (`containerd://…`).
+pub fn find_container_pids(proc_root: &Path, pod_uid: &str, container_id: &str) -> Result<Vec<Pid>, KernelError> {
+    let group = PodGroup::new(pod_uid)?;
+    let id = checked_id(bare_container_id(container_id))?;
+    find(proc_root, |cgroups| cgroups.lines().any(|line| group.holds(line) && is_container(line, id)))
+}
+
+/// The id without the runtime's prefix.
+pub(crate) fn bare_container_id(container_id: &str) -> &str {
+    container_id.rsplit_once("://").map_or(container_id, |(_, id)| id)
+}
+
+fn find(proc_root: &Path, belongs: impl Fn(&str) -> bool) -> Result<Vec<Pid>, KernelError> {
+    let failed = |what: String| move |error| KernelError::of_call(what, error, &[]);
+    let mut found = Vec::new();
+    for pid in Process::all(proc_root).map_err(failed(format!("list {}", proc_root.display())))? {
+        let read = || {
+            let Some(process) = Process::open(proc_root, pid)? else { return Ok(None) };
+            if process.cgroups()?.is_some_and(|cgroups| belongs(&cgroups)) { process.start_ticks() } else { Ok(None) }
+        };
+        if let Some(start) = read().map_err(failed(format!("read {}/{}", proc_root.display(), pid.as_raw_pid())))? {
+            found.push((start, pid));
+        }
+    }
+    found.sort_unstable_by_key(|&(start, pid)| (start, pid.as_raw_pid()));
+    Ok(found.into_iter().map(|(_, pid)| pid).collect())
+}
+
+/// The two spellings of a pod's control group.
+struct PodGroup {
+    cgroupfs: String,
+    systemd: String,
+}
+
+impl PodGroup {
+    fn new(pod_uid: &str) -> Result<Self, KernelError> {
+        let uid = checked_id(pod_uid)?;
+        Ok(Self { cgroupfs: format!("pod{uid}"), systemd: format!("pod{}", uid.replace('-', "_")) })
+    }
+
+    fn holds(&self, cgroup_line: &str) -> bool {
+        contains_name(cgroup_line, &self.cgroupfs) || contains_name(cgroup_line, &self.systemd)
+    }
+}
+
+/// Whether the line names this container. CRI-O keeps its monitor beside the container in a group `crio-conmon-<id>`;
+/// that process outlives the container and is none of its processes.
+fn is_container(cgroup_line: &str, id: &str) -> bool {
+    contains_name(cgroup_line, id) && !cgroup_line.contains("conmon")
+}
+
+/// Whether `name` stands in `text` as a whole word, so that the uid `1` is not found in the group of the uid `12`.
+fn contains_name(text: &str, name: &str) -> bool {
+    let is_part_of_id = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        !before.is_some_and(is_part_of_id) && !after.is_some_and(|c| is_part_of_id(c) || c == '-')
+    })
+}
+
+/// Ids come from the API and are compared with file names: anything but an id is refused.
+fn checked_id(id: &str) -> Result<&str, KernelError> {
+    let is_id = (1..=128).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if is_id { Ok(id) } else { Err(KernelError::InvalidId(id.chars().take(128).collect())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "8f1c2d3e-0a1b-4c5d-9e8f-001122334455";
+    const ID: &str = "f00dfeed0123456789abcdef";
+
+    fn add(root: &Path, pid: u32, start: u64, cgroup: &str) {
+        let directory = root.join(pid.to_string());
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("cgroup"), cgroup).unwrap();
+        let stat_line = format!("{pid} (x) S 1 1 1 0 -1 4 0 0 0 0 1 2 0 0 20 0 1 0 {start} 222 3");
+        std::fs::write(directory.join("stat"), stat_line).unwrap();
+    }
+
+    fn raw(pids: &[Pid]) -> Vec<i32> {
+        pids.iter().map(|pid| pid.as_raw_pid()).collect()
+    }
+
+    #[test]
+    fn every_spelling_of_a_pods_cgroup_is_recognised() {
+        let group = PodGroup::new(UID).unwrap();
+        let underscored = UID.replace('-', "_");
+        for path in [
+            format!("0::/kubepods/burstable/pod{UID}/{ID}"),
+            format!("4:memory:/kubepods/pod{UID}"),
+            format!(
+                "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{underscored}.slice/cri-containerd-{ID}.scope"
+            ),
+            format!("1:name=systemd:/kubepods.slice/kubepods-pod{underscored}.slice"),
+            format!("0::/../../pod{UID}/{ID}"),
+            format!("0::/system.slice/containerd.service/kubepods-pod{underscored}.slice:cri-containerd:{ID}"),
+        ] {
+            assert!(group.holds(&path), "{path}");
+        }
+        for path in [
+            format!("0::/kubepods/pod{UID}0/{ID}"),
+            format!("0::/kubepods/pod{UID}-1"),
+            format!("0::/kubepods/xpod{UID}"),
+            format!("0::/kubepods/{UID}"),
+            "0::/".to_owned(),
+            String::new(),
+        ] {
+            assert!(!group.holds(&path), "{path}");
+        }
+    }
+
+    #[test]
+    fn processes_come_oldest_first_and_foreign_ones_not_at_all() {
+        let root = tempfile::tempdir().unwrap();
+        add(root.path(), 30, 500, &format!("0::/kubepods/pod{UID}/app\n"));
+        add(root.path(), 40, 100, &format!("5:cpu:/x\n4:pids:/kubepods/pod{UID}/sandbox\n"));
+        add(root.path(), 7, 900, "0::/kubepods/podffffffff/app\n");
+        std::fs::create_dir(root.path().join("8")).unwrap();
+        std::fs::write(root.path().join("version"), "Linux").unwrap();
+        assert_eq!(raw(&find_pod_pids(root.path(), UID).unwrap()), [40, 30]);
+        assert_eq!(raw(&find_pod_pids(root.path(), "other").unwrap()), []);
+    }
+
+    #[test]
+    fn a_containers_first_process_is_not_the_monitor_nor_another_containers() {
+        let root = tempfile::tempdir().unwrap();
+        add(root.path(), 10, 100, &format!("0::/kubepods/pod{UID}/sandbox"));
+        add(root.path(), 11, 150, &format!("0::/kubepods/pod{UID}/crio-conmon-{ID}.scope"));
+        add(root.path(), 13, 300, &format!("0::/kubepods/pod{UID}/crio-{ID}.scope"));
+        add(root.path(), 12, 200, &format!("0::/kubepods/pod{UID}/crio-{ID}.scope"));
+        add(root.path(), 14, 50, &format!("0::/kubepods/podother/crio-{ID}.scope"));
+        let pids = find_container_pids(root.path(), UID, &format!("cri-o://{ID}")).unwrap();
+        assert_eq!(raw(&pids), [12, 13]);
+        assert_eq!(raw(&find_container_pids(root.path(), UID, "nobody").unwrap()), []);
+    }
+
+    #[test]
+    fn ids_that_are_none_are_refused() {
+        for id in ["", "a/b", "..", "a b", "ä", &"a".repeat(129)] {
+            assert!(matches!(find_pod_pids(Path::new("/proc"), id), Err(KernelError::InvalidId(_))), "{id:?}");
+        }
+    }
+}
