@@ -186,6 +186,7 @@ fn take_socket(place: &Place, pidfds: &mut HashMap<Pid, OwnedFd>) -> Result<Opti
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::MetadataExt;
@@ -221,5 +222,27 @@ mod tests {
         assert!(take_socket(&place, &mut pidfds).unwrap().is_none());
         place.descriptor = 1_000_000;
         assert!(take_socket(&place, &mut pidfds).unwrap().is_none());
+    }
+    #[test]
+    fn a_request_that_came_after_the_dump_keeps_its_connection_open() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let duplicate = OwnedFd::from(server.try_clone().unwrap());
+        let mut report = ClosedReport::default();
+
+        client.write_all(b"request").unwrap();
+        close(&duplicate, &mut report).unwrap();
+        assert_eq!(report, ClosedReport { busy: 1, ..ClosedReport::default() });
+        assert_eq!(server.read(&mut [0; 16]).unwrap(), 7);
+
+        close(&duplicate, &mut report).unwrap();
+        assert_eq!(report, ClosedReport { busy: 1, closed: 1, ..ClosedReport::default() });
+        assert_eq!(server.read(&mut [0; 16]).unwrap(), 0, "the application sees the end");
+        server.write_all(b"response").unwrap();
+        drop((server, duplicate));
+        let mut received = String::new();
+        client.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "response");
     }
 }

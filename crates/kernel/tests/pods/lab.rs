@@ -1,0 +1,209 @@
+//! A pod without Kubernetes: namespaces, a link, a control group, a server. All of it goes when the guard is dropped.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hitless_kernel::Pid;
+use rustix::process::geteuid;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::server;
+
+pub(crate) const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+pub(crate) const POD_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
+const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x99, 0, 0, 0, 0, 0, 1);
+pub(crate) const POD_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x99, 0, 0, 0, 0, 0, 2);
+
+/// Asks again and again until there is an answer.
+pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(answer) = question() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "not within 20 s: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn run(program: &str, arguments: &str) {
+    let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Labs of this process so far: their names differ.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) struct Lab {
+    pub(crate) pod_uid: String,
+    pub(crate) container_id: String,
+    pod: Namespace,
+    client: Namespace,
+    cgroup: Cgroup,
+}
+
+impl Lab {
+    /// `None`, with a note, when the tests cannot run here and nobody insists.
+    pub(crate) fn new() -> Option<Self> {
+        if !geteuid().is_root() {
+            assert!(std::env::var_os("CI").is_none(), "these tests need root, and CI is set");
+            eprintln!("left out: making network namespaces needs root");
+            return None;
+        }
+        let name = format!("hk{}x{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let (pod, client) = (Namespace::new(format!("{name}p")), Namespace::new(format!("{name}c")));
+        run("ip", &format!("link add eth0 netns {} type veth peer name eth0 netns {}", pod.name, client.name));
+        pod.configure(POD_V4, POD_V6);
+        client.configure(CLIENT_V4, CLIENT_V6);
+        let pod_uid = format!("{name}-0000-4000-8000-000000000001");
+        let container_id = format!("{name}c0ffee");
+        let cgroup = Cgroup::new(&name, &pod_uid, &container_id);
+        Some(Self { pod_uid, container_id, pod, client, cgroup })
+    }
+
+    /// Runs something, such as opening a socket, in the client's namespace.
+    pub(crate) fn in_client<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let namespace = fs::File::open(self.client.path()).unwrap();
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                run()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    /// Starts the server as the pod's container and waits until it listens.
+    pub(crate) fn start_server(&self) -> Server {
+        Server::start(&self.cgroup, Some(&self.pod))
+    }
+
+    pub(crate) fn start_server_on_the_host_network(&self) -> Server {
+        Server::start(&self.cgroup, None)
+    }
+}
+
+struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    fn new(name: String) -> Self {
+        run("ip", &format!("netns add {name}"));
+        Self { name }
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new("/run/netns").join(&self.name)
+    }
+
+    fn configure(&self, v4: Ipv4Addr, v6: Ipv6Addr) {
+        let name = &self.name;
+        run("ip", &format!("-n {name} link set lo up"));
+        run("ip", &format!("-n {name} link set eth0 up"));
+        run("ip", &format!("-n {name} addr add {v4}/24 dev eth0"));
+        run("ip", &format!("-n {name} addr add {v6}/64 dev eth0 nodad"));
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        run("ip", &format!("netns delete {}", self.name));
+    }
+}
+
+/// `<hierarchy>/<name>/pod<uid>/<container>`, in whichever version of control groups the machine has.
+struct Cgroup {
+    levels: Vec<PathBuf>,
+}
+
+impl Cgroup {
+    fn new(name: &str, pod_uid: &str, container_id: &str) -> Self {
+        let hierarchy = ["unified", "pids", ""]
+            .map(|name| Path::new("/sys/fs/cgroup").join(name))
+            .into_iter()
+            .find(|hierarchy| hierarchy.join("cgroup.procs").exists())
+            .unwrap();
+        let top = hierarchy.join(name);
+        let pod = top.join(format!("pod{pod_uid}"));
+        let levels = vec![top, pod.clone(), pod.join(container_id)];
+        for level in &levels {
+            fs::create_dir(level).unwrap();
+        }
+        Self { levels }
+    }
+
+    fn leaf(&self) -> &Path {
+        self.levels.last().unwrap()
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for level in self.levels.iter().rev() {
+            // Busy for a moment after its last process has ended.
+            eventually("the control group is empty", || fs::remove_dir(level).ok());
+        }
+    }
+}
+
+/// The server process; commands go to its standard input, answers come on its standard error output.
+pub(crate) struct Server {
+    child: Child,
+    answers: BufReader<ChildStderr>,
+}
+
+impl Server {
+    /// The shell enters the control group and then becomes `nsenter`, which becomes the server, all with one pid.
+    fn start(cgroup: &Cgroup, namespace: Option<&Namespace>) -> Self {
+        let enter = namespace.map_or(String::new(), |ns| format!("nsenter --net={} --", ns.path().display()));
+        let mut child = Command::new("sh")
+            .args(["-c", &format!(r#"echo $$ > "$1/cgroup.procs" && shift && exec {enter} "$@""#), "sh"])
+            .arg(cgroup.leaf())
+            .arg(std::env::current_exe().unwrap())
+            .args(["server::process", "--exact", "--ignored", "--nocapture"])
+            .env(server::ENABLED, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let answers = BufReader::new(child.stderr.take().unwrap());
+        let mut server = Self { child, answers };
+        server.expect_ok();
+        server
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn command(&mut self, command: &str) {
+        writeln!(self.child.stdin.as_ref().unwrap(), "{command}").unwrap();
+        self.expect_ok();
+    }
+
+    fn expect_ok(&mut self) {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        assert_eq!(line, "ok\n");
+    }
+
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
