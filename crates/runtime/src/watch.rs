@@ -1,0 +1,248 @@
+//! Watched caches: the current content of one kind, as the owner's own small structs.
+//!
+//! A cache is filled by [`run`] and read at any time. It is always one consistent picture of what the API server sent: a new
+//! list replaces the old content at once, and an own write that the API server has returned ([`Cache::put`]) shows before the
+//! watch tells of it. A picture may be old; every write is conditional, so that does no harm.
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+
+use futures::StreamExt;
+use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+pub use cache::{Cache, Key};
+pub use metrics::Metrics;
+
+use self::backoff::Backoff;
+use crate::readiness::Guard;
+
+mod backoff;
+mod cache;
+mod metrics;
+
+/// How the content is fetched before it is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// One object after the other out of the API server's watch cache: cheap for both sides. Where the API server does not
+    /// know it (before Kubernetes 1.34 or with the feature off), pages of this many objects.
+    Streaming(u32),
+    /// The most recent content, in pages of this many objects.
+    Paged(u32),
+}
+
+/// Which objects are watched.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Label selector.
+    pub labels: Option<String>,
+    /// Field selector.
+    pub fields: Option<String>,
+    /// How they are fetched first.
+    pub listing: Listing,
+}
+
+impl Selection {
+    /// All objects.
+    #[must_use]
+    pub const fn all(listing: Listing) -> Self {
+        Self { labels: None, fields: None, listing }
+    }
+
+    /// Those that match a field selector, e.g. `spec.nodeName=a`.
+    #[must_use]
+    pub fn fields(selector: impl Into<String>, listing: Listing) -> Self {
+        Self { fields: Some(selector.into()), ..Self::all(listing) }
+    }
+
+    /// Those that match a label selector, e.g. `app=web`.
+    #[must_use]
+    pub fn labels(selector: impl Into<String>, listing: Listing) -> Self {
+        Self { labels: Some(selector.into()), ..Self::all(listing) }
+    }
+
+    fn config(&self) -> watcher::Config {
+        let config = watcher::Config {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            ..watcher::Config::default()
+        };
+        match self.listing {
+            Listing::Streaming(page) => config.page_size(page).streaming_lists(),
+            Listing::Paged(page) => config.page_size(page),
+        }
+    }
+}
+
+/// Keeps `cache` up to date until `token` is cancelled; `ready` is done with the first complete list.
+/// Errors of the API server are logged, counted and tried again after at most 10 s.
+pub async fn run<K, T>(
+    api: Api<DeserializeGuard<K>>,
+    mut selection: Selection,
+    cache: Cache<K, T>,
+    ready: Guard,
+    token: CancellationToken,
+) -> Result<(), Infallible>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K::DynamicType: Clone,
+    T: PartialEq,
+{
+    let mut ready = Some(ready);
+    loop {
+        let events = watcher::watcher(api.clone(), selection.config()).backoff(Backoff::default());
+        let mut events = std::pin::pin!(events.take_until(token.clone().cancelled_owned()));
+        let page = loop {
+            let Some(event) = events.next().await else { return Ok(()) };
+            match event {
+                Ok(event) => {
+                    if take(&cache, event)
+                        && let Some(guard) = ready.take()
+                    {
+                        guard.done();
+                    }
+                }
+                Err(error) => {
+                    cache.metrics().failed(cache.kind());
+                    tracing::warn!(kind = cache.kind(), %error, "watch interrupted, trying again");
+                    if let Listing::Streaming(page) = selection.listing
+                        && refuses_streaming(&error)
+                    {
+                        break page;
+                    }
+                }
+            }
+        };
+        tracing::info!(kind = cache.kind(), "this API server knows no streaming lists, listing in pages");
+        selection.listing = Listing::Paged(page);
+    }
+}
+
+/// Applies one event; says whether it completed a list.
+fn take<K, T>(cache: &Cache<K, T>, event: Event<DeserializeGuard<K>>) -> bool
+where
+    K: Resource + Clone,
+    T: PartialEq,
+{
+    match event {
+        Event::Init => cache.begin_list(),
+        Event::InitApply(object) => {
+            if let Some(object) = parsed(cache, object, Cache::carry_over) {
+                cache.list(object);
+            }
+        }
+        Event::InitDone => {
+            cache.end_list();
+            return true;
+        }
+        Event::Apply(object) => {
+            if let Some(object) = parsed(cache, object, |_, _| ()) {
+                cache.apply(object);
+            }
+        }
+        Event::Delete(object) => cache.delete(&Key::of(&object), object.meta().resource_version.as_deref()),
+    }
+    false
+}
+
+/// The object, unless it does not parse: then its last good version is better than none.
+fn parsed<K, T>(
+    cache: &Cache<K, T>,
+    object: DeserializeGuard<K>,
+    otherwise: impl FnOnce(&Cache<K, T>, &Key),
+) -> Option<K>
+where
+    K: Resource,
+{
+    match object.0 {
+        Ok(object) => Some(object),
+        Err(error) => {
+            let key = Key::of(&DeserializeGuard::<K>(Err(error.clone())));
+            cache.metrics().unparsable(cache.kind());
+            tracing::error!(kind = cache.kind(), object = %key, %error, "skipping an object that does not parse");
+            otherwise(cache, &key);
+            None
+        }
+    }
+}
+
+fn refuses_streaming(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
+}
+
+impl Key {
+    fn of(object: &impl Resource) -> Self {
+        Self { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+    use tokio::sync::Notify;
+
+    fn cache() -> (Cache<ConfigMap, String>, Arc<Notify>) {
+        let wake = Arc::new(Notify::new());
+        let view = |map: ConfigMap| map.data?.remove("v");
+        (Cache::new("ConfigMap", view, wake.clone(), Metrics::default()), wake)
+    }
+
+    fn object(name: &str, version: &str, value: &str) -> DeserializeGuard<ConfigMap> {
+        serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": version}, "data": {"v": value}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn an_object_that_does_not_parse_keeps_its_last_good_version_until_it_is_deleted() {
+        let (cache, _) = cache();
+        let bad: DeserializeGuard<ConfigMap> =
+            serde_json::from_value(json!({"metadata": {"name": "a", "resourceVersion": "3"}, "data": 7})).unwrap();
+        take(&cache, Event::Init);
+        take(&cache, Event::InitApply(object("a", "1", "x")));
+        assert!(take(&cache, Event::InitDone));
+        take(&cache, Event::Apply(bad.clone()));
+        assert_eq!(*cache.get("", "a").unwrap(), "x");
+        take(&cache, Event::Init);
+        take(&cache, Event::InitApply(bad.clone()));
+        take(&cache, Event::InitDone);
+        assert_eq!(*cache.get("", "a").unwrap(), "x");
+        take(&cache, Event::Delete(bad));
+        assert_eq!(cache.get("", "a"), None);
+    }
+
+    #[test]
+    fn only_a_refusal_of_the_request_itself_means_no_streaming_lists() {
+        let failed = |code| {
+            watcher::Error::WatchStartFailed(kube::Error::Api(
+                kube::core::Status::failure("x", "y").with_code(code).boxed(),
+            ))
+        };
+        assert!(refuses_streaming(&failed(422)) && refuses_streaming(&failed(400)));
+        assert!(!refuses_streaming(&failed(403)) && !refuses_streaming(&failed(500)));
+        assert!(!refuses_streaming(&watcher::Error::NoResourceVersion));
+    }
+
+    #[tokio::test]
+    async fn a_change_wakes_and_an_equal_value_does_not() {
+        let (cache, wake) = cache();
+        take(&cache, Event::Init);
+        take(&cache, Event::InitApply(object("a", "1", "x")));
+        assert!(!cache.synced(), "a half-read list is nothing to decide on");
+        take(&cache, Event::InitDone);
+        assert!(cache.synced());
+        wake.notified().await;
+        take(&cache, Event::Apply(object("a", "2", "x")));
+        assert!(futures::poll!(std::pin::pin!(wake.notified())).is_pending());
+        take(&cache, Event::Apply(object("a", "3", "y")));
+        wake.notified().await;
+        assert_eq!(*cache.get("", "a").unwrap(), "y");
+    }
+}

@@ -1,0 +1,335 @@
+//! The content of one kind, keyed by namespace and name.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Resource;
+use tokio::sync::Notify;
+
+use super::Metrics;
+
+/// Name of an object within its kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace; empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() { f.write_str(&self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
+    }
+}
+
+/// Objects of kind `K`, each as a `T`. Clones share the content.
+pub struct Cache<K, T>(Arc<Shared<K, T>>);
+
+impl<K, T> Clone for Cache<K, T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+struct Shared<K, T> {
+    kind: &'static str,
+    view: fn(K) -> Option<T>,
+    wake: Arc<Notify>,
+    metrics: Metrics,
+    content: Mutex<Content<T>>,
+}
+
+struct Content<T> {
+    synced: bool,
+    entries: Entries<T>,
+    /// A list that is being read.
+    listing: Option<Entries<T>>,
+    /// Newest resourceVersion that the watch has told of. Events of one watch come in that order, so an object that is older
+    /// and not in `entries` has been deleted since.
+    newest: u64,
+}
+
+type Entries<T> = HashMap<Key, Entry<T>>;
+
+struct Entry<T> {
+    /// Unknown where the resourceVersion is no number; then the later message wins.
+    version: Option<u64>,
+    value: Arc<T>,
+}
+
+impl<K, T> Cache<K, T> {
+    /// An empty cache. `view` takes what is needed out of an object; `None` means that the object is of no interest.
+    /// `wake` is notified after every change; several caches may share it.
+    pub fn new(kind: &'static str, view: fn(K) -> Option<T>, wake: Arc<Notify>, metrics: Metrics) -> Self {
+        let content = Content { synced: false, entries: HashMap::new(), listing: None, newest: 0 };
+        Self(Arc::new(Shared { kind, view, wake, metrics, content: Mutex::new(content) }))
+    }
+
+    /// Whether a complete list has been read: before, a missing object means nothing.
+    #[must_use]
+    pub fn synced(&self) -> bool {
+        self.content(|content| content.synced)
+    }
+
+    /// One object; `namespace` is empty for cluster-scoped kinds.
+    #[must_use]
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
+        let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
+        self.content(|content| content.entries.get(&key).map(|entry| entry.value.clone()))
+    }
+
+    /// All objects as of now, in no order.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<(Key, Arc<T>)> {
+        self.content(|content| content.entries.iter().map(|(key, entry)| (key.clone(), entry.value.clone())).collect())
+    }
+
+    /// All values as of now, in no order.
+    #[must_use]
+    pub fn values(&self) -> Vec<Arc<T>> {
+        self.content(|content| content.entries.values().map(|entry| entry.value.clone()).collect())
+    }
+
+    /// Number of objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.content(|content| content.entries.len())
+    }
+
+    /// Whether there is no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        self.0.kind
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    fn content<R>(&self, apply: impl FnOnce(&mut Content<T>) -> R) -> R {
+        // Every change is a single map operation, so a panic elsewhere can't have left the content broken.
+        apply(&mut self.0.content.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn begin_list(&self) {
+        self.content(|content| content.listing = Some(HashMap::new()));
+    }
+
+    pub(super) fn end_list(&self) {
+        // The list is the truth even where it is older than an own write: the watch goes on from the list and tells again.
+        self.content(|content| {
+            if let Some(listed) = content.listing.take() {
+                content.newest = listed.values().filter_map(|entry| entry.version).max().unwrap_or_default();
+                content.entries = listed;
+            }
+            content.synced = true;
+        });
+        self.0.wake.notify_one();
+    }
+
+    /// Takes the present entry over into the list that is being read.
+    pub(super) fn carry_over(&self, key: &Key) {
+        self.content(|content| {
+            if let (Some(entry), Some(listing)) = (content.entries.get(key), &mut content.listing) {
+                listing.insert(key.clone(), Entry { version: entry.version, value: entry.value.clone() });
+            }
+        });
+    }
+
+    pub(super) fn delete(&self, key: &Key, version: Option<&str>) {
+        let version = number(version);
+        let removed = self.content(|content| {
+            content.newest = content.newest.max(version.unwrap_or_default());
+            let outdated = content.entries.get(key).is_some_and(|entry| !older(version, entry.version));
+            outdated.then(|| content.entries.remove(key)).flatten()
+        });
+        if removed.is_some() {
+            self.0.wake.notify_one();
+        }
+    }
+}
+
+impl<K: Resource, T: PartialEq> Cache<K, T> {
+    /// Puts an object in that the API server has returned for an own write, so that the next decision builds on it.
+    /// Ignored where the watch has told of something newer, a deletion included.
+    pub fn put(&self, object: K) {
+        let (key, version) = (Key::of(&object), number(object.meta().resource_version.as_deref()));
+        let passed = self.content(|content| {
+            !content.entries.contains_key(&key) && version.is_some_and(|version| version <= content.newest)
+        });
+        if !passed {
+            self.set(key, version, (self.0.view)(object));
+        }
+    }
+
+    pub(super) fn list(&self, object: K) {
+        let (key, version) = (Key::of(&object), number(object.meta().resource_version.as_deref()));
+        if let Some(value) = (self.0.view)(object) {
+            self.content(|content| {
+                if let Some(listing) = &mut content.listing {
+                    listing.insert(key, Entry { version, value: Arc::new(value) });
+                }
+            });
+        }
+    }
+
+    pub(super) fn apply(&self, object: K) {
+        let (key, version) = (Key::of(&object), number(object.meta().resource_version.as_deref()));
+        self.content(|content| content.newest = content.newest.max(version.unwrap_or_default()));
+        self.set(key, version, (self.0.view)(object));
+    }
+
+    fn set(&self, key: Key, version: Option<u64>, value: Option<T>) {
+        let changed = self.content(|content| match (content.entries.get_mut(&key), value) {
+            (Some(entry), _) if older(version, entry.version) => false,
+            (Some(entry), Some(value)) => {
+                entry.version = version;
+                let changed = *entry.value != value;
+                if changed {
+                    entry.value = Arc::new(value);
+                }
+                changed
+            }
+            (Some(_), None) => content.entries.remove(&key).is_some(),
+            (None, Some(value)) => content.entries.insert(key, Entry { version, value: Arc::new(value) }).is_none(),
+            (None, None) => false,
+        });
+        if changed {
+            self.0.wake.notify_one();
+        }
+    }
+}
+
+fn number(version: Option<&str>) -> Option<u64> {
+    version?.parse().ok()
+}
+
+/// Whether `version` is known to be older than `present`.
+fn older(version: Option<u64>, present: Option<u64>) -> bool {
+    matches!((version, present), (Some(version), Some(present)) if version < present)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn object(name: &str, version: &str) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": version}}))
+            .unwrap()
+    }
+
+    fn cache() -> Cache<ConfigMap, String> {
+        let view = |object: ConfigMap| object.metadata.resource_version.filter(|version| version != "13");
+        let cache = Cache::new("ConfigMap", view, Arc::default(), Metrics::default());
+        cache.begin_list();
+        cache.end_list();
+        cache
+    }
+
+    fn versions(cache: &Cache<ConfigMap, String>) -> Vec<(String, String)> {
+        let mut all: Vec<_> =
+            cache.snapshot().iter().map(|(key, value)| (key.to_string(), (**value).clone())).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn an_older_event_does_not_overwrite_an_own_write() {
+        let cache = cache();
+        cache.apply(object("a", "5"));
+        cache.put(object("a", "9"));
+        cache.apply(object("a", "7"));
+        assert_eq!(*cache.get("n", "a").unwrap(), "9");
+        cache.apply(object("a", "10"));
+        assert_eq!(*cache.get("n", "a").unwrap(), "10");
+    }
+
+    #[test]
+    fn an_own_write_that_is_answered_after_the_deletion_was_seen_does_not_revive_the_object() {
+        let cache = cache();
+        cache.apply(object("a", "5"));
+        cache.delete(&Key { namespace: "n".into(), name: "a".into() }, Some("8"));
+        cache.put(object("a", "7"));
+        assert!(cache.is_empty());
+        cache.put(object("a", "9"));
+        assert_eq!(cache.len(), 1, "but a new object of that name is one");
+    }
+
+    #[test]
+    fn what_is_not_in_a_new_list_is_gone_and_until_its_end_the_old_content_stands() {
+        let cache = cache();
+        cache.apply(object("a", "5"));
+        cache.apply(object("b", "6"));
+        cache.begin_list();
+        cache.list(object("b", "8"));
+        cache.list(object("c", "7"));
+        assert_eq!(versions(&cache), [("n/a".into(), "5".into()), ("n/b".into(), "6".into())]);
+        cache.end_list();
+        assert_eq!(versions(&cache), [("n/b".into(), "8".into()), ("n/c".into(), "7".into())]);
+    }
+
+    #[test]
+    fn a_broken_off_list_leaves_no_trace() {
+        let cache = cache();
+        cache.begin_list();
+        cache.list(object("a", "5"));
+        cache.begin_list();
+        cache.end_list();
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn an_object_of_no_interest_is_dropped() {
+        let cache = cache();
+        cache.apply(object("a", "5"));
+        cache.apply(object("a", "13"));
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn a_version_that_is_no_number_lets_the_later_message_win() {
+        let cache = cache();
+        cache.put(object("a", "z"));
+        cache.apply(object("a", "b"));
+        assert_eq!(*cache.get("n", "a").unwrap(), "b");
+    }
+
+    proptest! {
+        /// Own writes may be answered at any time between the watch's events; in the end only the events count.
+        #[test]
+        fn the_end_state_does_not_depend_on_when_writes_are_answered(
+            history in proptest::collection::vec((0..3_u8, any::<bool>()), 1..20),
+            delays in proptest::collection::vec(0..20_usize, 20),
+        ) {
+            let (cache, mut truth) = (cache(), std::collections::BTreeMap::new());
+            let mut answers: Vec<(usize, ConfigMap)> = Vec::new();
+            for (index, (name, deleted)) in history.iter().enumerate() {
+                let (name, version) = (name.to_string(), (index + 14).to_string());
+                if *deleted {
+                    truth.remove(&name);
+                    cache.delete(&Key { namespace: "n".into(), name }, Some(&version));
+                } else {
+                    truth.insert(name.clone(), version.clone());
+                    answers.push((index + delays[index], object(&name, &version)));
+                    cache.apply(object(&name, &version));
+                }
+                answers.retain(|(due, object)| {
+                    if *due <= index { cache.put(object.clone()); }
+                    *due > index
+                });
+            }
+            for (_, object) in answers { cache.put(object); }
+            let truth: Vec<_> = truth.into_iter().map(|(name, version)| (format!("n/{name}"), version)).collect();
+            prop_assert_eq!(versions(&cache), truth);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Writes to the API server: what an answer means, and how many there were. The only module that knows HTTP codes.
+//!
+//! Every write of hitless is conditional and none is repeated blindly: an error says whether to read and decide again
+//! ([`WriteError::Conflict`], [`WriteError::Gone`]), to give up ([`WriteError::Denied`], [`WriteError::Invalid`]) or to come
+//! back later ([`WriteError::Transient`]).
+
+use std::future::Future;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+pub use patch::JsonPatch;
+
+mod patch;
+
+/// Why a write did not happen (or, with `Transient`, may not have happened).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The object is not what we thought: other resourceVersion, a failed `test` of a JSON patch, or it exists already.
+    #[error("the object has changed meanwhile: {message}")]
+    Conflict {
+        /// The server's words.
+        message: String,
+    },
+    /// The object does not exist (any more).
+    #[error("the object does not exist: {message}")]
+    Gone {
+        /// The server's words.
+        message: String,
+    },
+    /// RBAC or an admission policy says no.
+    #[error("denied: {message}")]
+    Denied {
+        /// The server's words; of a policy, its message.
+        message: String,
+    },
+    /// The object would break its schema or a validation rule; the same write will never succeed.
+    #[error("invalid: {message}")]
+    Invalid {
+        /// The server's words.
+        message: String,
+    },
+    /// The server could not be reached, was busy or too slow. The write may have happened all the same.
+    #[error("the API server did not answer as it should: {message}")]
+    Transient {
+        /// What was wrong.
+        message: String,
+        /// The server asks not to come back earlier.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl WriteError {
+    /// Whether to read again and decide again (CONTRACT 24).
+    #[must_use]
+    pub const fn is_stale(&self) -> bool {
+        matches!(self, Self::Conflict { .. } | Self::Gone { .. })
+    }
+
+    const fn outcome(&self) -> &'static str {
+        match self {
+            Self::Conflict { .. } => "conflict",
+            Self::Gone { .. } => "gone",
+            Self::Denied { .. } => "denied",
+            Self::Invalid { .. } => "invalid",
+            Self::Transient { .. } => "transient",
+        }
+    }
+}
+
+impl From<kube::Error> for WriteError {
+    fn from(error: kube::Error) -> Self {
+        let kube::Error::Api(status) = error else {
+            return Self::Transient { message: with_causes(&error), retry_after: None };
+        };
+        let message = status.message.clone();
+        match status.code {
+            409 => Self::Conflict { message },
+            404 | 410 => Self::Gone { message },
+            403 => Self::Denied { message },
+            422 if is_unfitting_patch(&status) => Self::Conflict { message: causes(&status).unwrap_or(message) },
+            // 401: the token has just been rotated. 408, 429: too slow, too busy. Other 4xx: our request is wrong.
+            401 | 408 | 429 => Self::Transient { message, retry_after: retry_after(&status) },
+            400..=499 => Self::Invalid { message },
+            _ => Self::Transient { message, retry_after: retry_after(&status) },
+        }
+    }
+}
+
+/// A JSON patch whose operations do not fit the object, because a `test` failed or a path is not there, is answered with 422
+/// like a validation error, but unlike one it names no kind: it has failed before anything was validated.
+fn is_unfitting_patch(status: &kube::core::Status) -> bool {
+    status.details.as_ref().is_none_or(|details| details.kind.is_empty())
+}
+
+fn causes(status: &kube::core::Status) -> Option<String> {
+    let causes: Vec<_> = status.details.as_ref()?.causes.iter().map(|cause| cause.message.as_str()).collect();
+    (!causes.is_empty()).then(|| causes.join("; "))
+}
+
+fn retry_after(status: &kube::core::Status) -> Option<Duration> {
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    resource: &'static str,
+    outcome: &'static str,
+}
+
+/// Counts writes and bounds their time. Clones share the counters.
+#[derive(Clone, Debug, Default)]
+pub struct Writes(Family<Labels, Counter>);
+
+impl Writes {
+    /// Longest time that a write may take. Together with the lease's renew deadline it is shorter than the lease, so that a
+    /// deposed leader's last request has ended before another one leads.
+    pub const TIMEOUT: Duration = Duration::from_secs(4);
+
+    /// Counters that `registry` shows as `hitless_api_writes_total{resource,outcome}`.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let writes = Self::default();
+        registry.register("hitless_api_writes", "Writes sent to the API server", writes.0.clone());
+        writes
+    }
+
+    /// Sends one write; `resource` is e.g. `pods/status`.
+    pub async fn send<T>(
+        &self,
+        resource: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        let result = match tokio::time::timeout(Self::TIMEOUT, request).await {
+            Ok(result) => result.map_err(WriteError::from),
+            Err(_) => {
+                let message = format!("no answer within {} s", Self::TIMEOUT.as_secs());
+                Err(WriteError::Transient { message, retry_after: None })
+            }
+        };
+        let outcome = result.as_ref().map_or_else(WriteError::outcome, |_| "ok");
+        self.0.get_or_create(&Labels { resource, outcome }).inc();
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+    use serde_json::json;
+
+    fn class(status: serde_json::Value) -> WriteError {
+        kube::Error::Api(serde_json::from_value::<Status>(status).unwrap().boxed()).into()
+    }
+
+    #[test]
+    fn codes_are_classes() {
+        let outcome = |code: u16| class(json!({"code": code, "message": "m"})).outcome();
+        let table =
+            [(409, "conflict"), (404, "gone"), (410, "gone"), (403, "denied"), (400, "invalid"), (413, "invalid")];
+        for (code, wanted) in table.into_iter().chain([401, 408, 429, 500, 503, 504].map(|code| (code, "transient"))) {
+            assert_eq!(outcome(code), wanted, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_failed_test_is_a_conflict_and_a_failed_validation_is_not() {
+        let failed_test = class(json!({"code": 422, "reason": "Invalid",
+            "message": "the server rejected our request due to an error in our request",
+            "details": {"causes": [{"reason": "UnexpectedServerResponse", "message": "testing value /x failed"}]}}));
+        assert_eq!(failed_test, WriteError::Conflict { message: "testing value /x failed".into() });
+        let validation = class(json!({"code": 422, "reason": "Invalid", "message": "Pod \"a\" is invalid: spec",
+            "details": {"kind": "Pod", "name": "a", "causes": [{"field": "spec", "message": "no"}]}}));
+        assert_eq!(validation.outcome(), "invalid");
+    }
+
+    #[test]
+    fn a_busy_server_says_when_to_come_back() {
+        let busy = class(json!({"code": 429, "message": "slow", "details": {"retryAfterSeconds": 3}}));
+        assert_eq!(busy, WriteError::Transient { message: "slow".into(), retry_after: Some(Duration::from_secs(3)) });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_an_answer_ends_and_is_counted() {
+        let mut registry = Registry::default();
+        let writes = Writes::register(&mut registry);
+        let result = writes.send("pods", std::future::pending::<kube::Result<()>>()).await;
+        assert!(matches!(result, Err(WriteError::Transient { .. })));
+        writes.send("pods", async { Ok(()) }).await.unwrap();
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(text.contains(r#"hitless_api_writes_total{resource="pods",outcome="transient"} 1"#), "{text}");
+        assert!(text.contains(r#"hitless_api_writes_total{resource="pods",outcome="ok"} 1"#), "{text}");
+    }
+}
