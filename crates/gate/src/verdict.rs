@@ -1,9 +1,15 @@
 //! What the gate answers: one verdict per candidate, one reason per rule, as data.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// Name in [`RuleVerdict::rule`] of the budget for pods that no PodTransitionRule selects.
 pub const IMPLICIT: &str = "implicit";
+/// Name in [`RuleVerdict::rule`] of the answer for a pod that has its place already.
+pub const LEDGER: &str = "ledger";
+/// Name in [`RuleVerdict::rule`] of the answer for a pod that is not there.
+pub const POD: &str = "pod";
 
 /// The answer for one candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,7 +31,7 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleVerdict {
-    /// `<PodTransitionRule>/<rule>`, or [`IMPLICIT`].
+    /// `<PodTransitionRule>/<rule>`, or [`IMPLICIT`], [`LEDGER`], [`POD`].
     pub rule: String,
     /// Its answer, given all candidates that were decided earlier in this round.
     pub verdict: Decision,
@@ -132,5 +138,120 @@ impl RuleVerdict {
     #[must_use]
     pub fn rule_set(&self) -> Option<&str> {
         self.rule.split_once('/').map(|(set, _)| set)
+    }
+
+    /// Why, in words and numbers. Where upstream has a text that operators look for, it begins with exactly that text.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match &self.because {
+            because @ Because::MaxUnavailable { .. } => format!("[{}] {because}", self.rule_name()),
+            because => because.to_string(),
+        }
+    }
+
+    fn agreed(&self) -> bool {
+        match self.because {
+            Because::AlreadyReserved
+            | Because::AlreadyUnavailable
+            | Because::WithinBudget { .. }
+            | Because::LabelsMatch => self.verdict == Decision::Allowed,
+            Because::MaxUnavailable { .. }
+            | Because::MinAvailable { .. }
+            | Because::LabelsDiffer { .. }
+            | Because::Disabled
+            | Because::OtherStage { .. }
+            | Because::FilteredOut
+            | Because::UnknownConditions { .. }
+            | Because::Empty
+            | Because::NotEvaluated { .. }
+            | Because::Misconfigured { .. }
+            | Because::NoSuchPod => false,
+        }
+    }
+}
+
+impl Verdict {
+    /// The rules that are in the way.
+    pub fn denied(&self) -> impl Iterator<Item = &RuleVerdict> {
+        self.rules.iter().filter(|rule| rule.verdict == Decision::Denied)
+    }
+
+    /// Names of the rules that were really asked and agreed, for the grant and the ledger.
+    #[must_use]
+    pub fn agreed(&self) -> Vec<String> {
+        self.rules.iter().filter(|rule| rule.agreed()).map(|rule| rule.rule.clone()).collect()
+    }
+}
+
+impl fmt::Display for RuleVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.reason())
+    }
+}
+
+impl fmt::Display for Verdict {
+    /// One line for the pod, one for each rule.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.pod.is_empty() { &self.pod_uid } else { &self.pod };
+        write!(f, "{name}: {}", if self.allowed { "may go" } else { "waits" })?;
+        for rule in &self.rules {
+            let mark = if rule.verdict == Decision::Allowed { "+" } else { "-" };
+            write!(f, "\n  {mark} {rule}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyReserved => write!(f, "the pod has its place already"),
+            Self::AlreadyUnavailable => write!(f, "the pod is unavailable anyway, operating it costs nothing"),
+            Self::WithinBudget { total, unavailable, max_unavailable, available, min_available } => {
+                write!(f, "there is room: of {total} pods {unavailable} unavailable")?;
+                if let Some(max) = max_unavailable {
+                    write!(f, " (at most {max})")?;
+                }
+                write!(f, ", {available} available")?;
+                min_available.map_or(Ok(()), |min| write!(f, " (at least {min})"))
+            }
+            Self::MaxUnavailable { quota, unavailable, missing, total } => {
+                write!(
+                    f,
+                    "blocked by max unavailable policy: [max unavailable]={quota}/{total}, [current unavailable]={unavailable}/{total}"
+                )?;
+                if *missing > 0 {
+                    write!(f, " ({missing} of them not created yet)")?;
+                }
+                if *quota == 0 && *total > 0 {
+                    write!(f, "; this rule never lets an available pod go, raise its maximum")?;
+                }
+                Ok(())
+            }
+            Self::MinAvailable { quota, available, total } => {
+                write!(
+                    f,
+                    "blocked by min available policy: [min available]={quota}/{total}, [current keep available]={available}/{total}"
+                )?;
+                if quota >= total {
+                    write!(f, "; this rule never lets an available pod go, lower its minimum")?;
+                }
+                Ok(())
+            }
+            Self::LabelsMatch => write!(f, "the pod has the labels asked for"),
+            Self::LabelsDiffer { requires } => write!(f, "the pod's labels do not match {requires}"),
+            Self::Disabled => write!(f, "the rule is disabled"),
+            Self::OtherStage { stage } => write!(f, "the rule is for stage {stage:?}, not for PreCheck"),
+            Self::FilteredOut => write!(f, "the rule's filter leaves this pod out"),
+            Self::UnknownConditions { conditions } => {
+                write!(f, "none of the rule's conditions is known ({}), so it applies to nobody", conditions.join(", "))
+            }
+            Self::Empty => write!(f, "the rule asks for nothing"),
+            Self::NotEvaluated { kind } => {
+                write!(f, "rules of kind {kind} can't be evaluated yet, so nobody passes; disable or replace the rule")
+            }
+            Self::Misconfigured { text } => write!(f, "the rule can't be understood: {text}"),
+            Self::NoSuchPod => write!(f, "there is no such pod (any more)"),
+        }
     }
 }
