@@ -17,7 +17,7 @@ use crate::write::{WriteError, Writes};
 /// Most bytes in a note (validation of events.k8s.io/v1).
 const LONGEST_NOTE: usize = 1024;
 /// An Event that is still true is written again after this time; Events live for an hour.
-const REPEAT_AFTER: Duration = Duration::from_secs(600);
+const REPEAT_AFTER: Duration = Duration::from_mins(10);
 
 /// How serious an Event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +43,16 @@ pub struct Note {
     pub text: String,
 }
 
+/// The last text, and when it was written, by uid of the object and reason.
+type Published = HashMap<(String, &'static str), (String, Instant)>;
+
 /// Writes Events. kube's own recorder is not used because it shows the first text for as long as the reason stays.
 pub struct Events {
     client: Client,
     component: &'static str,
     instance: String,
     writes: Writes,
-    published: Mutex<HashMap<(String, &'static str), (String, Instant)>>,
+    published: Mutex<Published>,
 }
 
 impl Events {
@@ -82,7 +85,7 @@ impl Events {
         })
     }
 
-    fn published<R>(&self, apply: impl FnOnce(&mut HashMap<(String, &'static str), (String, Instant)>) -> R) -> R {
+    fn published<R>(&self, apply: impl FnOnce(&mut Published) -> R) -> R {
         apply(&mut self.published.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

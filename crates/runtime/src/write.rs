@@ -148,13 +148,14 @@ impl Writes {
         resource: &'static str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, WriteError> {
-        let result = match tokio::time::timeout(Self::TIMEOUT, request).await {
-            Ok(result) => result.map_err(WriteError::from),
-            Err(_) => {
+        let answer = tokio::time::timeout(Self::TIMEOUT, request).await;
+        let result = answer.map_or_else(
+            |_| {
                 let message = format!("no answer within {} s", Self::TIMEOUT.as_secs());
                 Err(WriteError::Transient { message, retry_after: None })
-            }
-        };
+            },
+            |answer| answer.map_err(WriteError::from),
+        );
         let outcome = result.as_ref().map_or_else(WriteError::outcome, |_| "ok");
         self.0.get_or_create(&Labels { resource, outcome }).inc();
         result

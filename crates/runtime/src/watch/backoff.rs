@@ -31,7 +31,7 @@ impl Iterator for Backoff {
         let mut hasher = self.random.build_hasher();
         hasher.write_u128(delay.as_nanos());
         let part = u32::try_from(hasher.finish() % 1000).unwrap_or_default();
-        Some(delay - delay * part / 3000)
+        Some(delay.saturating_sub(delay * part / 3000))
     }
 }
 
