@@ -1,1 +1,13 @@
-//! agent
+//! The node agent: takes the pods of its own node through granted operations.
+//!
+//! Every step is derived anew from the pod, the grant, the agent's own last report and the kernel ([`turn`], pure); the
+//! shell around it carries the steps out. An agent that was killed at any instant therefore resumes from what it sees:
+//! nothing is kept on disk, and what is kept in memory ([`view::Memory`]) only makes waits more exact.
+
+pub mod decide;
+pub mod in_service;
+pub mod instant;
+pub mod patch;
+pub mod report;
+pub mod turn;
+pub mod view;

@@ -1,0 +1,192 @@
+//! What is written into the NodeTransition's status, and when: ends at once, phases only if they last, numbers seldom.
+
+use std::collections::BTreeMap;
+
+use hitless_api::node_transition::AgentInfo;
+use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Outcome, Phase, Transition, TransitionResult};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::decide::Decision;
+use crate::instant::after;
+use crate::view::{Memory, Observation};
+
+/// Longest message, in bytes (the CRD's limit is in characters).
+const LONGEST_MESSAGE: usize = 512;
+/// Results of several operations within this time go into one write.
+const RESULTS_TOGETHER: SignedDuration = SignedDuration::from_millis(100);
+/// A phase that is over sooner is never written.
+const PHASE_LASTS: SignedDuration = SignedDuration::from_millis(1500);
+/// Between two writes that only tell of phases.
+const BETWEEN_PHASES: SignedDuration = SignedDuration::from_secs(1);
+/// Between two writes that only tell of numbers and messages; the node's endpoint has them at once.
+const BETWEEN_NUMBERS: SignedDuration = SignedDuration::from_secs(5);
+/// So long the entry of a removed grant that was done waits for another write to go with.
+const DONE_LINGERS: SignedDuration = SignedDuration::from_secs(5);
+
+/// The report of one grant as it should be now.
+#[must_use]
+pub fn entry(
+    grant: &Grant,
+    decision: &Decision,
+    memory: &Memory,
+    observation: &Observation,
+    stored: Option<&Transition>,
+    now: Timestamp,
+) -> Transition {
+    if let Some(ended) = stored.filter(|stored| stored.result.is_some()) {
+        return ended.clone();
+    }
+    let same_phase = stored.filter(|stored| stored.phase == decision.phase);
+    let remembered = memory.phase.filter(|(phase, _)| *phase == decision.phase).map(|(_, since)| since);
+    let since = same_phase.map_or_else(|| remembered.unwrap_or(now), |stored| stored.since.0);
+    let count = match observation {
+        Observation::Counted(count) => Some(*count),
+        Observation::None | Observation::Failed(_) => None,
+    };
+    let is_leaving = matches!(decision.phase, Phase::Leaving | Phase::Draining);
+    Transition {
+        id: grant.id.clone(),
+        phase: decision.phase,
+        since: MicroTime(since),
+        deadline: decision.deadline.map(MicroTime),
+        connections: count.filter(|_| is_leaving).map(|count| count.inbound),
+        gap_milliseconds: None,
+        rollback: decision
+            .rollback
+            .clone()
+            .or_else(|| memory.rollback.clone())
+            .or_else(|| stored.and_then(|stored| stored.rollback.clone()))
+            .map(|reason| bounded(reason, LONGEST_MESSAGE)),
+        message: bounded(decision.message.clone(), LONGEST_MESSAGE),
+        result: decision.result.as_ref().map(|(outcome, reason)| TransitionResult {
+            outcome: *outcome,
+            reason: bounded(reason.clone(), LONGEST_MESSAGE),
+            report: numbers(memory, now),
+        }),
+    }
+}
+
+/// What this process knows of the operation in numbers; an agent that was restarted in between knows less.
+fn numbers(memory: &Memory, now: Timestamp) -> BTreeMap<String, i64> {
+    let milliseconds = |from: Timestamp, to: Timestamp| i64::try_from(to.duration_since(from).as_millis()).unwrap_or(0);
+    let mut numbers = BTreeMap::new();
+    let mut add = |name: &str, number: i64| numbers.insert(name.to_owned(), number);
+    if let Some(count) = memory.drained {
+        add("connections", count.most.into());
+        add("closedIdle", count.closed.into());
+        add("givenUp", count.inbound.into());
+    }
+    if let Some(lowered) = memory.lowered {
+        let operated = memory.operated.as_ref().map(|operated| operated.at);
+        add("drainMilliseconds", milliseconds(lowered, operated.unwrap_or(now)));
+        if let Some(operated) = operated {
+            add("operateMilliseconds", milliseconds(operated, now));
+        }
+    }
+    numbers
+}
+
+fn bounded(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
+        text.truncate(end);
+    }
+    text
+}
+
+/// When what was written; may be lost at any time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// The last write.
+    written: Option<Timestamp>,
+    /// Since when a result waits to be written.
+    result_waits: Option<Timestamp>,
+    /// Since when an entry without a grant waits to be dropped.
+    drop_waits: Option<Timestamp>,
+}
+
+/// What to do about the status.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Write this now.
+    pub write: Option<NodeTransitionStatus>,
+    /// Ask again then.
+    pub wake_at: Option<Timestamp>,
+}
+
+impl Pace {
+    /// A write was stored.
+    pub fn wrote(&mut self, now: Timestamp) {
+        *self = Self { written: Some(now), ..Self::default() };
+    }
+
+    /// Whether the status is to be written now, given what is stored and what should be.
+    pub fn report(
+        &mut self,
+        stored: &NodeTransitionStatus,
+        wanted: &[Transition],
+        agent: &AgentInfo,
+        now: Timestamp,
+    ) -> Report {
+        let mut due = self.drop_due(stored, wanted, now);
+        for entry in wanted {
+            let stored = stored.transitions.iter().find(|stored| stored.id == entry.id);
+            due = due.into_iter().chain(self.due(stored, entry, wanted, now)).min();
+        }
+        match due {
+            None => Report { write: None, wake_at: None },
+            Some(due) if due > now => Report { write: None, wake_at: Some(due) },
+            Some(_) => {
+                let status = NodeTransitionStatus { agent: Some(agent.clone()), transitions: wanted.to_vec() };
+                Report { write: Some(status), wake_at: None }
+            }
+        }
+    }
+
+    /// When the difference between the two is to be written; `None` if there is none that matters.
+    fn due(
+        &mut self,
+        stored: Option<&Transition>,
+        entry: &Transition,
+        wanted: &[Transition],
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        if stored.is_some_and(|stored| stored.result.is_some()) {
+            return None;
+        }
+        if entry.result.is_some() {
+            let first = *self.result_waits.get_or_insert(now);
+            let is_alone = wanted.iter().all(|other| other.result.is_some());
+            return Some(if is_alone { first } else { after(first, RESULTS_TOGETHER) });
+        }
+        if entry.rollback.is_some() && stored.is_none_or(|stored| stored.rollback.is_none()) {
+            return Some(now);
+        }
+        let not_before = |pause| self.written.map_or(Timestamp::MIN, |written| after(written, pause));
+        match stored {
+            Some(stored) if stored.phase == entry.phase => {
+                let differs = stored.connections != entry.connections || stored.message != entry.message;
+                differs.then(|| not_before(BETWEEN_NUMBERS).max(after(entry.since.0, BETWEEN_NUMBERS)))
+            }
+            Some(_) | None => Some(not_before(BETWEEN_PHASES).max(after(entry.since.0, PHASE_LASTS))),
+        }
+    }
+
+    fn drop_due(
+        &mut self,
+        stored: &NodeTransitionStatus,
+        wanted: &[Transition],
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let mut dropped = stored.transitions.iter().filter(|s| wanted.iter().all(|entry| entry.id != s.id)).peekable();
+        if dropped.peek().is_none() {
+            self.drop_waits = None;
+            return None;
+        }
+        let first = *self.drop_waits.get_or_insert(now);
+        // The same wish may be granted again, but for one that was done; the controller waits for the entry to go.
+        let is_done =
+            |entry: &Transition| entry.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
+        Some(if dropped.all(is_done) { after(first, DONE_LINGERS) } else { first })
+    }
+}

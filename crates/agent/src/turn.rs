@@ -1,0 +1,82 @@
+//! One turn of the agent: every grant's next step, and who is to be put in service without one.
+
+use hitless_api::{Grant, PodRef};
+use jiff::Timestamp;
+
+use crate::decide::{Decision, Input, begun, decide};
+use crate::in_service;
+use crate::view::{Memory, Observation, View};
+
+/// What is to be done now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn<'a> {
+    /// The next step of each grant, in the controller's order.
+    pub steps: Vec<(&'a Grant, Decision)>,
+    /// Pods whose InService is to be raised with this reason, without any operation.
+    pub raises: Vec<(PodRef, &'static str)>,
+}
+
+impl Turn<'_> {
+    /// When to turn again even if nothing changes.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.steps.iter().filter_map(|(_, decision)| decision.wake_at).min()
+    }
+}
+
+/// Decides one turn. Pure: the same view gives the same turn.
+#[must_use]
+pub fn turn<'a>(view: &View<'a>, now: Timestamp) -> Turn<'a> {
+    let raises = view.pods.values().map(|pod| &pod.view).filter_map(|pod| {
+        let live = view.has_live_grant(&pod.id.uid);
+        Some((pod.id.clone(), in_service::reason_to_raise(pod, view.synced, live)?))
+    });
+    // Before both watches have delivered, a pod that is not there may only not have been told of yet.
+    let grants = view.grants().filter(|_| view.synced);
+    Turn { raises: raises.collect(), steps: grants.map(|grant| (grant, step(view, grant, now))).collect() }
+}
+
+fn step(view: &View<'_>, grant: &Grant, now: Timestamp) -> Decision {
+    let (no_memory, no_observation) = (Memory::default(), Observation::None);
+    let memory = view.memories.get(&grant.id).unwrap_or(&no_memory);
+    let observation = view.observations.get(&grant.pod.uid).unwrap_or(&no_observation);
+    decide(&input(view, grant, memory, observation, goes_later(view, grant)), now)
+}
+
+fn input<'a>(
+    view: &View<'a>,
+    grant: &'a Grant,
+    memory: &'a Memory,
+    observation: &'a Observation,
+    busy: bool,
+) -> Input<'a> {
+    Input {
+        grant,
+        granted_node_uid: view.transition.map_or("", |transition| transition.spec.node_uid.as_str()),
+        node: view.node,
+        pod: view.presence(grant, memory),
+        reported: view.reported(&grant.id),
+        memory,
+        observation,
+        busy,
+    }
+}
+
+/// Whether another grant of the same pod goes first: the one that was begun, else the one that stands first.
+fn goes_later(view: &View<'_>, grant: &Grant) -> bool {
+    let rivals = || {
+        view.grants().enumerate().filter(|(_, other)| {
+            other.pod.uid == grant.pod.uid && view.reported(&other.id).is_none_or(|reported| reported.result.is_none())
+        })
+    };
+    if rivals().nth(1).is_none() {
+        return false;
+    }
+    let no_memory = Memory::default();
+    let rank = |(index, other): (usize, &Grant)| {
+        let memory = view.memories.get(&other.id).unwrap_or(&no_memory);
+        let has_begun = begun(&input(view, other, memory, &Observation::None, false));
+        (!has_begun, index, other.id.clone())
+    };
+    rivals().map(rank).min().is_some_and(|(_, _, first)| first != grant.id)
+}

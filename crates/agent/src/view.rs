@@ -1,0 +1,199 @@
+//! What a decision is made from.
+
+use std::collections::BTreeMap;
+
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, NodeTransition, Transition};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::instant::after_seconds;
+
+/// A pod of this node, with what a JSON patch must know beside [`PodView`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePod {
+    /// The pod.
+    pub view: PodView,
+    /// Whether `metadata.labels` is there at all: a JSON patch can't add to a map that is absent.
+    pub has_labels: bool,
+    /// Whether `metadata.annotations` is there at all.
+    pub has_annotations: bool,
+}
+
+impl From<&Pod> for NodePod {
+    fn from(pod: &Pod) -> Self {
+        let has = |map: &Option<BTreeMap<String, String>>| map.as_ref().is_some_and(|map| !map.is_empty());
+        Self {
+            view: PodView::from(pod),
+            has_labels: has(&pod.metadata.labels),
+            has_annotations: has(&pod.metadata.annotations),
+        }
+    }
+}
+
+/// This node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeIdentity {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+}
+
+/// Where the pod of a grant is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence<'a> {
+    /// On this node.
+    Here(&'a NodePod),
+    /// Not in the cache of this node's pods; the API server has not been asked yet.
+    Unseen,
+    /// The API server said why it is not in the cache.
+    Missing(Missing),
+}
+
+/// Why a pod is not in the cache of this node's pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// There is no pod of that name.
+    Gone,
+    /// A pod of that name has another uid.
+    OtherUid,
+    /// The pod is bound to another node or to none.
+    OtherNode,
+}
+
+/// What the kernel shows of a pod that is to be drained.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Observation {
+    /// Nobody has looked yet.
+    #[default]
+    None,
+    /// Looking failed, for this reason. Never to be taken for "drained".
+    Failed(String),
+    /// Counted.
+    Counted(Count),
+}
+
+/// Inbound connections of a pod, those on ignored ports left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// All of them.
+    pub inbound: u32,
+    /// Those that have a request in flight, or may have.
+    pub busy: u32,
+    /// Those that certainly have none. Closed kindly where the port is HTTP/1.
+    pub idle: u32,
+    /// New connections have stopped coming, the kubelet's probes apart.
+    pub quiet: bool,
+    /// The most that were there at once since the pod left.
+    pub most: u32,
+    /// Closed kindly so far.
+    pub closed: u32,
+}
+
+impl Count {
+    /// Nobody is left and nobody comes.
+    #[must_use]
+    pub const fn drained(self) -> bool {
+        self.quiet && self.inbound == 0
+    }
+}
+
+/// What this process remembers of a grant. All of it may be lost at any time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// When this process saw the grant first.
+    pub seen: Option<Timestamp>,
+    /// When InService was lowered, exactly.
+    pub lowered: Option<Timestamp>,
+    /// When the image patch was sent, and which containers ran then.
+    pub operated: Option<Operated>,
+    /// The phase, and since when.
+    pub phase: Option<(hitless_api::Phase, Timestamp)>,
+    /// What asking for a pod that is not in the cache gave.
+    pub missing: Option<Missing>,
+    /// A write to the pod has been refused.
+    pub denied: Option<Denied>,
+    /// The reason for the way back, once the API server has it: a cache that is read anew may forget it for a moment.
+    pub rollback: Option<String>,
+    /// The last count before the containers were operated, for the report.
+    pub drained: Option<Count>,
+}
+
+/// The moment of an image patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operated {
+    /// When it was sent.
+    pub at: Timestamp,
+    /// containerID by container name right before.
+    pub before: BTreeMap<String, String>,
+}
+
+/// A write that the API server refuses, again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// The first of a row of refusals.
+    pub since: Timestamp,
+    /// In CamelCase: `AdmissionDenied`, or `PatchConflict` if what the patch tests is not so.
+    pub reason: &'static str,
+    /// The server's words.
+    pub words: String,
+}
+
+impl Denied {
+    /// The ledger may be newer than the API server's copy of it: so long a refusal counts for nothing (CONTRACT 25).
+    pub const LAG_SECONDS: u32 = 5;
+
+    /// Whether it has lasted too long to be a lag.
+    #[must_use]
+    pub fn lasting(&self, now: Timestamp) -> bool {
+        now >= after_seconds(self.since, Self::LAG_SECONDS)
+    }
+}
+
+/// All that one turn of the agent is decided from.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// This node.
+    pub node: &'a NodeIdentity,
+    /// The pods of this node by uid.
+    pub pods: &'a BTreeMap<String, NodePod>,
+    /// The node's `NodeTransition`, if there is one.
+    pub transition: Option<&'a NodeTransition>,
+    /// Both watches have delivered their first state: what is absent does not exist.
+    pub synced: bool,
+    /// Memory by grant id.
+    pub memories: &'a BTreeMap<String, Memory>,
+    /// What the kernel shows, by pod uid.
+    pub observations: &'a BTreeMap<String, Observation>,
+}
+
+impl<'a> View<'a> {
+    /// The grants, in the controller's order.
+    pub fn grants(&self) -> impl Iterator<Item = &'a Grant> + use<'a> {
+        self.transition.into_iter().flat_map(|transition| &transition.spec.grants)
+    }
+
+    /// What the agent has reported of a grant.
+    #[must_use]
+    pub fn reported(&self, id: &str) -> Option<&'a Transition> {
+        self.transition?.transition(id)
+    }
+
+    /// Whether a grant for the pod has not ended yet.
+    #[must_use]
+    pub fn has_live_grant(&self, pod_uid: &str) -> bool {
+        self.grants().any(|grant| {
+            grant.pod.uid == pod_uid && self.reported(&grant.id).is_none_or(|reported| reported.result.is_none())
+        })
+    }
+
+    /// Where the pod of `grant` is.
+    #[must_use]
+    pub fn presence(&self, grant: &Grant, memory: &Memory) -> Presence<'a> {
+        if let Some(pod) = self.pods.get(&grant.pod.uid) {
+            return Presence::Here(pod);
+        }
+        memory.missing.map_or(Presence::Unseen, Presence::Missing)
+    }
+}
