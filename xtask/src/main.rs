@@ -1,2 +1,38 @@
-//! xtask
-fn main() {}
+//! The repository's own commands: `cargo xtask <verb>`. One file a verb.
+
+mod cluster;
+mod generate;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The repository's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// A real Kubernetes of several nodes on this machine.
+    Cluster(cluster::Cluster),
+    /// Writes the files of `manifests` that are made from code.
+    Generate,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().verb {
+        Verb::Cluster(verb) => cluster::run(verb),
+        Verb::Generate => generate::run(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

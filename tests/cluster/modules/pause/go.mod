@@ -1,0 +1,3 @@
+module hitless.dev/cluster/pause
+
+go 1.26.0

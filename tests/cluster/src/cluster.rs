@@ -1,0 +1,290 @@
+//! Bringing a cluster up, opening one that is up, and using it.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::cgroup::Hierarchies;
+use crate::control_plane::{ADMIN, AUDIT_LOG, ControlPlane, enter};
+use crate::image::{Image, ImageSpec};
+use crate::node::Node;
+use crate::part::Parts;
+use crate::pki::Pki;
+use crate::state::{self, State, Summary};
+use crate::{
+    Error, Place, Progress, Result, Tools, Write, address, audit, down, image, missing_requirements, network, packages,
+    run, workspace,
+};
+
+/// The environment variables that would send the cluster's traffic through a proxy.
+const PROXIES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+
+/// What cluster is wanted.
+#[derive(Debug, Clone)]
+pub struct UpOptions {
+    /// Its name: 1 to 30 of a–z, 0–9 and `-`.
+    pub name: String,
+    /// How many nodes, 1 to 100; they are called n1, n2, ….
+    pub nodes: u8,
+}
+
+/// A cluster that is up.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    name: String,
+    nodes: u8,
+    directory: PathBuf,
+    tools: Tools,
+    parts: Parts,
+}
+
+impl Cluster {
+    /// Makes a cluster, or finds it up already.
+    ///
+    /// What an earlier `up` of that name left half-made is removed first. Programs are built and system packages
+    /// installed when they are missing, which is told to `progress`.
+    pub fn up(options: &UpOptions, progress: Progress<'_>) -> Result<Self> {
+        state::check_name(&options.name)?;
+        if options.nodes == 0 || options.nodes > address::MAX_NODES {
+            let message = format!("a cluster has 1 to {} nodes, not {}", address::MAX_NODES, options.nodes);
+            return Err(Error::Invalid(message));
+        }
+        check_machine()?;
+        packages::ensure_for_running(progress)?;
+        let tools = Tools::ensure(progress)?;
+        let _lock = lock(&options.name)?;
+        if let Some(cluster) = Self::existing(options, &tools)? {
+            progress(&format!("cluster {} is already up", options.name));
+            return Ok(cluster);
+        }
+        down::remove(&options.name)?;
+        let directory = state::directory(&options.name);
+        fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
+        let parts = Parts::of(&options.name, &directory)?;
+        let cluster = Self { name: options.name.clone(), nodes: options.nodes, directory, tools, parts };
+        let mut state =
+            State { name: cluster.name.clone(), nodes: cluster.nodes, created: Timestamp::now(), complete: false };
+        state.write()?;
+        cluster.start(progress)?;
+        state.complete = true;
+        state.write()?;
+        Ok(cluster)
+    }
+
+    /// Opens a cluster that is up.
+    pub fn open(name: &str) -> Result<Self> {
+        state::check_name(name)?;
+        let state = State::read(name)?.ok_or_else(|| Error::NoCluster(name.to_owned()))?;
+        if !state.complete {
+            return Err(Error::HalfMade(name.to_owned()));
+        }
+        let tools = Tools::ensure(&|_| {})?;
+        Self::of(state, tools)
+    }
+
+    /// Removes a cluster: its processes, mounts, namespaces, cgroups and files. It is no error if there is none.
+    pub fn down(name: &str) -> Result<()> {
+        state::check_name(name)?;
+        check_machine()?;
+        let _lock = lock(name)?;
+        down::remove(name)
+    }
+
+    /// All clusters of this workspace, with what is wrong with them.
+    pub fn list() -> Result<Vec<Summary>> {
+        state::list()
+    }
+
+    /// The cluster's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names of its nodes, n1 first.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        (1..=self.nodes).map(|index| format!("n{index}")).collect()
+    }
+
+    /// The administrator's kubeconfig. It is of use only inside the cluster's network namespaces.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.directory.join(ADMIN)
+    }
+
+    /// A part's output, for instance of `kube-apiserver` or `n1/kubelet`.
+    #[must_use]
+    pub fn log(&self, part: &str) -> PathBuf {
+        self.parts.log(part)
+    }
+
+    /// The control plane's network namespace as a file, for `nsenter --net=`.
+    #[must_use]
+    pub fn network_namespace(&self, place: Place) -> PathBuf {
+        place.namespace_file(&self.name)
+    }
+
+    /// Runs `work` on a thread that is in the network namespace of `place`. Threads it starts are there, too.
+    pub fn in_network<T: Send>(&self, place: Place, work: impl FnOnce() -> T + Send) -> Result<T> {
+        network::inside(&self.name, place, work)
+    }
+
+    /// A command that runs `program` in a place, with `KUBECONFIG` set and the cluster's programs on `PATH`.
+    ///
+    /// On a node it is in the node's mount namespace too: `ctr` finds containerd, `/run` is the node's.
+    /// The working directory is the caller's.
+    pub fn command(&self, place: Place, program: &str) -> Result<Command> {
+        let holder = match place {
+            Place::ControlPlane => None,
+            Place::Node(index) if index == 0 || index > self.nodes => {
+                let message = format!("cluster {} has the nodes n1 to n{}, not n{index}", self.name, self.nodes);
+                return Err(Error::Invalid(message));
+            }
+            Place::Node(index) => Some(self.parts.alive(&Node::holder(index))?),
+        };
+        let mut command = enter(&self.name, place, holder);
+        if let (Some(_), Ok(here)) = (holder, std::env::current_dir()) {
+            command.arg(format!("--wd={}", here.display()));
+        }
+        command.arg(program).env("PATH", self.tools.search_path()).env("KUBECONFIG", self.kubeconfig());
+        // The address is the same in every cluster, and kubectl's cache of an API's resources goes by the address.
+        command.env("KUBECACHEDIR", self.directory.join("kubectl"));
+        for variable in PROXIES {
+            command.env_remove(variable);
+        }
+        Ok(command)
+    }
+
+    /// Runs kubectl as the administrator; what it printed.
+    ///
+    /// If it fails while a part of the cluster is dead, the error is that part's death.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = self.command(Place::ControlPlane, "kubectl")?;
+        run::output(command.args(arguments)).map_err(|error| self.explained(error))
+    }
+
+    /// As [`Cluster::kubectl`], with something on its standard input (`apply -f -`).
+    pub fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let mut command = self.command(Place::ControlPlane, "kubectl")?;
+        run::output_with_input(command.args(arguments), input).map_err(|error| self.explained(error))
+    }
+
+    /// Fails with the last log lines of the first part that has died.
+    pub fn check(&self) -> Result<()> {
+        self.parts.names().iter().try_for_each(|part| self.parts.alive(part).map(drop))
+    }
+
+    /// Puts an image into the cluster's registry as `name:tag`; the reference with its digest
+    /// (`172.31.255.1:5000/name@sha256:…`).
+    ///
+    /// Pods may use `name:tag` itself: the registry stands for every other one.
+    pub fn push_image(&self, name_and_tag: &str, image: &Image) -> Result<String> {
+        self.in_network(Place::ControlPlane, || image::push(name_and_tag, image))?
+    }
+
+    /// The API writes since a moment, from the audit log, in the order in which they ended.
+    pub fn writes(&self, since: Timestamp) -> Result<Vec<Write>> {
+        audit::read(&self.directory.join(AUDIT_LOG), since)
+    }
+
+    fn of(state: State, tools: Tools) -> Result<Self> {
+        let directory = state::directory(&state.name);
+        let parts = Parts::of(&state.name, &directory)?;
+        Ok(Self { name: state.name, nodes: state.nodes, directory, tools, parts })
+    }
+
+    /// The cluster of that name if it is complete and well; none if it must be made (again).
+    fn existing(options: &UpOptions, tools: &Tools) -> Result<Option<Self>> {
+        let Some(state) = State::read(&options.name)?.filter(|state| state.complete) else { return Ok(None) };
+        if network::namespaces(&options.name).is_empty() {
+            // The machine was restarted.
+            return Ok(None);
+        }
+        if state.nodes != options.nodes {
+            return Err(Error::Invalid(format!(
+                "cluster {0} is up with {1} nodes; `cargo xtask cluster down --name {0}` removes it",
+                state.name, state.nodes
+            )));
+        }
+        let cluster = Self::of(state, tools.clone())?;
+        cluster.check()?;
+        Ok(Some(cluster))
+    }
+
+    fn start(&self, progress: Progress<'_>) -> Result<()> {
+        self.parts.prepare()?;
+        Hierarchies::find()?.make(&self.name, self.nodes)?;
+        network::make(&self.name, self.nodes)?;
+        let pki = Pki::make(&self.directory.join("pki"))?;
+        let (cluster, directory, tools, parts) =
+            (self.name.as_str(), self.directory.as_path(), &self.tools, &self.parts);
+        let control_plane = ControlPlane { cluster, directory, tools, parts };
+        let nodes: Vec<Node> = (1..=self.nodes).map(|index| Node { cluster, index, directory, tools, parts }).collect();
+        progress("starting etcd, kube-apiserver and the image registry");
+        control_plane.certificates(&pki)?;
+        control_plane.start()?;
+        for node in &nodes {
+            node.start(&pki)?;
+        }
+        control_plane.wait_for_registry()?;
+        self.push_image("pause:1", &ImageSpec::from_binary(&tools.path("pause")?)?.build()?)?;
+        control_plane.wait_for_api_server(|arguments| self.kubectl(arguments))?;
+        progress(&format!("starting the controllers and {} nodes", self.nodes));
+        control_plane.start_controllers()?;
+        for node in &nodes {
+            node.join()?;
+        }
+        self.wait_until_usable()?;
+        nodes.iter().try_for_each(Node::wait_for_proxy)
+    }
+
+    /// Waits until pods can be made and scheduled.
+    fn wait_until_usable(&self) -> Result<()> {
+        let limit = Duration::from_secs(60);
+        let nodes: Vec<String> = self.node_names().iter().map(|name| format!("node/{name}")).collect();
+        let ready: Vec<&str> = ["wait", "--for=condition=Ready", "--timeout=60s"]
+            .into_iter()
+            .chain(nodes.iter().map(String::as_str))
+            .collect();
+        // It waits by itself for a node to become ready, but not for it to appear.
+        for (what, arguments) in [
+            ("all nodes", &ready[..]),
+            ("the default service account", &["get", "serviceaccount", "--namespace=default", "default"]),
+        ] {
+            run::until(what, limit, || {
+                self.check()?;
+                Ok(self.kubectl(arguments).map_err(|error| error.to_string()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The reason behind an error: a dead part, if there is one.
+    fn explained(&self, error: Error) -> Error {
+        self.check().err().unwrap_or(error)
+    }
+}
+
+/// Refuses a machine that cannot run a cluster.
+fn check_machine() -> Result<()> {
+    let missing = missing_requirements();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<String> = missing.iter().map(|m| format!("{} (for {})", m.what, m.why)).collect();
+    Err(Error::Requirement(format!("a cluster cannot run here; missing: {}", list.join(", "))))
+}
+
+/// Only one command at a time makes or removes a cluster; the lock goes with the process.
+fn lock(name: &str) -> Result<File> {
+    let locks = workspace::locks();
+    fs::create_dir_all(&locks).map_err(Error::file("create", &locks))?;
+    let path = locks.join(name);
+    let file = File::create(&path).map_err(Error::file("create", &path))?;
+    file.lock().map_err(Error::file("lock", path))?;
+    Ok(file)
+}

@@ -1,0 +1,117 @@
+//! Network namespaces: one for the control plane, with a bridge, and one for each node, on that bridge.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+
+use nix::sched::{CloneFlags, setns};
+
+use crate::{Error, Result, address, run};
+
+/// Where in a cluster something runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The control plane's network namespace. It has routes to all nodes and pods, but no kube-proxy: a ClusterIP
+    /// answers only on a node.
+    ControlPlane,
+    /// Node `n1`, `n2`, …, counted from 1: its network namespace, and for commands its mount namespace too.
+    Node(u8),
+}
+
+impl Place {
+    /// The name of the network namespace, as `ip netns` shows it.
+    ///
+    /// Dots cannot occur in a cluster's name, so no cluster can have another one's namespace.
+    pub(crate) fn namespace(self, cluster: &str) -> String {
+        match self {
+            Self::ControlPlane => format!("hitless.{cluster}.cp"),
+            Self::Node(index) => format!("hitless.{cluster}.n{index}"),
+        }
+    }
+
+    /// The file that stands for the network namespace.
+    pub(crate) fn namespace_file(self, cluster: &str) -> PathBuf {
+        PathBuf::from("/run/netns").join(self.namespace(cluster))
+    }
+}
+
+/// Runs `work` on a thread inside a network namespace and returns what it returns.
+pub(crate) fn inside<T: Send>(cluster: &str, place: Place, work: impl FnOnce() -> T + Send) -> Result<T> {
+    let path = place.namespace_file(cluster);
+    let namespace = File::open(&path).map_err(Error::file("open", &path))?;
+    let thread = move || {
+        // Only this thread changes its namespace, and it ends with the work.
+        setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+        Ok(work())
+    };
+    let done: Result<T, nix::Error> = std::thread::scope(|scope| match scope.spawn(thread).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    });
+    done.map_err(|errno| Error::File { action: "enter", path, source: errno.into() })
+}
+
+/// Makes the namespaces of a cluster and the wires between them.
+///
+/// Both ends of every wire are made inside the namespaces: no interface of a cluster ever exists outside.
+pub(crate) fn make(cluster: &str, nodes: u8) -> Result<()> {
+    let control = Place::ControlPlane.namespace(cluster);
+    ip(&format!("netns add {control}"))?;
+    ip(&format!("-n {control} link set lo up"))?;
+    ip(&format!("-n {control} link add br0 type bridge"))?;
+    ip(&format!("-n {control} addr add {}/24 dev br0", address::CONTROL_PLANE))?;
+    ip(&format!("-n {control} link set br0 up"))?;
+    set(cluster, Place::ControlPlane, &[("ip_forward", "1")])?;
+    for index in 1..=nodes {
+        make_node(cluster, &control, index, nodes)?;
+    }
+    Ok(())
+}
+
+fn make_node(cluster: &str, control: &str, index: u8, nodes: u8) -> Result<()> {
+    let node = Place::Node(index).namespace(cluster);
+    let own = address::node(index);
+    ip(&format!("netns add {node}"))?;
+    ip(&format!("-n {control} link add n{index} type veth peer name eth0 netns {node}"))?;
+    ip(&format!("-n {control} link set n{index} master br0 up"))?;
+    ip(&format!("-n {node} link set lo up"))?;
+    ip(&format!("-n {node} addr add {own}/24 dev eth0"))?;
+    ip(&format!("-n {node} link set eth0 up"))?;
+    ip(&format!("-n {node} route add default via {}", address::CONTROL_PLANE))?;
+    ip(&format!("-n {control} route add {} via {own}", address::pods(index)))?;
+    for other in (1..=nodes).filter(|other| *other != index) {
+        ip(&format!("-n {node} route add {} via {}", address::pods(other), address::node(other)))?;
+    }
+    set(cluster, Place::Node(index), &[("ip_forward", "1"), ("conf/all/rp_filter", "0")])
+}
+
+/// Removes the names of a cluster's namespaces; the namespaces go with their last process.
+pub(crate) fn remove(cluster: &str) -> Result<()> {
+    for name in namespaces(cluster) {
+        ip(&format!("netns del {name}"))?;
+    }
+    Ok(())
+}
+
+/// The names of a cluster's namespaces that exist.
+pub(crate) fn namespaces(cluster: &str) -> Vec<String> {
+    let prefix = format!("hitless.{cluster}.");
+    let Ok(entries) = fs::read_dir("/run/netns") else { return Vec::new() };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&prefix)).collect()
+}
+
+/// Sets `net.ipv4` sysctls of a namespace. `/proc/sys/net` shows the namespace of the thread that opens it.
+fn set(cluster: &str, place: Place, values: &[(&str, &str)]) -> Result<()> {
+    inside(cluster, place, || {
+        for (key, value) in values {
+            let path = PathBuf::from("/proc/sys/net/ipv4").join(key);
+            fs::write(&path, value).map_err(Error::file("write", path))?;
+        }
+        Ok(())
+    })?
+}
+
+fn ip(arguments: &str) -> Result<()> {
+    run::output(Command::new("ip").args(arguments.split_whitespace())).map(drop)
+}

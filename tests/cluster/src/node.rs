@@ -1,0 +1,253 @@
+//! One node: a mount namespace in its network namespace, with containerd, kubelet and kube-proxy.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::control_plane::enter;
+use crate::part::Parts;
+use crate::pki::Pki;
+use crate::{Error, Place, Result, Tools, address, http, network, run};
+
+/// Directories of the machine that are the node's own inside it, and what they are called in the node's files.
+///
+/// Programs have these paths built in (the kubelet its device-plugin socket, CNI its cache); two nodes must not meet
+/// there, and the paths of sockets stay short.
+const OWN: [(&str, &str); 4] =
+    [("/run", "run"), ("/var/log", "log"), ("/var/lib/kubelet", "kubelet"), ("/var/lib/cni", "cni-state")];
+
+/// Holds the node's mount namespace, whatever happens to the other parts.
+///
+/// Nothing that is mounted inside is seen outside, but pods see what the node mounts, as on any node.
+const HOLDER: &str = r#"
+mount --make-rshared /
+while [ "$1" != -- ]; do mount --bind "$1" "$2"; shift 2; done
+shift
+echo ready
+exec "$@" >&2
+"#;
+
+/// Everything needed to start the parts of one node.
+pub(crate) struct Node<'a> {
+    pub(crate) cluster: &'a str,
+    /// From 1.
+    pub(crate) index: u8,
+    /// The cluster's directory.
+    pub(crate) directory: &'a Path,
+    pub(crate) tools: &'a Tools,
+    pub(crate) parts: &'a Parts,
+}
+
+impl Node<'_> {
+    /// The node's name in Kubernetes.
+    pub(crate) fn name(&self) -> String {
+        format!("n{}", self.index)
+    }
+
+    /// The part that holds node `index`'s mount namespace.
+    pub(crate) fn holder(index: u8) -> String {
+        format!("n{index}/node")
+    }
+
+    /// Makes the node's namespace and starts what needs no API server.
+    pub(crate) fn start(&self, pki: &Pki) -> Result<()> {
+        let user = format!("system:node:{}", self.name());
+        pki.issue(&self.name(), &user, Some("system:nodes"), &[&self.name(), &address::node(self.index)])?;
+        pki.kubeconfig(&self.name(), &self.directory.join(format!("{}.conf", self.name())))?;
+        self.start_holder()?;
+        self.write_containerd_config()?;
+        let mut containerd = self.command("containerd")?;
+        containerd.arg("--config").arg(self.file("containerd.toml"));
+        self.parts.start(&self.part("containerd"), &containerd)
+    }
+
+    /// Starts the kubelet and kube-proxy; the API server must be ready.
+    pub(crate) fn join(&self) -> Result<()> {
+        self.wait_for_containerd()?;
+        let config = self.file("kubelet.json");
+        fs::write(&config, self.kubelet_config()).map_err(Error::file("write", &config))?;
+        let mut kubelet = self.command("kubelet")?;
+        kubelet.arg(format!("--config={}", config.display()));
+        kubelet.arg(format!("--kubeconfig={}", self.directory.join(format!("{}.conf", self.name())).display()));
+        kubelet
+            .args([format!("--hostname-override={}", self.name()), format!("--node-ip={}", address::node(self.index))]);
+        self.parts.start(&self.part("kubelet"), &kubelet)?;
+        let mut proxy = self.command("kube-proxy")?;
+        proxy.arg(format!("--kubeconfig={}", self.directory.join("proxy.conf").display()));
+        proxy.args([format!("--hostname-override={}", self.name()), format!("--cluster-cidr={}", address::CLUSTER)]);
+        // Conntrack's limit is the machine's, not the namespace's.
+        proxy.args(["--proxy-mode=nftables", "--conntrack-max-per-core=0", "--healthz-bind-address=127.0.0.1:10256"]);
+        self.parts.start(&self.part("kube-proxy"), &proxy)
+    }
+
+    /// Waits until Services answer on this node.
+    pub(crate) fn wait_for_proxy(&self) -> Result<()> {
+        let what = format!("kube-proxy of {}", self.name());
+        network::inside(self.cluster, Place::Node(self.index), || {
+            run::until(&what, Duration::from_secs(60), || {
+                self.parts.alive(&self.part("kube-proxy"))?;
+                let answer = http::request("127.0.0.1:10256", "GET", "/healthz", "", &[]);
+                Ok(match answer {
+                    Ok(response) if response.status == 200 => Ok(()),
+                    Ok(response) => Err(response.body),
+                    Err(error) => Err(error.to_string()),
+                })
+            })
+        })?
+    }
+
+    fn start_holder(&self) -> Result<()> {
+        let mut holder = enter(self.cluster, Place::Node(self.index), None);
+        holder.args(["unshare", "--mount", "--propagation=private", "sh", "-e", "-c", HOLDER, "node"]);
+        for (path, own) in OWN {
+            let own = self.file(own);
+            for directory in [Path::new(path), &own] {
+                fs::create_dir_all(directory).map_err(Error::file("create", directory))?;
+            }
+            holder.arg(own).arg(path);
+        }
+        holder.arg("--").arg(self.tools.path("pause")?).env("PATH", self.tools.search_path());
+        self.parts.start_until_ready(&Self::holder(self.index), &holder)
+    }
+
+    fn write_containerd_config(&self) -> Result<()> {
+        let conflist = serde_json::json!({
+            "cniVersion": "1.0.0",
+            "name": "pods",
+            "plugins": [
+                {
+                    "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+                    "ipam": {
+                        "type": "host-local",
+                        "ranges": [[{"subnet": address::pods(self.index)}]],
+                        "routes": [{"dst": "0.0.0.0/0"}],
+                    },
+                },
+                {"type": "portmap", "capabilities": {"portMappings": true}},
+            ],
+        });
+        // `_default`: an image of whatever registry is looked for in the cluster's, which is the only one in reach.
+        let hosts = format!(
+            "server = \"http://{0}\"\n[host.\"http://{0}\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
+            address::REGISTRY
+        );
+        let files = [
+            ("cni/10-pods.conflist", conflist.to_string()),
+            ("certs.d/_default/hosts.toml", hosts),
+            ("containerd.toml", self.containerd_config()?),
+        ];
+        for (name, text) in files {
+            let path = self.file(name);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(Error::file("create", parent))?;
+            }
+            fs::write(&path, text).map_err(Error::file("write", path))?;
+        }
+        Ok(())
+    }
+
+    fn containerd_config(&self) -> Result<String> {
+        let file = |name| format!("{:?}", self.file(name).display().to_string());
+        let cni_bin = self.tools.directory_of("bridge")?;
+        Ok(format!(
+            r#"version = 3
+root = {root}
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.nri.v1.nri"]
+[grpc]
+address = "/run/containerd/containerd.sock"
+[plugins.'io.containerd.internal.v1.opt']
+path = {opt}
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = "{registry}/pause:1"
+[plugins.'io.containerd.cri.v1.images'.registry]
+config_path = {certs}
+[plugins.'io.containerd.cri.v1.runtime']
+# Without CAP_SYS_RESOURCE runc could not set the scores that Kubernetes asks for, and no container would start.
+restrict_oom_score_adj = true
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+SystemdCgroup = false
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = [{cni_bin:?}]
+conf_dir = {cni}
+"#,
+            root = file("containerd"),
+            opt = file("opt"),
+            registry = address::REGISTRY,
+            certs = file("certs.d"),
+            cni_bin = cni_bin.display().to_string(),
+            cni = file("cni"),
+        ))
+    }
+
+    fn kubelet_config(&self) -> String {
+        let pki = |name: String| self.directory.join("pki").join(name).display().to_string();
+        let config = serde_json::json!({
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "authentication": {
+                "anonymous": {"enabled": false},
+                "webhook": {"enabled": true},
+                "x509": {"clientCAFile": pki("ca.crt".into())},
+            },
+            "authorization": {"mode": "Webhook"},
+            "tlsCertFile": pki(format!("{}.crt", self.name())),
+            "tlsPrivateKeyFile": pki(format!("{}.key", self.name())),
+            "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": format!("/hitless/{}/{}", self.cluster, self.name()),
+            // Many machines still have the controllers in v1 hierarchies; so has this kubelet then.
+            "failCgroupV1": false,
+            "failSwapOn": false,
+            "enforceNodeAllocatable": ["none"],
+            "clusterDNS": [address::DNS],
+            "clusterDomain": "cluster.local",
+            "resolvConf": "",
+            "healthzBindAddress": "127.0.0.1",
+            "maxPods": 200,
+            // The disk and the memory are the machine's: a node must not evict pods because others fill them.
+            "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "50Mi"},
+            "imageGCHighThresholdPercent": 100,
+        });
+        format!("{config:#}\n")
+    }
+
+    /// The kubelet ends when it finds no runtime.
+    fn wait_for_containerd(&self) -> Result<()> {
+        let holder = self.parts.alive(&Self::holder(self.index))?;
+        let socket = format!("/proc/{holder}/root/run/containerd/containerd.sock");
+        run::until(&format!("containerd of {}", self.name()), Duration::from_secs(30), || {
+            self.parts.alive(&self.part("containerd"))?;
+            Ok(UnixStream::connect(&socket).map_err(|error| error.to_string()))
+        })
+        .map(drop)
+    }
+
+    fn part(&self, program: &str) -> String {
+        format!("n{}/{program}", self.index)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(self.name()).join(name)
+    }
+
+    /// A program in the node's namespaces.
+    fn command(&self, program: &str) -> Result<Command> {
+        let holder = self.parts.alive(&Self::holder(self.index))?;
+        let mut command = enter(self.cluster, Place::Node(self.index), Some(holder));
+        command.arg(self.tools.path(program)?).env("PATH", self.tools.search_path());
+        Ok(command)
+    }
+}
+
+/// Removes the directories of the machine that nodes had to mount over, where nobody else uses them.
+pub(crate) fn remove_mount_points() {
+    for path in ["/var/lib/kubelet", "/var/lib/cni"] {
+        // Not empty, or a mount point of another cluster's node: then it stays.
+        let _ = fs::remove_dir(path);
+    }
+}

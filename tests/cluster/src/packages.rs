@@ -1,0 +1,75 @@
+//! System packages: Debian's names, installed by apt after saying so.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Error, Progress, Result, requirements, run};
+
+/// What is needed, how it is recognised, and the Debian package that has it.
+struct Need {
+    /// A program on the search path, or an absolute path of a file.
+    file: &'static str,
+    package: &'static str,
+}
+
+const RUNNING: [Need; 3] = [
+    Need { file: "ip", package: "iproute2" },
+    Need { file: "nft", package: "nftables" },
+    Need { file: "nsenter", package: "util-linux" },
+];
+
+/// runc is built with C for its seccomp support.
+const BUILDING_C: [Need; 3] = [
+    Need { file: "gcc", package: "gcc" },
+    Need { file: "pkg-config", package: "pkg-config" },
+    Need { file: "/usr/include/seccomp.h", package: "libseccomp-dev" },
+];
+
+/// Makes sure that all is there to run a cluster.
+pub(crate) fn ensure_for_running(progress: Progress<'_>) -> Result<()> {
+    ensure(&RUNNING, progress)
+}
+
+/// Makes sure that all is there to build a Go module, with C or without.
+pub(crate) fn ensure_for_building(c: bool, progress: Progress<'_>) -> Result<()> {
+    if !present("go") {
+        return Err(Error::Requirement(
+            "Go is missing: install Go 1.26 or newer from go.dev/dl, and put its bin directory on PATH".into(),
+        ));
+    }
+    if c { ensure(&BUILDING_C, progress) } else { Ok(()) }
+}
+
+fn ensure(needs: &[Need], progress: Progress<'_>) -> Result<()> {
+    let missing: Vec<&str> = needs.iter().filter(|need| !present(need.file)).map(|need| need.package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    let by_hand = format!("apt-get update && apt-get install --yes --no-install-recommends {list}");
+    if !present("apt-get") {
+        return Err(Error::Requirement(format!("these programs are missing (by their Debian package): {list}")));
+    }
+    if !requirements::is_root() {
+        return Err(Error::Requirement(format!("system packages are missing; install them as root: {by_hand}")));
+    }
+    progress(&format!("installing missing system packages: {by_hand}"));
+    run::output(apt().arg("update"))?;
+    run::output(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing)).map(drop)
+}
+
+fn apt() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+/// Whether a program is on the search path, or a file is there.
+pub(crate) fn present(file: &str) -> bool {
+    if Path::new(file).is_absolute() {
+        return fs::exists(file).unwrap_or(false);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(file).is_file())
+}
