@@ -1,5 +1,10 @@
 //! The CustomResourceDefinitions as YAML; `manifests/crds` holds the committed copies and a test compares them.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt;
 
 use crate::{NodeTransition, PodTransitionRule, TransitionLedger};
@@ -16,6 +21,31 @@ pub fn all() -> Result<Vec<(&'static str, String)>, serde_saphyr::ser::Error> {
         ("podtransitionrules.yaml", PodTransitionRule::crd()),
     ]
     .into_iter()
-    .map(|(name, crd)| Ok((name, format!("{head}{}", serde_saphyr::to_string(&crd)?))))
+    .map(|(name, mut crd)| {
+        for version in &mut crd.spec.versions {
+            if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+                without_unsigned_formats(schema);
+            }
+        }
+        Ok((name, format!("{head}{}", serde_saphyr::to_string(&crd)?)))
+    })
     .collect()
+}
+
+/// OpenAPI knows signed formats only, and the API server warns about every other one at each install. The limits stay.
+fn without_unsigned_formats(schema: &mut JSONSchemaProps) {
+    match schema.format.as_deref() {
+        Some("uint8" | "uint16") => schema.format = Some("int32".into()),
+        Some("uint32") => schema.format = Some("int64".into()),
+        _ => {}
+    }
+    schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(without_unsigned_formats);
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(item)) => without_unsigned_formats(item),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(without_unsigned_formats),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
+        without_unsigned_formats(value);
+    }
 }
