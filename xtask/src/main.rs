@@ -1,7 +1,9 @@
 //! The repository's own commands: `cargo xtask <verb>`. One file a verb.
 
 mod cluster;
+mod demo;
 mod generate;
+mod test;
 
 use std::process::ExitCode;
 
@@ -19,14 +21,20 @@ struct Arguments {
 enum Verb {
     /// A real Kubernetes of several nodes on this machine.
     Cluster(cluster::Cluster),
+    /// Upgrades a Deployment in place under load, for a person to watch.
+    Demo(demo::Demo),
     /// Writes the files of `manifests` that are made from code.
     Generate,
+    /// All tests, from nothing.
+    Test(test::Test),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().verb {
         Verb::Cluster(verb) => cluster::run(verb),
+        Verb::Demo(options) => demo::run(&options),
         Verb::Generate => generate::run(),
+        Verb::Test(options) => test::run(&options),
     };
     match done {
         Ok(code) => code,

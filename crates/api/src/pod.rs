@@ -77,6 +77,7 @@ pub struct ContainerState {
 
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the Kubernetes object, not a state of ours")]
 pub struct PodView {
     /// Namespace, name and uid.
     pub id: PodRef,

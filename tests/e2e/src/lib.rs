@@ -1,1 +1,18 @@
-//! e2e
+//! The harness of the end-to-end tests and of the demo: hitless installed on the real cluster as a user would install it,
+//! an application with load on it, and what is observed meanwhile.
+//!
+//! Users' actions go through `kubectl`. Waiting is done on watches, never by sleeping: see [`Watch`].
+
+pub mod app;
+pub mod build;
+pub mod kubectl;
+pub mod measure;
+pub mod stack;
+pub mod traffic;
+pub mod watch;
+
+pub use app::App;
+pub use kubectl::Kubectl;
+pub use stack::Stack;
+pub use traffic::Traffic;
+pub use watch::Watch;

@@ -1,0 +1,249 @@
+//! An application on the cluster: a namespace, a Deployment of the reference server and a Service.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use hitless_cluster::Cluster;
+use serde_json::{Value, json};
+
+use crate::stack::{TIMES, echo_image};
+use crate::watch::Objects;
+use crate::{Kubectl, Watch};
+
+/// Longest wait for something that normally takes seconds; machines are busy.
+pub const PATIENCE: Duration = Duration::from_mins(2);
+
+/// What the Deployment looks like.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Replicas.
+    pub replicas: u32,
+    /// Version of the reference server.
+    pub version: &'static str,
+    /// Annotation `hitless.dev/update`, if any.
+    pub update: Option<&'static str>,
+    /// Whether the pods get the readiness gate (label on the namespace).
+    pub gate: bool,
+    /// Merged into the Deployment's JSON.
+    pub patch: Value,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { replicas: 3, version: "v1", update: Some("in-place"), gate: true, patch: Value::Null }
+    }
+}
+
+/// A running application; its namespace is deleted when dropped.
+pub struct App {
+    /// kubectl in the application's namespace.
+    pub kubectl: Kubectl,
+    /// The pods, live.
+    pub pods: Watch,
+    /// The Deployment, live.
+    pub deployments: Watch,
+    /// Address of the Service.
+    pub address: SocketAddr,
+    started: Instant,
+}
+
+/// Who a pod is: what must stay the same when it is upgraded in place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    /// Name.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `status.podIP`.
+    pub ip: String,
+}
+
+impl App {
+    /// Makes namespace `namespace` with Deployment `web` and Service `web` and waits until all pods are ready.
+    pub fn start(cluster: &Arc<Cluster>, namespace: &str, shape: &Shape) -> anyhow::Result<Self> {
+        let app = Self::create(cluster, namespace, shape)?;
+        app.wait_ready(shape.replicas as usize)?;
+        Ok(app)
+    }
+
+    /// The same without waiting.
+    pub fn create(cluster: &Arc<Cluster>, namespace: &str, shape: &Shape) -> anyhow::Result<Self> {
+        let kubectl = Kubectl::new(Arc::clone(cluster), namespace);
+        let labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
+        kubectl.feed(
+            &["apply"],
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}),
+        )?;
+        kubectl.feed(&["apply"], &service())?;
+        kubectl.feed(&["apply"], &deployment(shape))?;
+        let service = kubectl.get(&["service", "web"])?;
+        let ip = service["spec"]["clusterIP"].as_str().context("the Service has no clusterIP")?;
+        Ok(Self {
+            pods: Watch::start(&kubectl, &["pods"])?,
+            deployments: Watch::start(&kubectl, &["deployments"])?,
+            address: format!("{ip}:80").parse().context("clusterIP")?,
+            kubectl,
+            started: Instant::now(),
+        })
+    }
+
+    /// Waits until exactly `count` pods are there and ready.
+    pub fn wait_ready(&self, count: usize) -> anyhow::Result<()> {
+        self.pods.wait(&format!("{count} ready pods"), PATIENCE, |pods| all_ready(pods, count).then_some(()))
+    }
+
+    /// `kubectl set image deployment/web web=<reference server of that version>`.
+    pub fn set_version(&self, version: &str) -> anyhow::Result<()> {
+        self.kubectl.run(&["set", "image", "deployment/web", &format!("web={}", echo_image(version))]).map(drop)
+    }
+
+    /// `kubectl rollout status deployment/web`: blocks until it says done.
+    pub fn rollout_status(&self) -> anyhow::Result<String> {
+        self.kubectl.run(&["rollout", "status", "deployment/web", &format!("--timeout={}s", PATIENCE.as_secs())])
+    }
+
+    /// Waits until the Deployment is neither held nor paused and has seen its newest spec.
+    pub fn wait_unheld(&self) -> anyhow::Result<Value> {
+        self.deployments.wait("the Deployment to be lifted", PATIENCE, |deployments| {
+            let web = deployments.get("web")?;
+            let idle = !is_held(web)
+                && web["spec"]["paused"] != true
+                && web["status"]["observedGeneration"] == web["metadata"]["generation"];
+            idle.then(|| web.clone())
+        })
+    }
+
+    /// Waits until the Deployment is held.
+    pub fn wait_held(&self) -> anyhow::Result<()> {
+        self.deployments.wait("the Deployment to be held", PATIENCE, |d| is_held(d.get("web")?).then_some(()))
+    }
+
+    /// Waits until at least `count` pods run `version` and are ready.
+    pub fn wait_version(&self, version: &str, count: usize) -> anyhow::Result<()> {
+        let image = echo_image(version);
+        self.pods.wait(&format!("{count} ready pods of {version}"), PATIENCE, |pods| {
+            let updated = pods.values().filter(|pod| image_of(pod) == image && is_ready(pod)).count();
+            (updated >= count).then_some(())
+        })
+    }
+
+    /// The pods that are there and not being deleted, sorted by name.
+    #[must_use]
+    pub fn identities(&self) -> Vec<Identity> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let pods = self.pods.objects();
+        let alive = pods.values().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        alive
+            .map(|pod| Identity {
+                name: text(&pod["metadata"]["name"]),
+                uid: text(&pod["metadata"]["uid"]),
+                ip: text(&pod["status"]["podIP"]),
+            })
+            .collect()
+    }
+
+    /// ReplicaSets that have, or wish to have, pods.
+    pub fn live_replica_sets(&self) -> anyhow::Result<Vec<Value>> {
+        let all = self.kubectl.list(&["replicasets"])?;
+        Ok(all
+            .into_iter()
+            .filter(|rs| rs["spec"]["replicas"] != 0 || rs["status"]["replicas"].as_i64().unwrap_or(0) > 0)
+            .collect())
+    }
+
+    /// Waits for an Event on anything in the namespace whose reason is `reason`, and returns its note.
+    pub fn wait_event(&self, reason: &str) -> anyhow::Result<String> {
+        let events = Watch::start(&self.kubectl, &["events.events.k8s.io"])?;
+        events.wait(&format!("an Event {reason}"), PATIENCE, |events| {
+            let event = events.values().find(|event| event["reason"] == reason)?;
+            Some(event["note"].as_str().unwrap_or_default().to_owned())
+        })
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        // A test that failed has said so already; the namespace of one that is left over goes with the cluster.
+        let _ = self.kubectl.run(&["delete", "namespace", self.kubectl.namespace(), "--wait=false"]);
+        // The test runner does not tell how long a test took, and people want to know.
+        let (Some(path), Some(test)) = (std::env::var_os(TIMES), std::thread::current().name().map(str::to_owned))
+        else {
+            return;
+        };
+        let line = format!("{:6.1} s  {test}\n", self.started.elapsed().as_secs_f64());
+        // A time that can't be written is no reason to fail a test.
+        let _ = OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+}
+
+/// Whether the guard holds it.
+#[must_use]
+pub fn is_held(deployment: &Value) -> bool {
+    deployment["metadata"]["annotations"]["hitless.dev/rollout"] == "held"
+}
+
+/// Whether the pod's condition Ready is True and it is not being deleted.
+#[must_use]
+pub fn is_ready(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null() && condition(pod, "Ready") == Some("True")
+}
+
+/// Status of a pod's condition.
+#[must_use]
+pub fn condition<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
+    pod["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == name)?["status"].as_str()
+}
+
+/// Image of the pod's first container.
+#[must_use]
+pub fn image_of(pod: &Value) -> &str {
+    pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default()
+}
+
+/// Whether there are exactly `count` pods, all ready.
+#[must_use]
+pub fn all_ready(pods: &Objects, count: usize) -> bool {
+    pods.len() == count && pods.values().all(is_ready)
+}
+
+/// The Deployment `web` of that shape.
+#[must_use]
+pub fn deployment(shape: &Shape) -> Value {
+    let mut annotations = json!({});
+    if let Some(update) = shape.update {
+        annotations["hitless.dev/update"] = json!(update);
+    }
+    let container = json!({
+        "name": "web", "image": echo_image(shape.version), "ports": [{"containerPort": 8080, "name": "http"}],
+        "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
+    });
+    let mut deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "annotations": annotations},
+        "spec": {"replicas": shape.replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}},
+    });
+    merge(&mut deployment, &shape.patch);
+    deployment
+}
+
+fn service() -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}})
+}
+
+/// JSON merge patch, RFC 7396, without removal.
+fn merge(target: &mut Value, patch: &Value) {
+    match (target, patch) {
+        (_, Value::Null) => {}
+        (Value::Object(target), Value::Object(patch)) => {
+            for (key, value) in patch {
+                merge(target.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (target, patch) => *target = patch.clone(),
+    }
+}

@@ -1,0 +1,72 @@
+//! Builds the programs as they are shipped: static binaries.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+/// The only target: static binaries for glibc run in an empty image, see the Dockerfile.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Name of the setting that chooses another cargo profile than `release`, for quick rounds.
+pub const PROFILE: &str = "HITLESS_PROFILE";
+
+/// The built programs.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `hitless-agent`.
+    pub agent: PathBuf,
+    /// `hitless-controller`.
+    pub controller: PathBuf,
+    /// `kubectl-hitless`.
+    pub cli: PathBuf,
+    /// The reference server.
+    pub echo_server: PathBuf,
+    /// The load client.
+    pub load: PathBuf,
+}
+
+/// The workspace that this was built from.
+#[must_use]
+pub fn workspace() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.ancestors().nth(2).unwrap_or(manifest).to_path_buf()
+}
+
+impl Programs {
+    /// Builds what has changed; cargo's own progress goes to standard error.
+    pub fn build() -> anyhow::Result<Self> {
+        let profile = std::env::var(PROFILE).unwrap_or_else(|_| "release".to_owned());
+        let packages = ["hitless-agent", "hitless-controller", "kubectl-hitless", "hitless-load"];
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(workspace()).args(["build", "--locked", "--bins", "--target", TARGET, "--profile", &profile]);
+        cargo.args(packages.iter().flat_map(|package| ["-p", package]));
+        // The same flags as in the Dockerfile; a caller's own would make other binaries.
+        cargo.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
+        let status = cargo.status().context("run cargo")?;
+        ensure!(status.success(), "cargo could not build {}", packages.join(", "));
+        Ok(Self::built(&profile))
+    }
+
+    /// The programs of an earlier [`Programs::build`] of this profile.
+    pub fn existing() -> anyhow::Result<Self> {
+        let programs = Self::built(&std::env::var(PROFILE).unwrap_or_else(|_| "release".to_owned()));
+        ensure!(
+            programs.agent.is_file(),
+            "{} is not built: run the tests by `cargo xtask test`",
+            programs.agent.display()
+        );
+        Ok(programs)
+    }
+
+    fn built(profile: &str) -> Self {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+        let directory = target.join(TARGET).join(profile);
+        Self {
+            agent: directory.join("hitless-agent"),
+            controller: directory.join("hitless-controller"),
+            cli: directory.join("kubectl-hitless"),
+            echo_server: directory.join("echo-server"),
+            load: directory.join("load"),
+        }
+    }
+}

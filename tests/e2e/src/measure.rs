@@ -1,0 +1,169 @@
+//! What a rollout costs: seconds, failed requests, pods made anew, API writes by component.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use hitless_cluster::Write;
+use hitless_load::Report;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::app::{Identity, PATIENCE, image_of, is_ready};
+use crate::stack::echo_image;
+use crate::traffic::Rate;
+use crate::{App, Stack, Traffic};
+
+/// What was measured of one rollout.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rollout {
+    /// Requests that were due while the load ran, before, during and after the rollout.
+    pub requests: u64,
+    /// Requests that failed after the retry that HTTP/1.1 allows.
+    pub failed: u64,
+    /// Failed requests on fresh connections.
+    pub failed_fresh: u64,
+    /// Failed requests on kept-alive connections, after the allowed retry.
+    pub failed_keepalive: u64,
+    /// Requests on kept-alive connections whose first attempt failed.
+    pub failed_keepalive_unretried: u64,
+    /// From the user's change to the last pod ready and `kubectl rollout status` done.
+    pub seconds: f64,
+    /// Pods that were there before and are no more.
+    pub pods_recreated: usize,
+    /// Longest time without an answer, in milliseconds.
+    pub longest_pause_ms: u64,
+    /// API writes in the application's namespace and by hitless, without Events, divided by the pods: by component.
+    pub writes_per_pod: BTreeMap<String, f64>,
+}
+
+/// What goes on while a rollout runs, for a live view.
+pub type Watcher<'a> = &'a mut dyn FnMut(&App, &Report);
+
+/// Changes the image of a running application under load and measures until the rollout has ended. The load goes on until
+/// at least `requests` have been sent.
+pub fn rollout(
+    stack: &Stack,
+    app: &App,
+    version: &str,
+    rate: Rate,
+    requests: u64,
+    look: Watcher<'_>,
+) -> anyhow::Result<Rollout> {
+    let before = app.identities();
+    let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
+    traffic.wait_for_requests(u64::from(rate.fresh + rate.keepalive), PATIENCE)?;
+    let (since, begin) = (Timestamp::now(), Instant::now());
+    app.set_version(version)?;
+    while !finished(app, version, before.len()) {
+        app.pods.next_change(Duration::from_millis(250));
+        look(app, &traffic.report());
+        anyhow::ensure!(begin.elapsed() < PATIENCE, "the rollout to {version} did not end in {PATIENCE:?}");
+    }
+    app.rollout_status()?;
+    let seconds = begin.elapsed().as_secs_f64();
+    // Endpoint controllers and status writers lag a little behind the pods: their writes belong to the rollout.
+    traffic.wait_for_requests(
+        requests.max(traffic.report().requests() + 2 * u64::from(rate.fresh + rate.keepalive)),
+        PATIENCE * 3,
+    )?;
+    let report = traffic.stop()?;
+    let writes = stack.cluster.writes(since)?;
+    Ok(Rollout {
+        requests: report.requests(),
+        failed: report.failed(),
+        failed_fresh: report.fresh.failed,
+        failed_keepalive: report.keepalive.failed,
+        failed_keepalive_unretried: report.keepalive.failed_unretried,
+        seconds,
+        pods_recreated: recreated(&before, &app.identities()),
+        longest_pause_ms: report.longest_pause.length_ms,
+        writes_per_pod: writes_per_pod(&writes, app.kubectl.namespace(), before.len()),
+    })
+}
+
+fn finished(app: &App, version: &str, replicas: usize) -> bool {
+    let image = echo_image(version);
+    let pods = app.pods.objects();
+    pods.len() == replicas && pods.values().all(|pod| image_of(pod) == image && is_ready(pod))
+}
+
+fn recreated(before: &[Identity], after: &[Identity]) -> usize {
+    before.iter().filter(|pod| !after.contains(pod)).count()
+}
+
+/// Changes the image by nothing but one patch a pod, one pod after the other, each waited for until it is Ready: the floor.
+pub fn raw_patches(app: &App, version: &str) -> anyhow::Result<f64> {
+    let image = echo_image(version);
+    let begin = Instant::now();
+    for pod in app.identities() {
+        let patch = serde_json::json!({"spec": {"containers": [{"name": "web", "image": image}]}}).to_string();
+        let old = container_id(app, &pod.name);
+        app.kubectl.run(&["patch", "pod", &pod.name, "-p", &patch])?;
+        app.pods.wait("the patched pod to be ready", PATIENCE, |pods| {
+            let pod = pods.get(&pod.name)?;
+            let id = pod["status"]["containerStatuses"][0]["containerID"].as_str()?;
+            (Some(id) != old.as_deref() && is_ready(pod)).then_some(())
+        })?;
+    }
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+fn container_id(app: &App, pod: &str) -> Option<String> {
+    app.pods.objects().get(pod)?["status"]["containerStatuses"][0]["containerID"].as_str().map(str::to_owned)
+}
+
+/// Successful and failed writes alike cost the API server, so all are counted; Events, leases, tokens and reviews are not.
+fn writes_per_pod(writes: &[Write], namespace: &str, pods: usize) -> BTreeMap<String, f64> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for write in writes {
+        let ours = write.user.starts_with("system:serviceaccount:hitless-system:");
+        let counted = !["events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"]
+            .contains(&write.resource.as_str())
+            && !write.resource.ends_with("/token");
+        if counted && (ours || write.namespace == namespace) {
+            *counts.entry(component(&write.user)).or_default() += 1;
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "counts of writes are far below 2^52")]
+    counts.into_iter().map(|(who, count)| (who, count as f64 / pods.max(1) as f64)).collect()
+}
+
+fn component(user: &str) -> String {
+    match user {
+        _ if user.starts_with("system:node:") => "kubelet".to_owned(),
+        "admin" | "kubernetes-admin" => "user".to_owned(),
+        _ => user.rsplit(':').next().unwrap_or(user).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(user: &str, resource: &str, namespace: &str) -> Write {
+        Write {
+            time: Timestamp::UNIX_EPOCH,
+            user: user.to_owned(),
+            verb: "patch".to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: String::new(),
+            code: 200,
+        }
+    }
+
+    #[test]
+    fn writes_are_counted_by_component_without_events_and_other_namespaces() {
+        let writes = [
+            write("system:serviceaccount:hitless-system:hitless-agent", "pods", "app"),
+            write("system:serviceaccount:hitless-system:hitless-controller", "nodetransitions", ""),
+            write("system:serviceaccount:hitless-system:hitless-controller", "events", "app"),
+            write("system:serviceaccount:hitless-system:hitless-controller", "leases", "hitless-system"),
+            write("system:node:n1", "pods/status", "app"),
+            write("system:node:n1", "pods/status", "other"),
+        ];
+        let counts = writes_per_pod(&writes, "app", 2);
+        let expected = [("hitless-agent", 0.5), ("hitless-controller", 0.5), ("kubelet", 0.5)];
+        assert_eq!(counts, expected.into_iter().map(|(who, count)| (who.to_owned(), count)).collect());
+    }
+}

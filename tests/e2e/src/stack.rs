@@ -1,0 +1,177 @@
+//! hitless on a cluster, installed as a user installs it: images in a registry, `kubectl apply -k`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use hitless_cluster::image::ImageSpec;
+use hitless_cluster::{Cluster, Place};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::app::PATIENCE;
+use crate::build::{Programs, workspace};
+use crate::{App, Kubectl, Watch};
+
+/// The setting that names the cluster of the end-to-end tests.
+pub const CLUSTER: &str = "HITLESS_E2E_CLUSTER";
+/// The setting that names a file to which every test appends its name and its seconds.
+pub const TIMES: &str = "HITLESS_E2E_TIMES";
+/// Namespace that hitless runs in.
+pub const SYSTEM_NAMESPACE: &str = "hitless-system";
+
+/// Versions of the reference server that are pushed: tag and the environment that makes the difference.
+const ECHO_VERSIONS: [(&str, &[(&str, &str)]); 5] =
+    [("v1", &[]), ("v2", &[]), ("v3", &[]), ("v4", &[]), ("unready", &[("FAIL", "unready")])];
+
+/// Image of the reference server of that version.
+#[must_use]
+pub fn echo_image(version: &str) -> String {
+    format!("hitless.test/echo:{version}")
+}
+
+/// hitless on a cluster.
+pub struct Stack {
+    /// The cluster.
+    pub cluster: Arc<Cluster>,
+    /// The programs that were installed.
+    pub programs: Programs,
+}
+
+impl Stack {
+    /// The installation that `cargo xtask test` made before it started the tests.
+    pub fn attach() -> anyhow::Result<Self> {
+        let name =
+            std::env::var(CLUSTER).context("these tests run on a cluster: start them by `cargo xtask test e2e`")?;
+        Ok(Self { cluster: Arc::new(Cluster::open(&name)?), programs: Programs::existing()? })
+    }
+
+    /// Pushes the images and installs hitless on a cluster that is up.
+    pub fn install_on(cluster: Arc<Cluster>, programs: Programs) -> anyhow::Result<Self> {
+        let stack = Self { cluster, programs };
+        for (version, environment) in ECHO_VERSIONS {
+            let spec = ImageSpec::from_binary(&stack.programs.echo_server)?.with_env("VERSION", version);
+            let spec = environment.iter().fold(spec, |spec, (name, value)| spec.with_env(name, value));
+            // The registry stands for every other one, so it is pushed without the name of one.
+            stack.cluster.push_image(&format!("echo:{version}"), &spec.build()?)?;
+        }
+        stack.install()?;
+        Ok(stack)
+    }
+
+    /// `kubectl apply -k` of the manifests with these images, and waits until all parts are ready.
+    pub fn install(&self) -> anyhow::Result<()> {
+        let overlay = self.write_overlay()?;
+        self.system().run(&["apply", "--server-side", "-k", &overlay.to_string_lossy()])?;
+        self.wait_ready()
+    }
+
+    /// `kubectl delete -k` of the same.
+    pub fn uninstall(&self) -> anyhow::Result<()> {
+        let overlay = self.write_overlay()?;
+        self.system().run(&["delete", "-k", &overlay.to_string_lossy(), "--wait=true", "--timeout=120s"]).map(drop)
+    }
+
+    /// Waits until the controller and all agents are ready.
+    pub fn wait_ready(&self) -> anyhow::Result<()> {
+        let system = self.system();
+        let timeout = format!("--timeout={}s", PATIENCE.as_secs());
+        system.run(&["rollout", "status", "deployment/hitless-controller", &timeout])?;
+        system.run(&["rollout", "status", "daemonset/hitless-agent", &timeout]).map(drop)
+    }
+
+    /// kubectl in hitless's own namespace.
+    #[must_use]
+    pub fn system(&self) -> Kubectl {
+        Kubectl::new(Arc::clone(&self.cluster), SYSTEM_NAMESPACE)
+    }
+
+    /// Runs `kubectl hitless …` in the application's namespace and returns what it printed.
+    pub fn hitless(&self, app: &App, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = self.cluster.command(Place::ControlPlane, &self.programs.cli.to_string_lossy())?;
+        let output = command.args(arguments).args(["-n", app.kubectl.namespace()]).stdin(Stdio::null()).output()?;
+        ensure!(
+            output.status.success(),
+            "kubectl hitless {}: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The machine's clock, RFC 3339.
+    pub fn now(&self) -> anyhow::Result<String> {
+        Ok(jiff::Timestamp::now().to_string())
+    }
+
+    /// `kill -9` of the agent's process on a node; returns when it is dead, the kubelet starts another one.
+    pub fn kill_agent(&self, node: &str) -> anyhow::Result<()> {
+        let pods = self.system().list(&["pods", "-l", "app.kubernetes.io/name=hitless-agent"])?;
+        let pod =
+            pods.iter().find(|pod| pod["spec"]["nodeName"] == node).with_context(|| format!("no agent on {node}"))?;
+        kill_container_of(pod)
+    }
+
+    /// `kill -9` of the leading controller's process.
+    pub fn kill_leader(&self) -> anyhow::Result<()> {
+        let system = self.system();
+        let lease = system.get(&["lease", "hitless-controller"])?;
+        let holder = lease["spec"]["holderIdentity"].as_str().context("nobody holds the lease")?.to_owned();
+        let pods = system.list(&["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
+        let leads = |pod: &&Value| pod["metadata"]["name"].as_str().is_some_and(|name| holder.starts_with(name));
+        kill_container_of(pods.iter().find(leads).with_context(|| format!("no pod is called {holder}"))?)
+    }
+
+    /// Scales the controller and waits until exactly so many run.
+    pub fn scale_controller(&self, replicas: usize) -> anyhow::Result<()> {
+        let system = self.system();
+        system.run(&["scale", "deployment/hitless-controller", &format!("--replicas={replicas}")])?;
+        let pods = Watch::start(&system, &["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
+        pods.wait(&format!("{replicas} controllers"), PATIENCE, |pods| {
+            (pods.len() == replicas && pods.values().all(crate::app::is_ready)).then_some(())
+        })
+    }
+
+    /// A kustomization over the manifests that names this build's images.
+    fn write_overlay(&self) -> anyhow::Result<PathBuf> {
+        let agent = self.push("agent", &self.programs.agent)?;
+        let controller = self.push("controller", &self.programs.controller)?;
+        let directory = workspace().join(".cache/install").join(self.cluster.name());
+        fs::create_dir_all(&directory)?;
+        let text = format!(
+            "resources: [../../../manifests]\nimages:\n- {{name: hitless/agent, newTag: {agent}}}\n- {{name: hitless/controller, newTag: {controller}}}\n"
+        );
+        fs::write(directory.join("kustomization.yaml"), text)?;
+        Ok(directory)
+    }
+
+    /// Pushes a stage of the Dockerfile around an already built binary; the tag is the binary's digest.
+    fn push(&self, stage: &str, binary: &PathBuf) -> anyhow::Result<String> {
+        let content = fs::read(binary).with_context(|| format!("read {}", binary.display()))?;
+        let tag = format!("{:.12x}", Sha256::digest(&content));
+        let dockerfile = fs::read_to_string(workspace().join("Dockerfile"))?;
+        let spec = hitless_cluster::image::from_dockerfile(&dockerfile, stage, |_| Some(binary.clone()))?;
+        self.cluster.push_image(&format!("hitless/{stage}:{tag}"), &spec.build()?)?;
+        Ok(tag)
+    }
+}
+
+/// Kills the first process of a pod's first container. All nodes of the test cluster share the machine's process table,
+/// in which a container's processes are found by their cgroup.
+fn kill_container_of(pod: &Value) -> anyhow::Result<()> {
+    let id = pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or_default();
+    let id = id.rsplit('/').next().filter(|id| !id.is_empty()).context("the container has no id yet")?;
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let cgroups = fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
+        if cgroups.contains(id) {
+            let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status()?;
+            ensure!(killed.success(), "kill -9 {pid} failed");
+            return Ok(());
+        }
+    }
+    bail!("no process of container {id} was found")
+}

@@ -1,0 +1,283 @@
+//! What happens when a part of hitless dies, lies or is missing. These tests disturb the installation, so they take turns.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use hitless_e2e::app::{PATIENCE, Shape, condition, image_of};
+use hitless_e2e::stack::echo_image;
+use hitless_e2e::traffic::Rate;
+use hitless_e2e::watch::Objects;
+use hitless_e2e::{App, Kubectl, Stack, Traffic, Watch};
+use serde_json::{Value, json};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn slow(replicas: u32) -> Shape {
+    let template = json!({"metadata": {"annotations": {"hitless.dev/drain": "{\"minSeconds\":3,\"stragglerAfterSeconds\":4,\"deadlineSeconds\":6}"}}});
+    Shape { replicas, patch: json!({"spec": {"template": template}}), ..Shape::default() }
+}
+
+fn out_of_service(pods: &Objects) -> usize {
+    pods.values().filter(|pod| condition(pod, "hitless.dev/InService") == Some("False")).count()
+}
+
+/// Name of the node of the first pod that is out of service.
+fn node_of_leaving_pod(app: &App) -> anyhow::Result<String> {
+    app.pods.wait("a pod out of service", PATIENCE, |pods| {
+        let pod = pods.values().find(|pod| condition(pod, "hitless.dev/InService") == Some("False"))?;
+        pod["spec"]["nodeName"].as_str().map(str::to_owned)
+    })
+}
+
+fn assert_all_updated(app: &App, version: &str, replicas: usize) -> anyhow::Result<()> {
+    app.rollout_status()?;
+    app.wait_unheld()?;
+    app.wait_version(version, replicas)?;
+    ensure!(out_of_service(&app.pods.objects()) == 0, "a pod was left out of service");
+    Ok(())
+}
+
+#[test]
+fn an_agent_killed_while_draining_and_while_operating_loses_nothing() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-agent-killed", &slow(3))?;
+    let before = app.identities();
+    let traffic = Traffic::start(
+        &stack.cluster,
+        &stack.programs,
+        app.address,
+        Rate { fresh: 50, keepalive: 50, ..Rate::default() },
+    )?;
+    traffic.wait_for_requests(100, PATIENCE)?;
+    app.set_version("v2")?;
+    // While draining.
+    let node = node_of_leaving_pod(&app)?;
+    stack.kill_agent(&node)?;
+    // While operating: the moment the new image is in a pod's spec.
+    let node = app.pods.wait("a pod with the new image", PATIENCE, |pods| {
+        let pod = pods.values().find(|pod| image_of(pod) == echo_image("v2"))?;
+        pod["spec"]["nodeName"].as_str().map(str::to_owned)
+    })?;
+    stack.kill_agent(&node)?;
+    assert_all_updated(&app, "v2", 3)?;
+    let report = traffic.stop()?;
+    ensure!(report.fresh.failed == 0, "fresh requests failed: {report:?}");
+    ensure!(app.identities() == before, "pods were replaced");
+    Ok(())
+}
+
+#[test]
+fn a_controller_killed_in_mid_rollout_is_succeeded_by_the_other_one() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-controller-killed", &slow(3))?;
+    app.set_version("v2")?;
+    node_of_leaving_pod(&app)?;
+    stack.kill_leader()?;
+    let over = app.pods.wait("the rollout to end", PATIENCE, |pods| {
+        let over = out_of_service(pods) > 1;
+        let done = pods.values().all(|pod| image_of(pod) == echo_image("v2"));
+        (over || done).then_some(over)
+    })?;
+    ensure!(!over, "the new leader over-spent the budget");
+    assert_all_updated(&app, "v2", 3)
+}
+
+#[test]
+fn a_reservation_without_a_grant_is_taken_up_or_freed_by_the_next_leader() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-between", &Shape { replicas: 2, ..Shape::default() })?;
+    let system = stack.system();
+    stack.scale_controller(0)?;
+    // What a leader leaves that is killed after it wrote the ledger and before it wrote the grant.
+    let pod = app.identities().into_iter().next().context("no pod")?;
+    let node = app.kubectl.get(&["pod", &pod.name])?["spec"]["nodeName"].clone();
+    let reservation = json!({"id": format!("{}.0123456789abcdef", pod.uid), "pod": pod.name, "node": node, "owner": "Deployment/web",
+        "rules": ["implicit"], "since": "2026-01-01T00:00:00.000000Z", "images": {"web": echo_image("v2")}, "fromImages": {"web": echo_image("v1")}});
+    let ledger = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionLedger", "metadata": {"name": "ledger"},
+        "spec": {"leader": {"epoch": 0, "holder": "dead"}, "reservations": {pod.uid.clone(): reservation}}});
+    app.kubectl.feed(&["apply", "--as=system:serviceaccount:hitless-system:hitless-controller"], &ledger)?;
+    stack.scale_controller(2)?;
+    let ledgers = Watch::start(&app.kubectl, &["transitionledgers"])?;
+    ledgers.wait("the orphaned reservation to be freed", PATIENCE, |ledgers| {
+        ledgers.get("ledger")?["spec"]["reservations"].as_object().is_none_or(serde_json::Map::is_empty).then_some(())
+    })?;
+    app.set_version("v2")?;
+    assert_all_updated(&app, "v2", 2)?;
+    drop(system);
+    Ok(())
+}
+
+#[test]
+fn two_controllers_that_both_believe_to_lead_never_over_spend() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-two-leaders", &Shape { replicas: 4, ..Shape::default() })?;
+    // A second controller with a lease of its own: nothing stops it from leading.
+    let system = stack.system();
+    let mut second = system.get(&["deployment", "hitless-controller"])?;
+    second["metadata"] = json!({"name": "second-controller", "namespace": "hitless-system"});
+    second["spec"]["replicas"] = json!(1);
+    for labels in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+        second.pointer_mut(labels).context("labels")?["app.kubernetes.io/instance"] = json!("second");
+    }
+    let env =
+        second.pointer_mut("/spec/template/spec/containers/0/env").and_then(Value::as_array_mut).context("env")?;
+    env.push(json!({"name": "HITLESS_LEASE", "value": "second-controller"}));
+    second.as_object_mut().context("object")?.remove("status");
+    system.feed(&["apply"], &second)?;
+    let outcome = (|| {
+        system.run(&["rollout", "status", "deployment/second-controller", "--timeout=60s"])?;
+        for version in ["v2", "v3"] {
+            app.set_version(version)?;
+            let over = app.pods.wait("the rollout to end", PATIENCE, |pods| {
+                let over = out_of_service(pods) > 1;
+                let done = pods.values().all(|pod| image_of(pod) == echo_image(version));
+                (over || done).then_some(over)
+            })?;
+            ensure!(!over, "25 % of 4 is 1, but two leaders took more out of service");
+            assert_all_updated(&app, version, 4)?;
+        }
+        Ok(())
+    })();
+    system.run(&["delete", "deployment", "second-controller"])?;
+    outcome
+}
+
+#[test]
+fn grants_that_make_no_sense_are_refused_and_reported() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-bad-grants", &Shape { replicas: 1, ..Shape::default() })?;
+    let pod = app.identities().into_iter().next().context("no pod")?;
+    let node = app.kubectl.get(&["pod", &pod.name])?["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+    let other = ["n1", "n2"].into_iter().find(|name| *name != node).unwrap_or_default();
+    stack.scale_controller(0)?;
+    let outcome = (|| {
+        let grant = |id: &str, name: &str, uid: &str, container: &str| {
+            json!({"id": id, "epoch": 0, "pod": {"namespace": app.kubectl.namespace(), "name": name, "uid": uid}, "op": "Update", "mode": "Leave",
+                "containers": {container: {"from": echo_image("v1"), "to": echo_image("v2")}}, "before": {}, "drain": {}, "verify": {},
+                "granted": jiff_now(&stack)?, "ttlSeconds": 60}).pipe(Ok::<Value, anyhow::Error>)
+        };
+        let mut unsupported = grant("x.op", &pod.name, &pod.uid, "web")?;
+        unsupported["op"] = json!("Levitate");
+        let here = [
+            grant("x.gone", "no-such-pod", "u-1", "web")?,
+            grant("x.uid", &pod.name, "u-2", "web")?,
+            grant("x.container", &pod.name, &pod.uid, "no-such-container")?,
+            unsupported,
+        ];
+        let there = [grant("x.node", &pod.name, &pod.uid, "web")?];
+        write_grants(&stack.system(), &node, &here)?;
+        write_grants(&stack.system(), other, &there)?;
+        let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
+        for (node, id, outcomes) in [
+            (node.as_str(), "x.gone", ["PodGone", "PodGone"]),
+            (node.as_str(), "x.uid", ["PodUIDMismatch", "PodGone"]),
+            (node.as_str(), "x.container", ["UnknownContainer", "UnknownContainer"]),
+            (node.as_str(), "x.op", ["UnsupportedOp", "UnsupportedOp"]),
+            (other, "x.node", ["WrongNode", "WrongNode"]),
+        ] {
+            let reason = transitions.wait(&format!("a result for {id}"), PATIENCE, |objects| {
+                let entries = objects.get(node)?["status"]["transitions"].as_array()?.clone();
+                let entry = entries.into_iter().find(|entry| entry["id"] == id)?;
+                entry["result"]["reason"].as_str().map(str::to_owned)
+            })?;
+            ensure!(outcomes.contains(&reason.as_str()), "{id} was answered by {reason}");
+        }
+        ensure!(app.pods.objects().values().all(|pod| image_of(pod) == echo_image("v1")), "a pod was operated");
+        ensure!(out_of_service(&app.pods.objects()) == 0, "a pod was taken out of service");
+        Ok(())
+    })();
+    stack.scale_controller(2)?;
+    outcome
+}
+
+/// The API server's clock, which is the machine's.
+fn jiff_now(stack: &Stack) -> anyhow::Result<String> {
+    stack.now()
+}
+
+trait Pipe: Sized {
+    fn pipe<T>(self, f: impl FnOnce(Self) -> T) -> T {
+        f(self)
+    }
+}
+impl Pipe for Value {}
+
+/// Writes a NodeTransition as the controller would.
+fn write_grants(system: &Kubectl, node: &str, grants: &[Value]) -> anyhow::Result<()> {
+    let uid = system.get(&["node", node])?["metadata"]["uid"].clone();
+    let object = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "NodeTransition", "metadata": {"name": node},
+        "spec": {"nodeUID": uid, "epoch": 0, "grants": grants}});
+    system
+        .feed(
+            &[
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "--as=system:serviceaccount:hitless-system:hitless-controller",
+            ],
+            &object,
+        )
+        .map(drop)
+}
+
+#[test]
+fn a_gated_pod_on_a_node_without_an_agent_becomes_ready() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let system = stack.system();
+    let label = "hitless.dev/e2e-agent=yes";
+    system.run(&["label", "node", "n1", label, "--overwrite"])?;
+    let affinity =
+        json!({"spec": {"template": {"spec": {"nodeSelector": {"hitless.dev/e2e-agent": "yes"}}}}}).to_string();
+    system.run(&["patch", "daemonset", "hitless-agent", "-p", &affinity])?;
+    let outcome = (|| {
+        let agents = Watch::start(&system, &["pods", "-l", "app.kubernetes.io/name=hitless-agent"])?;
+        agents.wait("the agent of n2 to be gone", PATIENCE, |pods| {
+            (pods.values().all(|pod| pod["spec"]["nodeName"] != "n2")).then_some(())
+        })?;
+        let shape = Shape {
+            replicas: 1,
+            patch: json!({"spec": {"template": {"spec": {"nodeName": "n2"}}}}),
+            ..Shape::default()
+        };
+        App::start(&stack.cluster, "t-no-agent", &shape).map(drop)
+    })();
+    let undo = json!({"spec": {"template": {"spec": {"nodeSelector": {"hitless.dev/e2e-agent": null}}}}}).to_string();
+    system.run(&["patch", "daemonset", "hitless-agent", "-p", &undo])?;
+    system.run(&["rollout", "status", "daemonset/hitless-agent", "--timeout=60s"])?;
+    outcome
+}
+
+#[test]
+fn a_huge_annotation_and_a_huge_message_hurt_nobody() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-huge", &Shape { replicas: 1, ..Shape::default() })?;
+    let huge = "x".repeat(200 * 1024);
+    let pod = app.identities().into_iter().next().context("no pod")?;
+    let patch =
+        json!({"metadata": {"annotations": {"hitless.dev/restart-containers": huge, "hitless.dev/restart": "token"}}});
+    let patched = app.kubectl.command(&["patch", "pod", &pod.name, "--type=merge", "--patch-file=/dev/stdin"])?;
+    feed(patched, &patch.to_string())?;
+    let moved = app.pods.never(Duration::from_secs(4), |pods| (out_of_service(pods) > 0).then_some(()));
+    ensure!(moved.is_none(), "a restart of containers that do not exist took the pod out of service");
+    stack.wait_ready()
+}
+
+fn feed(mut command: std::process::Command, text: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn()?;
+    child.stdin.take().context("stdin")?.write_all(text.as_bytes())?;
+    ensure!(child.wait()?.success(), "kubectl patch failed");
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Budgets: what PodTransitionRules do to a rollout.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use hitless_e2e::app::{PATIENCE, Shape, condition, image_of};
+use hitless_e2e::stack::echo_image;
+use hitless_e2e::watch::Objects;
+use hitless_e2e::{App, Stack};
+use serde_json::{Value, json};
+
+fn start(namespace: &str, replicas: u32) -> anyhow::Result<App> {
+    App::start(&Stack::attach()?.cluster, namespace, &Shape { replicas, ..Shape::default() })
+}
+
+fn rule(name: &str, selector: &Value, policy: &Value) -> Value {
+    json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule", "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": selector}, "rules": [{"name": "budget", "availablePolicy": policy}]}})
+}
+
+/// How many pods are out of service at the same time.
+fn out_of_service(pods: &Objects) -> usize {
+    pods.values().filter(|pod| condition(pod, "hitless.dev/InService") == Some("False")).count()
+}
+
+#[test]
+fn a_rule_that_can_never_pass_moves_nothing_and_is_named() -> anyhow::Result<()> {
+    let app = start("t-rule-never", 3)?;
+    app.kubectl.feed(&["apply"], &rule("never", &json!({"app": "web"}), &json!({"maxUnavailableValue": 0})))?;
+    app.set_version("v2")?;
+    app.wait_held()?;
+    let note = app.wait_event("RolloutBlocked")?;
+    ensure!(note.contains("never/budget"), "the Event does not name the rule: {note}");
+    let moved = app.pods.never(Duration::from_secs(5), |pods| {
+        pods.values()
+            .any(|pod| image_of(pod) != echo_image("v1") || condition(pod, "Ready") != Some("True"))
+            .then_some(())
+    });
+    ensure!(moved.is_none(), "a pod moved although the budget is 0");
+    let status = Stack::attach()?.hitless(&app, &["status"])?;
+    ensure!(status.contains("never/budget"), "status does not name the rule:\n{status}");
+    app.kubectl.run(&["delete", "podtransitionrule", "never"])?;
+    app.rollout_status()?;
+    app.wait_version("v2", 3)
+}
+
+#[test]
+fn a_rule_that_selects_nobody_leaves_the_implicit_budget() -> anyhow::Result<()> {
+    let app = start("t-rule-nobody", 3)?;
+    app.kubectl.feed(&["apply"], &rule("nobody", &json!({"app": "other"}), &json!({"maxUnavailableValue": 0})))?;
+    app.set_version("v2")?;
+    let over = app.pods.wait("the rollout to end", PATIENCE, |pods| {
+        let over = out_of_service(pods) > 1;
+        let done = pods.values().all(|pod| image_of(pod) == echo_image("v2"));
+        (over || done).then_some(over)
+    })?;
+    ensure!(!over, "25 % of 3, at least 1, is 1, but more were out of service");
+    app.rollout_status().map(drop)
+}
+
+#[test]
+fn of_two_rules_on_the_same_pods_the_stricter_one_decides() -> anyhow::Result<()> {
+    let app = start("t-rule-two", 4)?;
+    app.kubectl.feed(&["apply"], &rule("loose", &json!({"app": "web"}), &json!({"maxUnavailableValue": "100%"})))?;
+    app.kubectl.feed(&["apply"], &rule("strict", &json!({"app": "web"}), &json!({"minAvailableValue": 3})))?;
+    app.set_version("v2")?;
+    let over = app.pods.wait("the rollout to end", PATIENCE, |pods| {
+        let over = out_of_service(pods) > 1;
+        let done = pods.values().all(|pod| image_of(pod) == echo_image("v2"));
+        (over || done).then_some(over)
+    })?;
+    ensure!(!over, "minAvailable 3 of 4 allows one at a time, but more were out of service");
+    app.rollout_status().map(drop)
+}
+
+#[test]
+fn a_wider_budget_operates_several_pods_at_a_time() -> anyhow::Result<()> {
+    let app = start("t-rule-wide", 4)?;
+    app.kubectl.feed(&["apply"], &rule("half", &json!({"app": "web"}), &json!({"maxUnavailableValue": "50%"})))?;
+    app.set_version("v2")?;
+    app.pods.wait("two pods out of service at once", PATIENCE, |pods| (out_of_service(pods) == 2).then_some(()))?;
+    app.rollout_status()?;
+    app.wait_version("v2", 4)
+}
+
+#[test]
+fn an_impossible_value_is_rejected_by_the_api_server() -> anyhow::Result<()> {
+    let app = start("t-rule-bad", 1)?;
+    for value in [json!("150%"), json!("half"), json!(-1), json!("5")] {
+        let object = rule("bad", &json!({"app": "web"}), &json!({"maxUnavailableValue": value}));
+        let error = app.kubectl.feed(&["apply"], &object).err().map(|error| error.to_string()).unwrap_or_default();
+        ensure!(error.contains("percentage"), "{value} was answered by: {error:?}");
+    }
+    let unknown = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule", "metadata": {"name": "unknown"},
+        "spec": {"selector": {}, "rules": [{"name": "r", "maxUnavailable": 1}]}});
+    let error = app.kubectl.feed(&["apply"], &unknown).err().map(|error| error.to_string()).unwrap_or_default();
+    ensure!(error.contains("unknown field"), "an unknown field was answered by: {error:?}");
+    Ok(())
+}
+
+#[test]
+fn a_drain_annotation_that_cannot_be_read_blocks_and_is_named() -> anyhow::Result<()> {
+    let template = json!({"metadata": {"annotations": {"hitless.dev/drain": "{\"minSecond\":3}"}}});
+    let shape = Shape { patch: json!({"spec": {"template": template}}), ..Shape::default() };
+    let app = App::start(&Stack::attach()?.cluster, "t-bad-drain", &shape)?;
+    app.set_version("v2")?;
+    let note = app.wait_event("RolloutBlocked")?;
+    ensure!(
+        note.contains("hitless.dev/drain") && note.contains("minSecond"),
+        "the Event does not say what is wrong: {note}"
+    );
+    ensure!(app.pods.objects().values().all(|pod| image_of(pod) == echo_image("v1")), "a pod moved");
+    Ok(())
+}
