@@ -81,7 +81,7 @@ impl From<kube::Error> for WriteError {
             409 => Self::Conflict { message },
             404 | 410 => Self::Gone { message },
             403 => Self::Denied { message },
-            422 if is_unfitting_patch(&status) => Self::Conflict { message: causes(&status).unwrap_or(message) },
+            422 if is_unfitting(&status) => Self::Conflict { message },
             // 401: the token has just been rotated. 408, 429: too slow, too busy. Other 4xx: our request is wrong.
             401 | 408 | 429 => Self::Transient { message, retry_after: retry_after(&status) },
             400..=499 => Self::Invalid { message },
@@ -90,15 +90,14 @@ impl From<kube::Error> for WriteError {
     }
 }
 
-/// A JSON patch whose operations do not fit the object, because a `test` failed or a path is not there, is answered with 422
-/// like a validation error, but unlike one it names no kind: it has failed before anything was validated.
-fn is_unfitting_patch(status: &kube::core::Status) -> bool {
-    status.details.as_ref().is_none_or(|details| details.kind.is_empty())
-}
-
-fn causes(status: &kube::core::Status) -> Option<String> {
-    let causes: Vec<_> = status.details.as_ref()?.causes.iter().map(|cause| cause.message.as_str()).collect();
-    (!causes.is_empty()).then(|| causes.join("; "))
+/// Whether a 422 says that the object is not the one we thought of, rather than that the new one would be invalid.
+/// A JSON patch whose `test` fails or whose path is not there is answered without a kind and without a field, because it has
+/// failed before anything was validated; a patch that names another uid is told that a uid can't be changed.
+fn is_unfitting(status: &kube::core::Status) -> bool {
+    status.details.as_ref().is_none_or(|details| {
+        let before_validation = details.kind.is_empty() && details.causes.iter().all(|cause| cause.field.is_empty());
+        before_validation || details.causes.iter().any(|cause| cause.field == "metadata.uid")
+    })
 }
 
 fn retry_after(status: &kube::core::Status) -> Option<Duration> {
@@ -182,15 +181,18 @@ mod tests {
         }
     }
 
+    /// Answers as kube-apiserver 1.36 gives them.
     #[test]
-    fn a_failed_test_is_a_conflict_and_a_failed_validation_is_not() {
-        let failed_test = class(json!({"code": 422, "reason": "Invalid",
-            "message": "the server rejected our request due to an error in our request",
-            "details": {"causes": [{"reason": "UnexpectedServerResponse", "message": "testing value /x failed"}]}}));
-        assert_eq!(failed_test, WriteError::Conflict { message: "testing value /x failed".into() });
-        let validation = class(json!({"code": 422, "reason": "Invalid", "message": "Pod \"a\" is invalid: spec",
-            "details": {"kind": "Pod", "name": "a", "causes": [{"field": "spec", "message": "no"}]}}));
-        assert_eq!(validation.outcome(), "invalid");
+    fn a_failed_test_or_another_uid_is_a_conflict_and_a_failed_validation_is_not() {
+        let answer = |details: serde_json::Value| {
+            class(json!({"code": 422, "reason": "Invalid", "message": "m", "details": details})).outcome()
+        };
+        assert_eq!(class(json!({"code": 422, "reason": "Invalid", "message": "m"})).outcome(), "conflict");
+        assert_eq!(answer(json!({})), "conflict", "failed test operation");
+        let uid = json!([{"field": "metadata.uid", "message": "field is immutable"}]);
+        assert_eq!(answer(json!({"kind": "Pod", "name": "a", "causes": uid})), "conflict");
+        assert_eq!(answer(json!({"kind": "Pod", "name": "a", "causes": [{"field": "spec"}]})), "invalid");
+        assert_eq!(answer(json!({"causes": [{"field": "patch", "message": "cannot unmarshal"}]})), "invalid");
     }
 
     #[test]

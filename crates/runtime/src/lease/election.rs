@@ -265,3 +265,6 @@ fn lead(publish: &watch::Sender<Leadership>, epoch: i64, until: Instant) {
         changed
     });
 }
+
+#[cfg(test)]
+mod tests;

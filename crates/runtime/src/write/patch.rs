@@ -6,6 +6,9 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 
 /// A JSON patch under construction. Paths are given as unescaped segments: `["metadata", "labels", "a/b"]`.
+///
+/// Only [`Self::test`] is a precondition: kube-apiserver (tried with 1.36) carries out `replace` and `remove` of a missing
+/// key as well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JsonPatch(Vec<PatchOperation>);
 
@@ -28,13 +31,13 @@ impl JsonPatch {
         self.with(PatchOperation::Add(AddOperation { path: pointer(path), value: value.into() }))
     }
 
-    /// Sets a value that must exist.
+    /// Sets a value; of a list, the element of that index.
     #[must_use]
     pub fn replace(self, path: &[&str], value: impl Into<Value>) -> Self {
         self.with(PatchOperation::Replace(ReplaceOperation { path: pointer(path), value: value.into() }))
     }
 
-    /// Removes a value that must exist.
+    /// Removes a value.
     #[must_use]
     pub fn remove(self, path: &[&str]) -> Self {
         self.with(PatchOperation::Remove(RemoveOperation { path: pointer(path) }))
