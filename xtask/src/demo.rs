@@ -120,7 +120,7 @@ fn show(
     let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
     let mut view = View::new(live);
     let in_place = measure::rollout(&stack, &app, "v2", rate, options.requests, &mut |app, report| {
-        view.show(app, Some(&transitions), report)
+        view.show(app, Some(&transitions), report);
     })?;
     view.end();
     drop(app);
