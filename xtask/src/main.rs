@@ -1,5 +1,6 @@
 //! The repository's own commands: `cargo xtask <verb>`. One file a verb.
 
+mod bench;
 mod cluster;
 mod demo;
 mod generate;
@@ -19,6 +20,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Figures, beside a baseline of the same run.
+    Bench(bench::Bench),
     /// A real Kubernetes of several nodes on this machine.
     Cluster(cluster::Cluster),
     /// Upgrades a Deployment in place under load, for a person to watch.
@@ -31,6 +34,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().verb {
+        Verb::Bench(options) => bench::run(&options),
         Verb::Cluster(verb) => cluster::run(verb),
         Verb::Demo(options) => demo::run(&options),
         Verb::Generate => generate::run(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use hitless_cluster::image::ImageSpec;
 use hitless_cluster::{Cluster, Place};
 use serde_json::Value;
@@ -158,20 +158,20 @@ impl Stack {
     }
 }
 
-/// Kills the first process of a pod's first container. All nodes of the test cluster share the machine's process table,
-/// in which a container's processes are found by their cgroup.
-fn kill_container_of(pod: &Value) -> anyhow::Result<()> {
+/// The first process of a pod's first container. All nodes of the test cluster share the machine's process table, in which
+/// a container's processes are found by their cgroup.
+pub fn main_process(pod: &Value) -> anyhow::Result<u32> {
     let id = pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or_default();
     let id = id.rsplit('/').next().filter(|id| !id.is_empty()).context("the container has no id yet")?;
-    for entry in fs::read_dir("/proc")?.flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let cgroups = fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
-        if cgroups.contains(id) {
-            let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status()?;
-            ensure!(killed.success(), "kill -9 {pid} failed");
-            return Ok(());
-        }
-    }
-    bail!("no process of container {id} was found")
+    let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let of_container =
+        |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(id));
+    pids.filter(of_container).min().with_context(|| format!("no process of container {id} was found"))
+}
+
+fn kill_container_of(pod: &Value) -> anyhow::Result<()> {
+    let pid = main_process(pod)?;
+    let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status()?;
+    ensure!(killed.success(), "kill -9 {pid} failed");
+    Ok(())
 }

@@ -1,0 +1,50 @@
+//! `cargo xtask bench`: figures, always beside a baseline of the same run. Machines are noisy: compare ratios, not seconds.
+
+mod footprint;
+mod rollout;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use clap::{Args, Subcommand};
+use hitless_cluster::{Cluster, UpOptions, missing_requirements};
+use hitless_e2e::Stack;
+use hitless_e2e::build::Programs;
+
+/// Measures.
+#[derive(Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+    /// Print one JSON object as the last line.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Leave the cluster up.
+    #[arg(long, global = true)]
+    keep: bool,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Three replicas one at a time under load: hitless, raw image patches, native rolling update.
+    Rollout(rollout::Rollout),
+    /// Memory and CPU of agent and controller when nothing happens, and sizes of the binaries.
+    Footprint(footprint::Footprint),
+}
+
+pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
+    let missing = missing_requirements();
+    ensure!(missing.is_empty(), "a benchmark needs a real cluster, and this machine lacks: {missing:?}");
+    let name = "bench";
+    let programs = Programs::build()?;
+    let cluster = Arc::new(Cluster::up(&UpOptions { name: name.to_owned(), nodes: 2 }, &|line| eprintln!("{line}"))?);
+    let outcome = Stack::install_on(cluster, programs).and_then(|stack| match &bench.what {
+        What::Rollout(options) => rollout::run(options, &stack, bench.json),
+        What::Footprint(options) => footprint::run(options, &stack, bench.json),
+    });
+    if !bench.keep {
+        Cluster::down(name)?;
+    }
+    outcome.map(|()| ExitCode::SUCCESS)
+}

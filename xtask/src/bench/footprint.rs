@@ -1,0 +1,108 @@
+//! What hitless costs when nothing happens.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use hitless_e2e::app::Shape;
+use hitless_e2e::{App, Stack};
+use serde::Serialize;
+use serde_json::Value;
+
+#[derive(Args)]
+pub(super) struct Footprint {
+    /// Pods of an opted-in Deployment on the two nodes together.
+    #[arg(long, default_value_t = 60)]
+    pods: u32,
+    /// How long CPU time is measured, in seconds.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+}
+
+#[derive(Serialize)]
+struct Process {
+    name: String,
+    node: String,
+    rss_mib: f64,
+    /// Thousandths of a core.
+    cpu_millicores: f64,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    pods: u32,
+    processes: Vec<Process>,
+    binary_mib: Vec<(String, f64)>,
+}
+
+pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Result<()> {
+    let shape = Shape { replicas: options.pods, ..Shape::default() };
+    let _app = App::start(&stack.cluster, "bench-idle", &shape)?;
+    let pods = stack.system().list(&["pods"])?;
+    let processes =
+        pods.iter().map(|pod| Ok((pod, hitless_e2e::stack::main_process(pod)?))).collect::<anyhow::Result<Vec<_>>>()?;
+    let before = processes.iter().map(|(_, pid)| cpu_ticks(*pid)).collect::<anyhow::Result<Vec<_>>>()?;
+    // What is measured is the passing of this time, so there is no event to wait for.
+    std::thread::sleep(Duration::from_secs(options.seconds));
+    let mut rows = Vec::new();
+    for ((pod, pid), before) in processes.iter().zip(before) {
+        let ticks = cpu_ticks(*pid)?.saturating_sub(before);
+        rows.push(Process {
+            name: text(&pod["metadata"]["labels"]["app.kubernetes.io/name"]),
+            node: text(&pod["spec"]["nodeName"]),
+            rss_mib: rss_mib(*pid)?,
+            // USER_HZ is 100 on every architecture Linux has: a tick is 10 ms.
+            cpu_millicores: f64::from(ticks) * 10.0 / Duration::from_secs(options.seconds).as_secs_f64(),
+        });
+    }
+    let programs = [
+        ("hitless-agent", &stack.programs.agent),
+        ("hitless-controller", &stack.programs.controller),
+        ("kubectl-hitless", &stack.programs.cli),
+    ];
+    let binary_mib =
+        programs.iter().map(|(name, path)| Ok(((*name).to_owned(), file_mib(path)?))).collect::<anyhow::Result<_>>()?;
+    let figures = Figures { pods: options.pods, processes: rows, binary_mib };
+    if json {
+        println!("{}", serde_json::to_string(&figures)?);
+        return Ok(());
+    }
+    println!("{} pods on 2 nodes, idle for {} s", figures.pods, options.seconds);
+    for process in &figures.processes {
+        println!(
+            "{:<20} {:<4} {:6.1} MiB RSS  {:5.2} mCPU",
+            process.name, process.node, process.rss_mib, process.cpu_millicores
+        );
+    }
+    for (name, size) in &figures.binary_mib {
+        println!("{name:<20} {size:6.1} MiB binary");
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// utime + stime of a process, in ticks (proc(5), fields 14 and 15).
+fn cpu_ticks(pid: u32) -> anyhow::Result<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = stat.rsplit_once(')').context("no command name in stat")?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u32>().ok()).context("stat is too short");
+    Ok(field(11)? + field(12)?)
+}
+
+fn rss_mib(pid: u32) -> anyhow::Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kib: f64 = line.split_whitespace().nth(1).context("VmRSS")?.parse()?;
+    Ok(kib / 1024.0)
+}
+
+fn file_mib(path: &Path) -> anyhow::Result<f64> {
+    let bytes = u32::try_from(fs::metadata(path)?.len())?;
+    Ok(f64::from(bytes) / 1024.0 / 1024.0)
+}
