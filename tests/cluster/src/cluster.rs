@@ -122,7 +122,7 @@ impl Cluster {
         self.parts.log(part)
     }
 
-    /// The control plane's network namespace as a file, for `nsenter --net=`.
+    /// The network namespace of a place as a file, for `nsenter --net=`.
     #[must_use]
     pub fn network_namespace(&self, place: Place) -> PathBuf {
         place.namespace_file(&self.name)
@@ -171,6 +171,11 @@ impl Cluster {
     pub fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
         let mut command = self.command(Place::ControlPlane, "kubectl")?;
         run::output_with_input(command.args(arguments), input).map_err(|error| self.explained(error))
+    }
+
+    /// The process of a part, for instance `kube-apiserver` or `n1/kubelet`; an error if it has died.
+    pub fn process(&self, part: &str) -> Result<i32> {
+        self.parts.alive(part)
     }
 
     /// Fails with the last log lines of the first part that has died.
@@ -244,7 +249,7 @@ impl Cluster {
 
     /// Waits until pods can be made and scheduled.
     fn wait_until_usable(&self) -> Result<()> {
-        let limit = Duration::from_secs(60);
+        let limit = Duration::from_mins(1);
         let nodes: Vec<String> = self.node_names().iter().map(|name| format!("node/{name}")).collect();
         let ready: Vec<&str> = ["wait", "--for=condition=Ready", "--timeout=60s"]
             .into_iter()

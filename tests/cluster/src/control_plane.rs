@@ -89,7 +89,7 @@ impl ControlPlane<'_> {
     /// Waits until the API server serves.
     pub(crate) fn wait_for_api_server(&self, kubectl: impl Fn(&[&str]) -> Result<String> + Sync) -> Result<()> {
         let target = (address::CONTROL_PLANE, 6443);
-        let limit = Duration::from_secs(60);
+        let limit = Duration::from_mins(1);
         let check = || {
             self.parts.alive("etcd")?;
             self.parts.alive("kube-apiserver")?;

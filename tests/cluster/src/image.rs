@@ -122,8 +122,7 @@ struct Blob {
 
 impl Blob {
     fn new(media_type: &'static str, bytes: Vec<u8>) -> Self {
-        let hex: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { media_type, digest: format!("sha256:{hex}"), bytes }
+        Self { media_type, digest: format!("sha256:{:x}", Sha256::digest(&bytes)), bytes }
     }
 
     fn descriptor(&self) -> Value {
@@ -155,7 +154,7 @@ mod tests {
                 fs::write(directory.path().join(name), name).unwrap();
             }
         }
-        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        let hour_ago = SystemTime::now() - Duration::from_hours(1);
         fs::File::options().write(true).open(first.path().join("a")).unwrap().set_modified(hour_ago).unwrap();
         let image = |path: &Path| ImageSpec::from_directory(path).unwrap().build().unwrap();
         assert_eq!(image(first.path()).digest(), image(second.path()).digest());

@@ -86,7 +86,7 @@ impl Node<'_> {
     pub(crate) fn wait_for_proxy(&self) -> Result<()> {
         let what = format!("kube-proxy of {}", self.name());
         network::inside(self.cluster, Place::Node(self.index), || {
-            run::until(&what, Duration::from_secs(60), || {
+            run::until(&what, Duration::from_mins(1), || {
                 self.parts.alive(&self.part("kube-proxy"))?;
                 let answer = http::request("127.0.0.1:10256", "GET", "/healthz", "", &[]);
                 Ok(match answer {

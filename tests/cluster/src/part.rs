@@ -1,7 +1,7 @@
 //! The long-running processes of a cluster: started, watched, and their last words read.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -53,15 +53,23 @@ impl Parts {
         let log = self.log(part);
         let file = File::create(&log).map_err(Error::file("create", &log))?;
         let mut wrapped = Command::new("setsid");
-        wrapped.args(["sh", "-c", &format!(r#"echo $$ > "$1" && echo $$ > "$2" && shift 2 && {last}"#), part]);
+        // Forked, so that the part is a child of init, who waits for it when it dies; we may be gone by then.
+        wrapped.args([
+            "--fork",
+            "sh",
+            "-c",
+            &format!(r#"echo $$ > "$1" && echo $$ > "$2" && shift 2 && {last}"#),
+            part,
+        ]);
         wrapped.arg(self.cgroup.join("cgroup.procs")).arg(self.pid_file(part));
         wrapped.arg(command.get_program()).args(command.get_args());
         // Nothing of the caller's environment: a proxy variable would send the cluster's own traffic out of it.
         wrapped.env_clear().envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
         wrapped.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
-        let child = wrapped.spawn().map_err(|source| run::start_error(&wrapped, source))?;
-        let mut lines =
-            child.stdout.into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(std::io::Result::ok));
+        let mut child = wrapped.spawn().map_err(|source| run::start_error(&wrapped, source))?;
+        let output = child.stdout.take();
+        child.wait().map_err(|source| run::start_error(&wrapped, source))?;
+        let mut lines = output.into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(io::Result::ok));
         if lines.any(|line| line == "ready") { Ok(()) } else { Err(self.died(part)) }
     }
 
@@ -104,7 +112,7 @@ impl Parts {
 
 /// The last lines of a file, or a word about why there are none.
 fn tail(path: &Path) -> String {
-    let read = || -> std::io::Result<String> {
+    let read = || -> io::Result<String> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
@@ -116,7 +124,7 @@ fn tail(path: &Path) -> String {
         Ok(text) if text.trim().is_empty() => "  (it wrote nothing)".into(),
         Ok(text) => {
             let lines: Vec<&str> = text.lines().collect();
-            lines[lines.len().saturating_sub(TAIL_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
+            format!("  {}", lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n  "))
         }
         Err(error) => format!("  (no log: {error})"),
     }

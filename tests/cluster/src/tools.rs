@@ -149,8 +149,8 @@ impl Module {
             digest.update(path.file_name().unwrap_or_default().as_encoded_bytes());
             digest.update(fs::read(&path).map_err(Error::file("read", &path))?);
         }
-        let short: String = digest.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        Ok(format!("{}-{}-{short}", self.directory, self.version()?))
+        let digest = format!("{:x}", digest.finalize());
+        Ok(format!("{}-{}-{}", self.directory, self.version()?, &digest[..8]))
     }
 
     /// The pinned version, as written in `go.mod`.
@@ -163,15 +163,10 @@ impl Module {
     }
 
     fn flags(&self) -> Vec<String> {
-        let mut link = "-s -w".to_owned();
-        if let (Some("k8s.io/kubernetes"), Ok(version)) = (self.pinned, self.version()) {
-            // Without these every client is told v0.0.0.
-            let mut numbers = version.trim_start_matches('v').split('.');
-            let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-            let base = "k8s.io/component-base/version";
-            link += &format!(" -X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}");
-            link += &format!(" -X k8s.io/client-go/pkg/version.gitVersion={version}");
-        }
+        let link = match (self.pinned, self.version()) {
+            (Some("k8s.io/kubernetes"), Ok(version)) => format!("-s -w {}", kubernetes_version(&version)),
+            _ => "-s -w".to_owned(),
+        };
         let mut flags = vec!["-mod=readonly".into(), "-buildvcs=false".into(), "-trimpath".into()];
         if self.cgo {
             flags.push("-tags=seccomp".into());
@@ -200,6 +195,17 @@ impl Module {
         }
         fs::rename(&unfinished, directory).map_err(Error::file("move into place", directory))
     }
+}
+
+/// Linker flags that tell Kubernetes its own version; without them every client is told v0.0.0.
+fn kubernetes_version(version: &str) -> String {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let (base, client) = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version");
+    format!(
+        "-X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor} \
+         -X {client}.gitVersion={version}"
+    )
 }
 
 /// The version that a `go.mod` requires of a module.

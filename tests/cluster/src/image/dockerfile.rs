@@ -71,8 +71,8 @@ fn apply(
             let reason = "ENTRYPOINT must be a JSON list, as [\"/program\"]: an empty image has no shell";
             spec.entrypoint = serde_json::from_str(rest).map_err(|error| format!("{reason} ({error})"))?;
         }
-        "USER" => spec.user = rest.to_owned(),
-        "WORKDIR" => spec.working_directory = rest.to_owned(),
+        "USER" => rest.clone_into(&mut spec.user),
+        "WORKDIR" => rest.clone_into(&mut spec.working_directory),
         "ENV" => spec.env.extend(pairs(rest)?),
         "LABEL" => spec.labels.extend(pairs(rest)?),
         other => {
@@ -129,7 +129,7 @@ mod tests {
         ENTRYPOINT [\"/agent\", \"run\"]\nFROM scratch AS other\nCOPY --from=build /out/a /out/b /bin/\n";
 
     fn host(path: &str) -> Option<PathBuf> {
-        Some(PathBuf::from("/host").join(path.trim_start_matches("/out/")))
+        path.strip_prefix("/out/").map(|name| PathBuf::from("/host").join(name))
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         assert!(error("ENTRYPOINT /x").contains("JSON list"));
         assert!(error("COPY a /b").contains("--from"));
         assert!(error("COPY --from=b --chmod=755 /a /b").contains("no other flag"));
-        assert!(error("COPY --from=b /a b").contains("absolute"));
+        assert!(error("COPY --from=b /out/a b").contains("absolute"));
         assert!(error("ENV A").contains("KEY=value"));
         assert!(error("ENV").contains("KEY=value"));
     }
