@@ -1,0 +1,63 @@
+//! Templates of earlier rollouts, kept as empty ReplicaSets for `kubectl rollout history` and `undo`.
+
+use std::collections::BTreeMap;
+
+use hitless_api::digest;
+use hitless_api::names::{annotations, labels};
+use serde_json::{Value, json};
+
+use super::template::set;
+use super::view::{DeploymentView, ReplicaSetView};
+
+/// Annotations that must not reach the Deployment again by an `undo`, which copies all of a ReplicaSet's annotations to it.
+const NOT_KEPT: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", annotations::ROLLOUT];
+
+/// The ReplicaSet that keeps the template of `live`. It has the labels of its template, so that the Deployment goes on
+/// owning it.
+pub(super) fn entry(deployment: &DeploymentView, live: &ReplicaSetView, owned: &[&ReplicaSetView]) -> Value {
+    let revision = live.template.revision();
+    let hash = free_hash(revision, owned);
+    let template = live.template.for_replica_set(Some(&hash), false);
+    let mut all_labels = template["metadata"]["labels"].clone();
+    set(&mut all_labels, &[labels::HISTORY], revision);
+    let mut selector = live.selector.clone();
+    set(&mut selector, &["matchLabels", labels::POD_TEMPLATE_HASH], &hash);
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": format!("{}-{hash}", deployment.name),
+            "namespace": deployment.namespace,
+            "labels": all_labels,
+            "annotations": kept_annotations(deployment, live),
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.name, "uid": deployment.uid,
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {"replicas": 0, "selector": selector, "template": template},
+    })
+}
+
+/// A `pod-template-hash` of 16 hexadecimal digits, which the Deployment controller never makes: the revision itself, unless a
+/// ReplicaSet has it that has come to hold another template since.
+fn free_hash(revision: &str, owned: &[&ReplicaSetView]) -> String {
+    let taken = |hash: &str| owned.iter().any(|set| set.template.hash() == Some(hash));
+    let others = owned.iter().map(|set| digest::short(&json!([revision, set.uid])));
+    std::iter::once(revision.to_owned()).chain(others).find(|hash| !taken(hash)).unwrap_or_else(|| revision.to_owned())
+}
+
+/// The Deployment's annotations as they were at the time of that template (the live ReplicaSet has a copy of them, with the
+/// change cause and the revision number), and its opt-in as it is now: `undo` must not opt it out.
+fn kept_annotations(deployment: &DeploymentView, live: &ReplicaSetView) -> BTreeMap<String, String> {
+    let mut kept = deployment.annotations.clone();
+    kept.extend(live.annotations.clone());
+    if let Some(update) = deployment.annotations.get(annotations::UPDATE) {
+        kept.insert(annotations::UPDATE.to_owned(), update.clone());
+    }
+    for size in ["deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"] {
+        kept.insert(size.to_owned(), "0".to_owned());
+    }
+    kept.retain(|name, _| !NOT_KEPT.contains(&name.as_str()));
+    kept
+}

@@ -1,0 +1,101 @@
+//! Which changes of a template can be made to a running pod.
+
+use std::collections::BTreeSet;
+
+use hitless_api::names::annotations;
+use serde_json::Value;
+
+use super::template::Template;
+
+/// Path of the first field in which the templates differ and that can't be changed in place, e.g.
+/// `spec.template.spec.containers[web].env`. `None` if all differences can be made to running pods: images of containers,
+/// and the annotation of `kubectl rollout restart`.
+#[must_use]
+pub fn first_native_change(from: &Template, to: &Template) -> Option<String> {
+    if from.revision() == to.revision() {
+        return None;
+    }
+    first_difference("spec.template", Some(&without_changeable(from)), Some(&without_changeable(to)))
+}
+
+fn without_changeable(template: &Template) -> Value {
+    let mut value = template.content().clone();
+    for container in value.pointer_mut("/spec/containers").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(container) = container.as_object_mut() {
+            container.remove("image");
+        }
+    }
+    if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(all) = meta.get_mut("annotations").and_then(Value::as_object_mut)
+    {
+        all.remove(annotations::KUBECTL_RESTARTED_AT);
+        if all.is_empty() {
+            meta.remove("annotations");
+        }
+    }
+    value
+}
+
+fn first_difference(path: &str, from: Option<&Value>, to: Option<&Value>) -> Option<String> {
+    match (from, to) {
+        (Some(Value::Object(from)), Some(Value::Object(to))) => {
+            let keys: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+            keys.into_iter().find_map(|key| first_difference(&format!("{path}.{key}"), from.get(key), to.get(key)))
+        }
+        (Some(Value::Array(from)), Some(Value::Array(to))) if from.len() == to.len() => {
+            from.iter().zip(to).enumerate().find_map(|(index, (from, to))| {
+                let name = from.get("name").filter(|name| Some(*name) == to.get("name")).and_then(Value::as_str);
+                let element = name.map_or_else(|| index.to_string(), ToOwned::to_owned);
+                first_difference(&format!("{path}[{element}]"), Some(from), Some(to))
+            })
+        }
+        (from, to) if from == to => None,
+        _ => Some(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn base() -> Value {
+        json!({"metadata": {"labels": {"app": "web", "pod-template-hash": "x"}}, "spec": {
+            "containers": [{"name": "web", "image": "web:v1", "env": [{"name": "A", "value": "1"}]}, {"name": "side", "image": "side:v1"}],
+            "initContainers": [{"name": "init", "image": "init:v1"}]}})
+    }
+
+    fn changed(path: &str, value: Value) -> Option<String> {
+        let mut to = base();
+        *to.pointer_mut(path).unwrap() = value;
+        first_native_change(&Template::new(base()), &Template::new(to))
+    }
+
+    #[test]
+    fn images_and_a_rollout_restart_go_in_place() {
+        assert_eq!(changed("/spec/containers/0/image", json!("web:v2")), None);
+        assert_eq!(changed("/metadata", json!({"labels": {"app": "web"}})), None, "the hash is not the user's");
+        let restart = json!({"labels": {"app": "web"}, "annotations": {"kubectl.kubernetes.io/restartedAt": "now"}});
+        assert_eq!(changed("/metadata", restart), None);
+        let mixed = json!({"labels": {"app": "web"}, "annotations": {"hitless.dev/mixed": "1"}});
+        assert_eq!(changed("/metadata", mixed), None);
+    }
+
+    #[test]
+    fn everything_else_is_named() {
+        let table = [
+            ("/spec/containers/0/env/0/value", json!("2"), "spec.template.spec.containers[web].env[A].value"),
+            ("/spec/containers/0/env", json!([]), "spec.template.spec.containers[web].env"),
+            ("/spec/containers/1/name", json!("other"), "spec.template.spec.containers[1].name"),
+            ("/spec/initContainers/0/image", json!("init:v2"), "spec.template.spec.initContainers[init].image"),
+            ("/spec/containers", json!([{"name": "web", "image": "web:v1"}]), "spec.template.spec.containers"),
+            ("/metadata/labels/app", json!("shop"), "spec.template.metadata.labels.app"),
+            ("/spec", json!(null), "spec.template.spec"),
+        ];
+        for (path, value, field) in table {
+            assert_eq!(changed(path, value).as_deref(), Some(field));
+        }
+        let annotated = json!({"labels": {"app": "web"}, "annotations": {"a": "b"}});
+        assert_eq!(changed("/metadata", annotated).as_deref(), Some("spec.template.metadata.annotations"));
+    }
+}

@@ -1,0 +1,115 @@
+//! Which pods are as the template says, and what the others need.
+
+use std::collections::BTreeMap;
+
+use hitless_api::grant::ImageChange;
+use hitless_api::names::annotations;
+use hitless_api::pod::PodView;
+use hitless_api::{Change, GrantOp};
+
+use super::template::Template;
+use crate::intent::{Obstacle, PodIntent};
+use crate::{image, restart};
+
+/// What a pod needs to be as the target says.
+pub(super) enum Need {
+    /// Nothing.
+    Nothing,
+    /// This operation, or it can't be done.
+    Operation(Result<PodIntent, Obstacle>),
+}
+
+/// Compares the pod with the target. `bases` are all templates that are still known: with the one that the pod was brought
+/// to, what has changed since needs no guess.
+pub(super) fn need<'a>(pod: &PodView, target: &Template, bases: impl IntoIterator<Item = &'a Template>) -> Need {
+    let recorded = pod.annotations.get(annotations::REVISION);
+    // Where it is there, it alone decides (CONTRACT 1).
+    if recorded.is_some_and(|revision| revision == target.revision()) {
+        return Need::Nothing;
+    }
+    let base = recorded.and_then(|revision| bases.into_iter().find(|base| base.revision() == revision));
+    let differing = match differing(pod, target, base) {
+        Ok(differing) => differing,
+        Err(obstacle) => return Need::Operation(Err(obstacle)),
+    };
+    let restarted = match (base, recorded) {
+        (Some(base), _) => base.restarted_at() != target.restarted_at(),
+        (None, None) => {
+            pod.annotations.get(annotations::KUBECTL_RESTARTED_AT).map(String::as_str) != target.restarted_at()
+        }
+        // It was brought to a template that nobody knows any more. If the images do not tell the difference, it is a restart.
+        (None, Some(_)) => differing.is_empty(),
+    };
+    if differing.is_empty() && !restarted {
+        return Need::Nothing;
+    }
+    Need::Operation(operation(pod, target, differing, restarted))
+}
+
+/// Image changes of the containers that differ from the target's.
+fn differing(
+    pod: &PodView,
+    target: &Template,
+    base: Option<&Template>,
+) -> Result<BTreeMap<String, ImageChange>, Obstacle> {
+    let mut changes = BTreeMap::new();
+    for (name, wanted) in target.images() {
+        let container = pod.container(name).ok_or_else(|| Obstacle::UnknownContainer { container: name.to_owned() })?;
+        let same = match base {
+            Some(base) => base.image(name) == Some(wanted),
+            None => image::is_same(container, wanted),
+        };
+        // A differing name that is equal to the letter would be no operation.
+        if !same && container.image != wanted {
+            changes.insert(name.to_owned(), ImageChange { from: container.image.clone(), to: wanted.to_owned() });
+        }
+    }
+    Ok(changes)
+}
+
+fn operation(
+    pod: &PodView,
+    target: &Template,
+    differing: BTreeMap<String, ImageChange>,
+    restarted: bool,
+) -> Result<PodIntent, Obstacle> {
+    let op = if differing.is_empty() { GrantOp::Restart } else { GrantOp::Update };
+    let mut containers = differing;
+    if restarted {
+        // Containers that something else put into the pod are not the template's to restart.
+        for container in pod.containers.iter().filter(|container| target.image(&container.name).is_some()) {
+            if !containers.contains_key(&container.name) {
+                containers.insert(container.name.clone(), restart::alias(container, target.revision())?);
+            }
+        }
+    }
+    let recorded = pod.annotations.get(annotations::REVISION).cloned();
+    let mut changes = BTreeMap::from([(
+        annotations::REVISION.to_owned(),
+        Change { from: recorded, to: Some(target.revision().to_owned()) },
+    )]);
+    if let Some(wish) = restart::wish(pod) {
+        fold_in(pod, &wish, &mut containers, &mut changes);
+    }
+    Ok(PodIntent { pod: pod.id.clone(), op, containers, annotations: changes, labels: BTreeMap::new() })
+}
+
+/// Carries a wished restart out in the same operation. If that can't be done, it stays wished and is reported on its own
+/// when the pod is up to date.
+fn fold_in(
+    pod: &PodView,
+    wish: &restart::RestartWish,
+    containers: &mut BTreeMap<String, ImageChange>,
+    changes: &mut BTreeMap<String, Change>,
+) {
+    let Ok(selected) = wish.select(pod) else { return };
+    let rest: Result<Vec<_>, Obstacle> = selected
+        .into_iter()
+        .filter(|container| !containers.contains_key(&container.name))
+        .map(|container| Ok((container.name.clone(), restart::alias(container, &wish.token)?)))
+        .collect();
+    if let Ok(rest) = rest {
+        containers.extend(rest);
+        changes.extend([wish.mark(pod)]);
+    }
+}

@@ -1,0 +1,119 @@
+//! A pod template as raw JSON: fields that no type of ours knows must survive being copied.
+
+use std::sync::Arc;
+
+use hitless_api::digest;
+use hitless_api::names::{annotations, labels};
+use serde_json::{Map, Value};
+
+/// `spec.template` of a Deployment or ReplicaSet, without what only tells ReplicaSets apart: the label `pod-template-hash`
+/// and the annotation `hitless.dev/mixed`, which are kept beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    content: Arc<Value>,
+    revision: String,
+    hash: Option<String>,
+    mixed: bool,
+}
+
+impl Template {
+    /// Takes a template as the API server returns it.
+    #[must_use]
+    pub fn new(mut value: Value) -> Self {
+        let hash = take(&mut value, "labels", labels::POD_TEMPLATE_HASH);
+        let mixed = take(&mut value, "annotations", annotations::MIXED).is_some();
+        if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            // Written by older API servers where newer ones write nothing.
+            meta.retain(|_, value| !value.is_null());
+        }
+        Self { revision: digest::short(&value), content: Arc::new(value), hash, mixed }
+    }
+
+    /// Hash of the content: what `hitless.dev/revision` on a pod means.
+    #[must_use]
+    pub fn revision(&self) -> &str {
+        &self.revision
+    }
+
+    /// Label `pod-template-hash`, which a Deployment's own template lacks.
+    #[must_use]
+    pub fn hash(&self) -> Option<&str> {
+        self.hash.as_deref()
+    }
+
+    /// Whether it carries `hitless.dev/mixed`: pods of a rollout that has not ended stand behind it.
+    #[must_use]
+    pub fn is_mixed(&self) -> bool {
+        self.mixed
+    }
+
+    /// The template itself, without hash and mark.
+    #[must_use]
+    pub fn content(&self) -> &Value {
+        &self.content
+    }
+
+    /// Name and image of each container, in order; entries without a name are left out.
+    pub fn images(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.content["spec"]["containers"].as_array().into_iter().flatten().filter_map(|container| {
+            Some((container.get("name")?.as_str()?, container.get("image").and_then(Value::as_str).unwrap_or_default()))
+        })
+    }
+
+    /// Image of one container.
+    #[must_use]
+    pub fn image(&self, container: &str) -> Option<&str> {
+        self.images().find(|(name, _)| *name == container).map(|(_, image)| image)
+    }
+
+    /// What `kubectl rollout restart` wrote.
+    #[must_use]
+    pub fn restarted_at(&self) -> Option<&str> {
+        self.content["metadata"]["annotations"].get(annotations::KUBECTL_RESTARTED_AT)?.as_str()
+    }
+
+    /// The template as a ReplicaSet has it: with its hash, and marked as mixed or not.
+    #[must_use]
+    pub fn for_replica_set(&self, hash: Option<&str>, mixed: bool) -> Value {
+        let mut value = Value::clone(&self.content);
+        if let Some(hash) = hash {
+            set(&mut value, &["metadata", "labels", labels::POD_TEMPLATE_HASH], hash);
+        }
+        if mixed {
+            set(&mut value, &["metadata", "annotations", annotations::MIXED], "1");
+        }
+        value
+    }
+}
+
+/// Removes one entry of a map in the metadata, and the map if it is empty then: absent and empty are the same.
+fn take(template: &mut Value, map: &str, key: &str) -> Option<String> {
+    let meta = template.get_mut("metadata")?.as_object_mut()?;
+    let entries = meta.get_mut(map)?.as_object_mut()?;
+    let taken = entries.remove(key);
+    if entries.is_empty() {
+        meta.remove(map);
+    }
+    taken.map(|value| value.as_str().unwrap_or_default().to_owned())
+}
+
+/// Sets a field, making the objects on the way. Does nothing where something else than an object is in the way: that is no
+/// object of the API.
+pub(super) fn set(value: &mut Value, path: &[&str], to: &str) {
+    let Some((last, parents)) = path.split_last() else { return };
+    let mut at = value;
+    for key in parents {
+        let Some(object) = object(at) else { return };
+        at = object.entry(*key).or_insert(Value::Null);
+    }
+    if let Some(object) = object(at) {
+        object.insert((*last).to_owned(), Value::from(to));
+    }
+}
+
+fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut()
+}

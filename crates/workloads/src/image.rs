@@ -1,0 +1,170 @@
+//! Image references: which ones mean the same image, and another name for the image that runs.
+
+use std::borrow::Cow;
+
+use hitless_api::digest;
+use hitless_api::pod::ContainerView;
+
+/// Prefix of the tags of [`alias`]. The runtime ignores a tag where a digest stands beside it.
+const ALIAS_TAG: &str = "hitless-";
+const DEFAULT_TAG: &str = "latest";
+
+/// A reference taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reference<'a> {
+    name: &'a str,
+    tag: Option<&'a str>,
+    digest: Option<&'a str>,
+}
+
+impl<'a> Reference<'a> {
+    fn parse(text: &'a str) -> Self {
+        let (rest, digest) = text.split_once('@').map_or((text, None), |(rest, digest)| (rest, Some(digest)));
+        // A colon before the last slash belongs to the registry's port.
+        let after_slash = rest.rfind('/').map_or(0, |slash| slash + 1);
+        match rest[after_slash..].find(':') {
+            Some(colon) => {
+                Self { name: &rest[..after_slash + colon], tag: Some(&rest[after_slash + colon + 1..]), digest }
+            }
+            None => Self { name: rest, tag: None, digest },
+        }
+    }
+
+    /// The name with registry and namespace written out, as the runtime reports it.
+    fn repository(&self) -> Cow<'a, str> {
+        let (host, path) = match self.name.split_once('/') {
+            Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => (host, path),
+            _ => ("docker.io", self.name),
+        };
+        match host {
+            "docker.io" | "index.docker.io" if !path.contains('/') => Cow::Owned(format!("docker.io/library/{path}")),
+            "docker.io" | "index.docker.io" => Cow::Owned(format!("docker.io/{path}")),
+            _ => Cow::Borrowed(self.name),
+        }
+    }
+}
+
+/// Digest of the image that the container runs, if the runtime knows it under the repository that the spec names. Another
+/// repository's digest would be of no use: the image can't be asked for by it.
+#[must_use]
+pub fn running_digest(container: &ContainerView) -> Option<&str> {
+    let id = container.status.as_ref()?.image_id.as_str();
+    let running = Reference::parse(id.split_once("://").map_or(id, |(_, rest)| rest));
+    (running.repository() == Reference::parse(&container.image).repository()).then_some(running.digest)?
+}
+
+/// Whether the container's image is the one that `target` names: by reference, or by digest (CONTRACT 1). Where a digest
+/// stands beside a tag on one side only, the tags decide, because that is what a restart makes of a name.
+#[must_use]
+pub fn is_same(container: &ContainerView, target: &str) -> bool {
+    if container.image == target {
+        return true;
+    }
+    let (now, then) = (Reference::parse(&container.image), Reference::parse(target));
+    if now.repository() != then.repository() {
+        return false;
+    }
+    let same_tag = now.tag.unwrap_or(DEFAULT_TAG) == then.tag.unwrap_or(DEFAULT_TAG);
+    match (now.digest, then.digest) {
+        (Some(now), Some(then)) => now == then,
+        (None, Some(then)) => running_digest(container) == Some(then),
+        // `repo@digest` alone says nothing about a tag.
+        (Some(_), None) => same_tag && (now.tag.is_some() || then.tag.is_none()),
+        (None, None) => same_tag,
+    }
+}
+
+/// Another name for the image that the container runs, so that the kubelet restarts the container. `token` names the wish.
+///
+/// A name that was started before may be in the kubelet's back-off, which goes by pod, container and a hash of its spec; so
+/// the first alias pins the name as written to its digest, and every later one takes a fresh tag in front of the same digest.
+/// `None` where the digest is not known.
+#[must_use]
+pub fn alias(container: &ContainerView, token: &str) -> Option<String> {
+    let now = Reference::parse(&container.image);
+    if let Some(pinned) = now.digest {
+        let fresh = digest::short(&serde_json::Value::from(token));
+        return Some(format!("{}:{ALIAS_TAG}{fresh}@{pinned}", now.name));
+    }
+    running_digest(container).map(|running| format!("{}@{running}", container.image))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::pod::ContainerState;
+
+    const D1: &str = "sha256:1111";
+    const D2: &str = "sha256:2222";
+
+    fn container(image: &str, image_id: &str) -> ContainerView {
+        ContainerView {
+            name: "c".into(),
+            image: image.into(),
+            ports: vec![],
+            probe_periods: vec![],
+            status: Some(ContainerState {
+                container_id: "containerd://1".into(),
+                image_id: image_id.into(),
+                ready: true,
+                running_since: None,
+                waiting: None,
+                restarts: 0,
+            }),
+        }
+    }
+
+    #[test]
+    fn the_same_image_under_different_names() {
+        let table = [
+            ("r.io:5000/web:v1", "", "r.io:5000/web:v1", true),
+            ("r.io:5000/web:v1", "", "r.io:5000/web:v2", false),
+            ("r.io:5000/web", "", "r.io:5000/web:latest", true),
+            ("r.io:5000/web", "", "r.io:5000/other", false),
+            ("nginx:1", "", "docker.io/library/nginx:1", true),
+            ("library/nginx:1", "", "index.docker.io/library/nginx:1", true),
+            ("localhost/nginx:1", "", "nginx:1", false),
+            ("r.io/web:v1@sha256:1111", "", "r.io/web:v1", true),
+            ("r.io/web:v1@sha256:1111", "", "r.io/web:v2", false),
+            ("r.io/web@sha256:1111", "", "r.io/web:v1", false),
+            ("r.io/web@sha256:1111", "", "r.io/web", true),
+            ("r.io/web:v1", "r.io/web@sha256:1111", "r.io/web@sha256:1111", true),
+            ("r.io/web:v1", "r.io/web@sha256:1111", "r.io/web:v9@sha256:2222", false),
+            ("r.io/web:v1", "sha256:1111", "r.io/web@sha256:1111", false),
+            ("r.io/web:hitless-x@sha256:1111", "", "r.io/web@sha256:1111", true),
+            ("", "", "", true),
+        ];
+        for (image, id, target, same) in table {
+            assert_eq!(is_same(&container(image, id), target), same, "{image} ({id}) and {target}");
+        }
+    }
+
+    #[test]
+    fn a_digest_counts_only_under_the_repository_that_the_spec_names() {
+        assert_eq!(running_digest(&container("r.io/web:v1", &format!("r.io/web@{D1}"))), Some(D1));
+        assert_eq!(running_digest(&container("web:v1", &format!("docker-pullable://web@{D1}"))), Some(D1));
+        assert_eq!(running_digest(&container("r.io/web:v1", &format!("mirror.io/web@{D1}"))), None);
+        assert_eq!(running_digest(&container("r.io/web:v1", D1)), None, "an imported image has an id, not a digest");
+    }
+
+    #[test]
+    fn aliases_never_repeat_and_keep_the_digest() {
+        let mut now = container("r.io:5000/web:v1", &format!("r.io:5000/web@{D1}"));
+        let mut seen = vec![now.image.clone()];
+        for token in ["a", "b", "c"] {
+            let next = alias(&now, token).unwrap();
+            assert!(next.ends_with(&format!("@{D1}")), "{next}");
+            assert!(!seen.contains(&next), "{next} again");
+            seen.push(next.clone());
+            now.image = next;
+        }
+        assert_eq!(seen[1], format!("r.io:5000/web:v1@{D1}"));
+    }
+
+    #[test]
+    fn a_pinned_name_wins_over_what_runs_and_no_digest_means_no_alias() {
+        let pinned = container(&format!("r.io/web@{D2}"), &format!("r.io/web@{D1}"));
+        assert!(alias(&pinned, "t").unwrap().ends_with(D2));
+        assert_eq!(alias(&container("r.io/web:v1", ""), "t"), None);
+    }
+}

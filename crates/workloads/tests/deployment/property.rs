@@ -1,0 +1,125 @@
+//! Whatever happens in whatever order: one ReplicaSet has pods, `rollout status` is never done too early, and in the end the
+//! Deployment is un-paused with exactly its template and no pod of another version.
+
+use std::collections::BTreeSet;
+
+use hitless_workloads::{Stage, WorkloadWrite};
+use proptest::prelude::*;
+
+use crate::world::{MARK, World, image};
+
+#[derive(Clone, Debug)]
+enum Action {
+    /// Our controller decides, and is interrupted before it writes.
+    Decide,
+    /// It writes what it decided, however long ago.
+    Commit,
+    Step,
+    DeploymentController,
+    ReplicaSetController,
+    SetImage(u8),
+    Scale(u32),
+    DeletePod(usize),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        2 => Just(Action::Decide),
+        2 => Just(Action::Commit),
+        6 => Just(Action::Step),
+        4 => Just(Action::DeploymentController),
+        4 => Just(Action::ReplicaSetController),
+        2 => (1..4_u8).prop_map(Action::SetImage),
+        2 => prop_oneof![Just(0_u32), 1..5_u32].prop_map(Action::Scale),
+        1 => (0..4_usize).prop_map(Action::DeletePod),
+    ]
+}
+
+fn run(actions: &[Action]) -> World {
+    let mut world = World::new("in-place", 3);
+    let mut decided: Option<WorkloadWrite> = None;
+    let mut was_empty = false;
+    for action in actions {
+        match action {
+            Action::Decide => decided = world.plan(&BTreeSet::new()).next_write,
+            Action::Commit => {
+                if let Some(write) = decided.take() {
+                    let _ = world.apply(&write);
+                }
+            }
+            Action::Step => {
+                let _ = world.step();
+            }
+            Action::DeploymentController => {
+                let _ = world.deployment_controller();
+            }
+            Action::ReplicaSetController => {
+                let _ = world.replica_set_controller();
+            }
+            Action::SetImage(version) => {
+                // At 0 replicas the guard lets a change go the native way.
+                was_empty |= world.deployment["spec"]["replicas"] == 0;
+                world.set_image(*version);
+            }
+            Action::Scale(replicas) => {
+                was_empty |= *replicas == 0;
+                world.scale(*replicas);
+            }
+            Action::DeletePod(index) => world.delete_pod(*index),
+        }
+        if !was_empty {
+            assert!(world.sets_with_pods() <= 1, "two ReplicaSets have pods after {action:?}");
+            if world.rollout_status_is_done() {
+                let target = world.deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
+                assert!(world.images().iter().all(|image| image == target), "rollout status is done too early");
+            }
+        }
+    }
+    world
+}
+
+fn assert_at_rest(world: &World) {
+    let target = world.deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
+    let replicas = world.deployment["spec"]["replicas"].as_u64().unwrap();
+    assert_ne!(world.deployment["spec"]["paused"], true);
+    assert!(world.deployment["metadata"]["annotations"].get(MARK).is_none());
+    assert_eq!(world.pods.len() as u64, replicas);
+    assert!(world.images().iter().all(|image| *image == target), "{:?} but wanted {target}", world.images());
+    assert!(world.new_set().is_some() && world.rollout_status_is_done());
+    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn every_rollout_ends_with_the_exact_target(actions in prop::collection::vec(action(), 0..60)) {
+        let mut world = run(&actions);
+        world.settle();
+        assert_at_rest(&world);
+        // And it is ready for the next one.
+        world.scale(2);
+        world.settle();
+        let uids: BTreeSet<String> = world.pods.keys().cloned().collect();
+        let next = if world.images().contains(&image(9)) { 8 } else { 9 };
+        world.set_image(next);
+        world.settle();
+        assert_at_rest(&world);
+        prop_assert_eq!(uids, world.pods.keys().cloned().collect::<BTreeSet<_>>(), "the same pods");
+    }
+
+    #[test]
+    fn planning_twice_gives_the_same(actions in prop::collection::vec(action(), 0..30)) {
+        let world = run(&actions);
+        prop_assert_eq!(world.plan(&BTreeSet::new()), world.plan(&BTreeSet::new()));
+    }
+}
+
+#[test]
+fn scaled_to_nothing_and_back_in_the_middle() {
+    use Action::{DeploymentController, ReplicaSetController, Scale, SetImage, Step};
+    let mut world =
+        run(&[SetImage(2), Step, Step, Step, Scale(0), DeploymentController, ReplicaSetController, Scale(3)]);
+    world.settle();
+    assert_at_rest(&world);
+}

@@ -1,0 +1,188 @@
+//! Tables: what one look at the objects leads to.
+
+use std::collections::BTreeSet;
+
+use hitless_api::GrantOp;
+use hitless_workloads::deployment::Because;
+use hitless_workloads::{Stage, WorkloadWrite};
+use serde_json::json;
+
+use crate::world::{MARK, World, image};
+
+fn verbs_until_idle(world: &mut World) -> Vec<&'static str> {
+    let mut verbs = Vec::new();
+    for _ in 0..100 {
+        let plan = world.plan(&BTreeSet::new());
+        let verb = plan.next_write.as_ref().map(WorkloadWrite::verb);
+        if let Some(verb) = verb.or(if plan.wishes.is_empty() { None } else { Some("operate") }) {
+            verbs.push(verb);
+        }
+        let acted = [world.step(), world.deployment_controller(), world.replica_set_controller()];
+        if acted == [false; 3] {
+            return verbs;
+        }
+    }
+    panic!("never settles: {verbs:?}");
+}
+
+#[test]
+fn a_new_image_goes_history_mixed_pods_exact_unpause() {
+    let mut world = World::new("in-place", 2);
+    let set = world.sets.keys().next().unwrap().clone();
+    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
+    world.set_image(2);
+    assert_eq!(
+        verbs_until_idle(&mut world),
+        ["create-history", "set-mixed", "operate", "operate", "set-exact", "unpause"]
+    );
+    assert_eq!(world.images(), BTreeSet::from([image(2)]));
+    assert_eq!(world.deployment["spec"]["paused"], false);
+    assert!(world.deployment["metadata"]["annotations"].get(MARK).is_none());
+    let live = &world.sets[&set];
+    assert!(live["metadata"]["labels"].get("hitless.dev/live").is_none());
+    assert!(live["spec"]["template"]["metadata"].get("annotations").is_none());
+}
+
+#[test]
+fn the_history_entry_can_be_undone_to() {
+    let mut world = World::new("in-place", 2);
+    world.set_image(2);
+    world.settle();
+    let history =
+        world.sets.values().find(|set| set["metadata"]["labels"].get("hitless.dev/history").is_some()).unwrap().clone();
+    let annotations = &history["metadata"]["annotations"];
+    assert_eq!(annotations["hitless.dev/update"], "in-place");
+    assert_eq!(annotations["deployment.kubernetes.io/revision"], "1");
+    assert_eq!(annotations["kubernetes.io/change-cause"], "first");
+    assert!(annotations.get(MARK).is_none());
+    assert_eq!(history["spec"]["replicas"], 0);
+    // `kubectl rollout undo` copies the template without its hash.
+    let mut template = history["spec"]["template"].clone();
+    template["metadata"]["labels"].as_object_mut().unwrap().remove("pod-template-hash");
+    world.user(|deployment| deployment["spec"]["template"] = template);
+    assert_eq!(
+        verbs_until_idle(&mut world),
+        ["create-history", "set-mixed", "operate", "operate", "set-exact", "delete-twin", "unpause"]
+    );
+    assert_eq!(world.images(), BTreeSet::from([image(1)]));
+    assert_eq!(world.sets.len(), 2, "the live one and the template that was left");
+}
+
+#[test]
+fn a_rollout_restart_restarts_every_pod_once_under_another_name() {
+    let mut world = World::new("in-place", 2);
+    world.user(|deployment| {
+        deployment["spec"]["template"]["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/restartedAt": "t1"});
+    });
+    let _ = (world.step(), world.step());
+    let plan = world.plan(&BTreeSet::new());
+    assert_eq!(plan.wishes.len(), 2);
+    assert!(plan.wishes.iter().all(|wish| wish.intent.as_ref().unwrap().op == GrantOp::Restart));
+    world.settle();
+    assert_eq!(world.images(), BTreeSet::from([format!("{}@sha256:1234", image(1))]));
+    world.set_image(2);
+    world.settle();
+    assert_eq!(world.images(), BTreeSet::from([image(2)]), "an alias is left again");
+    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
+}
+
+#[test]
+fn a_change_that_a_pod_cannot_take_goes_native_or_is_refused() {
+    let field = "spec.template.spec.containers[echo].env[A].value".to_owned();
+    let change = |world: &mut World| {
+        world
+            .user(|deployment| deployment["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = json!("c"));
+    };
+    let mut native = World::new("in-place", 2);
+    native.set_image(2);
+    native.settle();
+    change(&mut native);
+    assert_eq!(native.plan(&BTreeSet::new()).stage, Stage::SteppingAside(Because::Field(field.clone())));
+    assert_eq!(verbs_until_idle(&mut native), ["strip-labels", "unpause"]);
+    assert!(native.sets.values().all(|set| set["metadata"]["labels"].get("hitless.dev/history").is_none()));
+
+    let mut only = World::new("in-place-only", 2);
+    change(&mut only);
+    let plan = only.plan(&BTreeSet::new());
+    assert_eq!((plan.stage, plan.next_write), (Stage::Refused(Because::Field(field)), None));
+}
+
+#[test]
+fn a_pause_of_the_owners_own_is_never_lifted() {
+    let mut world = World::new("in-place", 2);
+    world.deployment["spec"]["paused"] = json!(true);
+    world.settle();
+    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
+    world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(2));
+    assert!(world.plan(&BTreeSet::new()).permanent);
+    assert_eq!(verbs_until_idle(&mut world), ["create-history", "set-mixed", "operate", "operate", "set-exact"]);
+    assert_eq!(world.deployment["spec"]["paused"], true);
+    assert!(world.rollout_status_is_done());
+}
+
+#[test]
+fn opting_out_in_the_middle_takes_everything_off() {
+    let mut world = World::new("in-place", 3);
+    world.set_image(2);
+    for _ in 0..3 {
+        let _ = world.step();
+    }
+    // The guard keeps the annotation, so this is somebody who may: our own uninstall, or an administrator without the policies.
+    world.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/update");
+    world.settle();
+    assert_eq!(world.deployment["spec"]["paused"], false);
+    assert!(world.deployment["metadata"]["annotations"].get(MARK).is_none());
+    assert_eq!(world.images(), BTreeSet::from([image(2)]));
+    for set in world.sets.values() {
+        let labels = set["metadata"]["labels"].as_object().unwrap();
+        assert!(labels.keys().all(|name| !name.starts_with("hitless.dev/")), "{labels:?}");
+    }
+}
+
+#[test]
+fn a_foreign_deployment_is_left_alone() {
+    let mut world = World::new("something", 2);
+    world.deployment["spec"]["paused"] = json!(true);
+    world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(2));
+    let plan = world.plan(&BTreeSet::new());
+    assert_eq!((plan.stage, plan.next_write), (Stage::NotOurs, None));
+}
+
+#[test]
+fn no_history_below_a_limit_of_two() {
+    let mut world = World::new("in-place", 1);
+    world.deployment["spec"]["revisionHistoryLimit"] = json!(1);
+    world.set_image(2);
+    assert_eq!(verbs_until_idle(&mut world), ["set-mixed", "operate", "set-exact", "unpause"]);
+}
+
+#[test]
+fn a_rollout_does_not_finish_over_an_operation_or_a_pod_that_is_not_counted_yet() {
+    let mut world = World::new("in-place", 2);
+    world.set_image(2);
+    for _ in 0..4 {
+        let _ = world.step();
+    }
+    let _ = world.replica_set_controller();
+    let uid = world.pods.values().next().unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    assert_eq!(world.plan(&BTreeSet::from([uid])).next_write, None);
+    assert!(matches!(world.plan(&BTreeSet::new()).next_write, Some(WorkloadWrite::SetExact { .. })));
+    world.scale(3);
+    let _ = world.deployment_controller();
+    assert_eq!(world.plan(&BTreeSet::new()).next_write, None, "the third pod is not there yet");
+}
+
+#[test]
+fn a_deleted_live_replica_set_ends_in_a_native_rollout_not_in_nothing() {
+    let mut world = World::new("in-place", 2);
+    world.set_image(2);
+    for _ in 0..3 {
+        let _ = world.step();
+    }
+    world.sets.retain(|_, set| set["metadata"]["labels"].get("hitless.dev/history").is_some());
+    let _ = world.replica_set_controller();
+    assert!(world.pods.is_empty());
+    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::SteppingAside(Because::NoReplicaSet));
+    world.settle();
+    assert_eq!((world.pods.len(), world.images()), (2, BTreeSet::from([image(2)])));
+}

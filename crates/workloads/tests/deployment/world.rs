@@ -1,0 +1,217 @@
+//! A namespace with one Deployment: objects as JSON with resourceVersions, the guard policy, and (in `controllers`) a model of
+//! the Deployment and ReplicaSet controllers as far as they matter here.
+
+#[cfg(test)]
+mod controllers;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::pod::PodView;
+use hitless_workloads::deployment::{Kind, Observed, Request};
+use hitless_workloads::{DeploymentPlan, DeploymentView, PodIntent, ReplicaSetView, WorkloadWrite, plan};
+use json_patch::Patch;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+const DEPLOYMENT: &str = include_str!("fixtures/deployment.json");
+const REPLICA_SET: &str = include_str!("fixtures/replicaset.json");
+const POD: &str = include_str!("fixtures/pod.json");
+pub(crate) const MARK: &str = "hitless.dev/rollout";
+
+pub(crate) struct World {
+    pub(crate) deployment: Value,
+    pub(crate) sets: BTreeMap<String, Value>,
+    pub(crate) pods: BTreeMap<String, Value>,
+    version: u64,
+}
+
+pub(crate) fn image(version: u8) -> String {
+    format!("registry.test:5000/echo:v{version}")
+}
+
+impl World {
+    /// Deployment, ReplicaSet and pods of version 1, idle, with the given annotation value and number of pods.
+    pub(crate) fn new(update: &str, replicas: u32) -> Self {
+        let mut world = Self {
+            deployment: serde_json::from_str(DEPLOYMENT).unwrap(),
+            sets: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            version: 1000,
+        };
+        world.deployment["spec"]["replicas"] = json!(replicas);
+        world.deployment["metadata"]["annotations"]["hitless.dev/update"] = json!(update);
+        let mut set: Value = serde_json::from_str(REPLICA_SET).unwrap();
+        set["spec"]["replicas"] = json!(0);
+        set["status"] = json!({"replicas": 0, "observedGeneration": 1});
+        world.sets.insert(set["metadata"]["name"].as_str().unwrap().to_owned(), set);
+        world.settle();
+        world
+    }
+
+    pub(crate) fn bump(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    pub(crate) fn view(&self) -> (DeploymentView, Vec<ReplicaSetView>, Vec<PodView>) {
+        let parse = |value: &Value| serde_json::from_value(value.clone()).unwrap();
+        let pod = |value: &Value| PodView::from(&serde_json::from_value::<Pod>(value.clone()).unwrap());
+        (
+            serde_json::from_value(self.deployment.clone()).unwrap(),
+            self.sets.values().map(parse).collect(),
+            self.pods.values().map(pod).collect(),
+        )
+    }
+
+    pub(crate) fn plan(&self, operating: &BTreeSet<String>) -> DeploymentPlan {
+        let (deployment, sets, pods) = self.view();
+        let (sets, pods): (Vec<_>, Vec<_>) = (sets.iter().collect(), pods.iter().collect());
+        plan(Observed { deployment: &deployment, replica_sets: &sets, pods: &pods, operating })
+    }
+
+    /// A write to the Deployment by anybody but our controller, with the guard policy in its way.
+    pub(crate) fn user(&mut self, change: impl FnOnce(&mut Value)) {
+        let old = self.deployment.clone();
+        change(&mut self.deployment);
+        let opted = self.deployment["metadata"]["annotations"].get("hitless.dev/update").is_some();
+        let running = self.deployment["spec"]["replicas"] != 0;
+        let held = !old["metadata"]["annotations"][MARK].is_null() && old["spec"]["paused"] == true;
+        if opted && running && (self.deployment["spec"]["template"] != old["spec"]["template"] || held) {
+            self.deployment["metadata"]["annotations"][MARK] = json!("held");
+            self.deployment["spec"]["paused"] = json!(true);
+        }
+        self.deployment["metadata"]["resourceVersion"] = json!(self.bump());
+    }
+
+    pub(crate) fn set_image(&mut self, version: u8) {
+        self.user(|deployment| {
+            deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(version));
+        });
+    }
+
+    /// The scale subresource: no policy in its way.
+    pub(crate) fn scale(&mut self, replicas: u32) {
+        self.deployment["spec"]["replicas"] = json!(replicas);
+        self.deployment["metadata"]["resourceVersion"] = json!(self.bump());
+    }
+
+    pub(crate) fn delete_pod(&mut self, index: usize) {
+        if let Some(name) = self.pods.keys().nth(index).cloned() {
+            self.pods.remove(&name);
+        }
+    }
+
+    /// What the API server does with one of our requests; `false` if a precondition fails.
+    pub(crate) fn apply(&mut self, write: &WorkloadWrite) -> bool {
+        let version = self.bump();
+        match write.request() {
+            Request::Create { object, .. } => {
+                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+                if self.sets.contains_key(&name) {
+                    return false;
+                }
+                assert_selects(&object);
+                let mut object = object;
+                object["metadata"]["uid"] = json!(format!("uid-{version}"));
+                object["metadata"]["resourceVersion"] = json!(version);
+                object["metadata"]["creationTimestamp"] = json!(controllers::created(self.version));
+                object["metadata"]["generation"] = json!(1);
+                self.sets.insert(name, object);
+                true
+            }
+            Request::Patch { kind, target, patch } => {
+                let patch: Patch = serde_json::from_value(patch).unwrap();
+                let Some(object) = (match kind {
+                    Kind::Deployment => Some(&mut self.deployment),
+                    Kind::ReplicaSet => self.sets.get_mut(&target.name),
+                }) else {
+                    return false;
+                };
+                let before = object["spec"].clone();
+                if json_patch::patch(object, &patch).is_err() {
+                    return false;
+                }
+                object["metadata"]["resourceVersion"] = json!(version);
+                if object["spec"] != before {
+                    object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap() + 1);
+                }
+                if kind == Kind::ReplicaSet {
+                    assert_selects(object);
+                }
+                true
+            }
+            Request::Delete { target } => {
+                let matches = self
+                    .sets
+                    .get(&target.name)
+                    .is_some_and(|set| set["metadata"]["resourceVersion"] == target.resource_version.as_str());
+                matches && self.sets.remove(&target.name).is_some()
+            }
+        }
+    }
+
+    /// What an agent does, without the time that it takes: one patch that tests everything it replaces.
+    pub(crate) fn operate(&mut self, intent: &PodIntent) -> bool {
+        let version = self.bump();
+        let Some(pod) = self.pods.values_mut().find(|pod| pod["metadata"]["uid"] == intent.pod.uid.as_str()) else {
+            return false;
+        };
+        let mut next = pod.clone();
+        for container in next["spec"]["containers"].as_array_mut().unwrap() {
+            let Some(change) = intent.containers.get(container["name"].as_str().unwrap()) else { continue };
+            if container["image"] != change.from.as_str() {
+                return false;
+            }
+            container["image"] = json!(change.to);
+        }
+        for (name, change) in &intent.annotations {
+            if next["metadata"]["annotations"][name].as_str() != change.from.as_deref() {
+                return false;
+            }
+            next["metadata"]["annotations"][name] = json!(change.to);
+        }
+        next["metadata"]["resourceVersion"] = json!(version);
+        *pod = next;
+        true
+    }
+
+    /// One step of our controller and the agents: the write of the plan, or the first operation.
+    pub(crate) fn step(&mut self) -> bool {
+        let plan = self.plan(&BTreeSet::new());
+        if let Some(write) = &plan.next_write {
+            assert!(self.apply(write), "a write decided on the present state was refused: {write:?}");
+            return true;
+        }
+        plan.wishes.iter().find_map(|wish| wish.intent.as_ref().ok()).is_some_and(|intent| self.operate(intent))
+    }
+
+    /// Everybody acts until nobody has anything to do.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..400 {
+            let acted = [self.deployment_controller(), self.replica_set_controller(), self.step()];
+            if acted == [false; 3] {
+                return;
+            }
+        }
+        panic!("never settles: {:?} {:#?}", self.plan(&BTreeSet::new()), self.sets);
+    }
+
+    pub(crate) fn sets_with_pods(&self) -> usize {
+        let owners: BTreeSet<_> =
+            self.pods.values().map(|pod| pod["metadata"]["ownerReferences"][0]["uid"].to_string()).collect();
+        owners.len()
+    }
+
+    pub(crate) fn images(&self) -> BTreeSet<String> {
+        self.pods.values().map(|pod| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// A ReplicaSet whose selector does not match its template is refused by the API server, and one whose labels do not match
+/// the Deployment's selector is let go by the Deployment controller.
+fn assert_selects(set: &Value) {
+    for (name, value) in set["spec"]["selector"]["matchLabels"].as_object().unwrap() {
+        assert_eq!(&set["spec"]["template"]["metadata"]["labels"][name], value, "selector and template");
+        assert_eq!(&set["metadata"]["labels"][name], value, "selector and labels");
+    }
+}
