@@ -4,9 +4,14 @@
 //! shell around it carries the steps out. An agent that was killed at any instant therefore resumes from what it sees:
 //! nothing is kept on disk, and what is kept in memory ([`view::Memory`]) only makes waits more exact.
 
+pub mod agent;
+pub mod config;
 pub mod decide;
+pub mod drain;
+pub mod http;
 pub mod in_service;
 pub mod instant;
+pub mod metrics;
 pub mod patch;
 pub mod report;
 pub mod turn;

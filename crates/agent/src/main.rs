@@ -1,2 +1,84 @@
-//! agent
-fn main() {}
+//! The node agent's process.
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use hitless_agent::agent::{Agent, Caches};
+use hitless_agent::config::Config;
+use hitless_agent::drain::observer::Observer;
+use hitless_agent::http;
+use hitless_agent::metrics::Metrics;
+use hitless_kernel::check_capabilities;
+use hitless_runtime::config::{EXIT_CONFIGURATION, Settings};
+use hitless_runtime::http::Health;
+use hitless_runtime::liveness::Heartbeat;
+use hitless_runtime::readiness::Readiness;
+use hitless_runtime::shutdown::Tasks;
+use hitless_runtime::{client, telemetry, watch};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// A request to the API server may take 4 s; what is begun is finished.
+const GRACE: Duration = Duration::from_secs(6);
+
+fn main() -> ExitCode {
+    let config = match Config::read(&Settings::from_environment()) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("hitless-agent: {error}");
+            return ExitCode::from(EXIT_CONFIGURATION);
+        }
+    };
+    if let Err(error) = telemetry::init(&config.log, config.log_format) {
+        eprintln!("hitless-agent: HITLESS_LOG: {error}");
+        return ExitCode::from(EXIT_CONFIGURATION);
+    }
+    match block_on(run(config)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One thread is enough, and costs the least memory.
+fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
+    runtime.block_on(work)
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
+    for missing in check_capabilities() {
+        tracing::warn!("{missing}");
+    }
+    let client = match &config.kubeconfig {
+        Some(file) => client::from_kubeconfig(Some(file), None).await?,
+        None => client::in_cluster()?,
+    };
+    let mut registry = hitless_runtime::http::registry();
+    let metrics = Metrics::register(&mut registry);
+    let watch_metrics = watch::Metrics::register(&mut registry);
+    let wake = Arc::new(Notify::new());
+    let caches = Caches::new(&wake, &watch_metrics);
+    let observer = Arc::new(Observer::start(config.proc_root.clone(), wake.clone()).context("start the drain thread")?);
+    let readiness = Readiness::default();
+    let heartbeat = Heartbeat::new(Instant::now());
+    let health = Health { readiness: readiness.clone(), heartbeat: heartbeat.clone(), registry: Arc::new(registry) };
+    let listener = hitless_runtime::http::bind(config.listen).await?;
+
+    let mut tasks = Tasks::new();
+    let [pods, transitions] = caches.watches(&client, &config.node, &readiness, &tasks.token());
+    tasks.spawn("pod watch", pods);
+    tasks.spawn("grant watch", transitions);
+    let agent = Agent::new(client, config.node.clone(), caches.clone(), observer.clone(), wake, metrics);
+    let desk = http::Desk::new(config.node, caches, observer, agent.published());
+    let router = hitless_runtime::http::router(health).merge(http::router(desk));
+    tasks.spawn("http", hitless_runtime::http::serve(listener, router, tasks.token()));
+    tasks.spawn("agent", agent.run(heartbeat, readiness.guard("node known"), tasks.token()));
+    tracing::info!(version = telemetry::VERSION, commit = telemetry::COMMIT, "started");
+    Ok(tasks.run(GRACE).await?)
+}

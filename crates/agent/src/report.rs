@@ -172,12 +172,7 @@ impl Pace {
         }
     }
 
-    fn drop_due(
-        &mut self,
-        stored: &NodeTransitionStatus,
-        wanted: &[Transition],
-        now: Timestamp,
-    ) -> Option<Timestamp> {
+    fn drop_due(&mut self, stored: &NodeTransitionStatus, wanted: &[Transition], now: Timestamp) -> Option<Timestamp> {
         let mut dropped = stored.transitions.iter().filter(|s| wanted.iter().all(|entry| entry.id != s.id)).peekable();
         if dropped.peek().is_none() {
             self.drop_waits = None;
@@ -185,8 +180,7 @@ impl Pace {
         }
         let first = *self.drop_waits.get_or_insert(now);
         // The same wish may be granted again, but for one that was done; the controller waits for the entry to go.
-        let is_done =
-            |entry: &Transition| entry.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
+        let is_done = |entry: &Transition| entry.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
         Some(if dropped.all(is_done) { after(first, DONE_LINGERS) } else { first })
     }
 }

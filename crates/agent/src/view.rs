@@ -1,6 +1,7 @@
 //! What a decision is made from.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, NodeTransition, Transition};
@@ -157,7 +158,7 @@ pub struct View<'a> {
     /// This node.
     pub node: &'a NodeIdentity,
     /// The pods of this node by uid.
-    pub pods: &'a BTreeMap<String, NodePod>,
+    pub pods: &'a BTreeMap<String, Arc<NodePod>>,
     /// The node's `NodeTransition`, if there is one.
     pub transition: Option<&'a NodeTransition>,
     /// Both watches have delivered their first state: what is absent does not exist.

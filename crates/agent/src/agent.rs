@@ -1,0 +1,331 @@
+//! The loop: one turn after another, and the only writer of this process.
+
+mod caches;
+mod pods;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hitless_api::node_transition::AgentInfo;
+use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, Phase, Transition, names};
+use hitless_runtime::liveness::Heartbeat;
+use hitless_runtime::readiness::Guard;
+use hitless_runtime::telemetry;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+pub use caches::{Caches, WatchTask};
+use pods::Pods;
+
+use crate::decide::{Decision, Watch};
+use crate::drain::observed::Order;
+use crate::drain::observer::Observer;
+use crate::http::{Published, Step};
+use crate::metrics::Metrics;
+use crate::report::{self, Pace};
+use crate::turn::{Turn, turn};
+use crate::view::{Memory, NodeIdentity, Observation, View};
+
+/// The loop turns at least this often, so that its heartbeat shows.
+const LONGEST_SLEEP: Duration = Duration::from_secs(10);
+/// After an answer of the API server that is of no use.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The node agent.
+pub struct Agent {
+    node: NodeIdentity,
+    info: AgentInfo,
+    nodes: Api<Node>,
+    transitions: Api<NodeTransition>,
+    pods: Pods,
+    caches: Caches,
+    observer: Arc<Observer>,
+    wake: Arc<Notify>,
+    metrics: Metrics,
+    memories: BTreeMap<String, Memory>,
+    pace: Pace,
+    /// No report is written before.
+    report_after: Option<Instant>,
+    published: Published,
+}
+
+impl Agent {
+    /// An agent of the node with this name.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        node: String,
+        caches: Caches,
+        observer: Arc<Observer>,
+        wake: Arc<Notify>,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            node: NodeIdentity { name: node, uid: String::new() },
+            info: AgentInfo {
+                version: telemetry::VERSION.to_owned(),
+                boot_id: boot_id(),
+                features: vec!["Leave".to_owned()],
+            },
+            nodes: Api::all(client.clone()),
+            transitions: Api::all(client.clone()),
+            pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone()),
+            caches,
+            observer,
+            wake,
+            metrics,
+            memories: BTreeMap::new(),
+            pace: Pace::default(),
+            report_after: None,
+            published: Published::default(),
+        }
+    }
+
+    /// What the endpoint shows.
+    #[must_use]
+    pub fn published(&self) -> Published {
+        self.published.clone()
+    }
+
+    /// Runs until `token` is cancelled.
+    pub async fn run(mut self, heartbeat: Heartbeat, known: Guard, token: CancellationToken) -> Result<(), Infallible> {
+        let mut known = Some(known);
+        while !token.is_cancelled() {
+            heartbeat.beat(Instant::now());
+            if let Some(guard) = known.take() {
+                if !self.learn_node().await {
+                    known = Some(guard);
+                    tokio::select! { () = sleep(RETRY) => {}, () = token.cancelled() => {} }
+                    continue;
+                }
+                guard.done();
+            }
+            let next = self.turn().await;
+            tokio::select! {
+                () = token.cancelled() => {}
+                () = self.wake.notified() => {}
+                () = sleep_until(next) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The node's uid tells this node from an earlier one of the same name.
+    async fn learn_node(&mut self) -> bool {
+        match self.nodes.get_metadata(&self.node.name).await {
+            Ok(node) => {
+                self.node.uid = node.metadata.uid.unwrap_or_default();
+                true
+            }
+            Err(error) => {
+                tracing::warn!(node = self.node.name, %error, "can't read this node, trying again");
+                false
+            }
+        }
+    }
+
+    /// Decides and acts once; says when to do so again.
+    async fn turn(&mut self) -> Instant {
+        let (now, clock) = (now(), Instant::now());
+        let pods = self.caches.pods.values().into_iter().map(|pod| (pod.view.id.uid.clone(), pod)).collect();
+        let transition = self.caches.transitions.get("", &self.node.name);
+        let observations = self.observer.observations();
+        self.remember_grants(transition.as_deref(), now);
+        let (node, memories) = (self.node.clone(), self.memories.clone());
+        let view = View {
+            node: &node,
+            pods: &pods,
+            transition: transition.as_deref(),
+            synced: self.caches.pods.synced() && self.caches.transitions.synced(),
+            memories: &memories,
+            observations: &observations,
+        };
+        let Turn { steps, raises } = turn(&view, now);
+        let mut wake_at = steps.iter().filter_map(|(_, decision)| decision.wake_at).min();
+        for (grant, decision) in &steps {
+            self.remember(grant, decision, &observations, view.reported(&grant.id), now);
+        }
+        let entries = self.entries(&steps, &observations, &view, now);
+        self.publish(&steps, &entries);
+        self.observer.order(orders(&steps, &view));
+
+        for (grant, decision) in &steps {
+            if let (Some(action), Some(memory)) = (&decision.action, self.memories.get_mut(&grant.id)) {
+                self.pods.act(grant, action, memory, &self.node.name).await;
+            }
+        }
+        for (pod, reason) in raises {
+            self.pods.raise(&pod, reason).await;
+        }
+        if let Some(transition) = transition.as_deref().filter(|_| view.synced) {
+            wake_at = wake_at.into_iter().chain(self.report(transition, &entries, now).await).min();
+        }
+        self.next_turn(wake_at, now, clock)
+    }
+
+    fn next_turn(&self, wake_at: Option<Timestamp>, now: Timestamp, clock: Instant) -> Instant {
+        let wake = wake_at.map(|at| clock + Duration::try_from(at.duration_since(now)).unwrap_or_default());
+        let latest = clock + LONGEST_SLEEP;
+        [wake, self.pods.retry_at(), self.report_after].into_iter().flatten().fold(latest, Instant::min)
+    }
+
+    /// Forgets grants that are gone.
+    fn remember_grants(&mut self, transition: Option<&NodeTransition>, now: Timestamp) {
+        let grants = transition.map(|transition| transition.spec.grants.as_slice()).unwrap_or_default();
+        let ids: BTreeSet<&str> = grants.iter().map(|grant| grant.id.as_str()).collect();
+        self.memories.retain(|id, _| ids.contains(id.as_str()));
+        for id in ids {
+            self.memories.entry(id.to_owned()).or_default().seen.get_or_insert(now);
+        }
+    }
+
+    fn remember(
+        &mut self,
+        grant: &Grant,
+        decision: &Decision,
+        observations: &BTreeMap<String, Observation>,
+        reported: Option<&Transition>,
+        now: Timestamp,
+    ) {
+        let Some(memory) = self.memories.get_mut(&grant.id) else { return };
+        if memory.phase.is_none_or(|(phase, _)| phase != decision.phase) {
+            let stored = reported.filter(|reported| reported.phase == decision.phase).map(|reported| reported.since.0);
+            memory.phase = Some((decision.phase, stored.unwrap_or(now)));
+            if reported.is_none_or(|reported| reported.result.is_none()) {
+                let pod = format!("{}/{}", grant.pod.namespace, grant.pod.name);
+                tracing::info!(pod, grant = grant.id, phase = ?decision.phase, message = decision.message, "phase");
+            }
+        }
+        if let Some(Observation::Counted(count)) = observations.get(&grant.pod.uid)
+            && decision.phase <= Phase::Operating
+            && memory.operated.is_none()
+        {
+            memory.drained = Some(*count);
+        }
+    }
+
+    fn entries(
+        &self,
+        steps: &[(&Grant, Decision)],
+        observations: &BTreeMap<String, Observation>,
+        view: &View<'_>,
+        now: Timestamp,
+    ) -> Vec<Transition> {
+        let (no_memory, no_observation) = (Memory::default(), Observation::None);
+        let entry = |(grant, decision): &(&Grant, Decision)| {
+            let memory = self.memories.get(&grant.id).unwrap_or(&no_memory);
+            let observation = observations.get(&grant.pod.uid).unwrap_or(&no_observation);
+            report::entry(grant, decision, memory, observation, view.reported(&grant.id), now)
+        };
+        steps.iter().map(entry).collect()
+    }
+
+    fn publish(&self, steps: &[(&Grant, Decision)], entries: &[Transition]) {
+        let step = |((grant, decision), transition): (&(&Grant, Decision), &Transition)| Step {
+            pod_uid: grant.pod.uid.clone(),
+            transition: transition.clone(),
+            waiting_for: decision.waiting_for.iter().map(ToString::to_string).collect(),
+        };
+        self.published.set(steps.iter().zip(entries).map(step).collect());
+        let live = steps.iter().filter(|(_, decision)| decision.result.is_none()).count();
+        self.metrics.live.set(i64::try_from(live).unwrap_or(i64::MAX));
+    }
+
+    /// Writes the report if it is time; says when to ask again.
+    async fn report(&mut self, stored: &NodeTransition, entries: &[Transition], now: Timestamp) -> Option<Timestamp> {
+        let no_status = NodeTransitionStatus::default();
+        let status = stored.status.as_ref().unwrap_or(&no_status);
+        let report = self.pace.report(status, entries, &self.info, now);
+        if self.report_after.is_some_and(|after| after > Instant::now()) {
+            return None;
+        }
+        self.report_after = None;
+        let Some(status) = report.write else { return report.wake_at };
+        let body = json!({
+            "metadata": {"uid": stored.metadata.uid, "resourceVersion": stored.metadata.resource_version},
+            "status": &status,
+        });
+        let name = &self.node.name;
+        let params = PatchParams { field_manager: Some(names::AGENT.into()), ..PatchParams::default() };
+        let (patch, transitions) = (Patch::Merge(&body), &self.transitions);
+        let write = transitions.patch_status(name, &params, &patch);
+        match self.metrics.writes.send("nodetransitions/status", write).await {
+            Ok(object) => {
+                self.caches.transitions.put(object);
+                self.pace.wrote(now);
+                self.reported(stored, &status.transitions);
+            }
+            Err(error) => {
+                tracing::info!(%error, "the report was not written, trying again");
+                let is_fresh = error.is_stale() && self.read_transition().await;
+                // A conflict that was read away is decided anew at once.
+                let pause = if is_fresh { Duration::from_millis(20) } else { RETRY };
+                self.report_after = Some(Instant::now() + pause);
+            }
+        }
+        None
+    }
+
+    async fn read_transition(&self) -> bool {
+        match self.transitions.get_opt(&self.node.name).await {
+            Ok(Some(object)) => {
+                self.caches.transitions.put(object);
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                tracing::warn!(%error, "can't read the grants");
+                false
+            }
+        }
+    }
+
+    /// The API server has the report.
+    fn reported(&mut self, before: &NodeTransition, entries: &[Transition]) {
+        for entry in entries {
+            if let Some(memory) = self.memories.get_mut(&entry.id) {
+                memory.rollback.clone_from(&entry.rollback);
+            }
+            let was_ended = before.transition(&entry.id).is_some_and(|stored| stored.result.is_some());
+            if let Some(result) = entry.result.as_ref().filter(|_| !was_ended) {
+                self.metrics.ended(result.outcome, &result.reason);
+                tracing::info!(grant = entry.id, outcome = ?result.outcome, reason = result.reason,
+                    message = entry.message, report = ?result.report, "ended");
+            }
+        }
+    }
+}
+
+/// Which pods are to be looked at.
+fn orders(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, Order> {
+    let order = |(grant, decision): &(&Grant, Decision)| {
+        let draining = match decision.watch {
+            Watch::No => return None,
+            Watch::Leaving => false,
+            Watch::Draining => true,
+        };
+        let pod = &view.pods.get(&grant.pod.uid)?.view;
+        let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
+        Some((grant.pod.uid.clone(), Order { draining, drain: grant.drain.clone(), probe_periods }))
+    };
+    steps.iter().filter_map(order).collect()
+}
+
+/// As precise as times on the wire are.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
+}
+
+/// Empty where the kernel does not tell.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}

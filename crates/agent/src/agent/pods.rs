@@ -1,0 +1,228 @@
+//! The writes to pods: carried out, and what their answers mean for the next decision.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hitless_api::{Grant, PodRef, names};
+use hitless_runtime::write::{WriteError, Writes};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Caches;
+use crate::decide::Action;
+use crate::patch::{self, Direction};
+use crate::view::{Denied, Memory, Missing, NodePod, Operated};
+
+/// First pause after a conflict; what was read anew is decided on at once. Every pause after another is twice as long.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
+/// First pause after a refusal by admission, whose copy of the ledger may be a little old.
+const DENIED_PAUSE: Duration = Duration::from_millis(100);
+/// First pause after an answer that is of no use.
+const TRANSIENT_PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The writer of pods.
+pub(super) struct Pods {
+    client: Client,
+    caches: Caches,
+    writes: Writes,
+    wake: Arc<Notify>,
+    /// Pods whose last write failed, by uid.
+    pauses: HashMap<String, Pause>,
+}
+
+#[derive(Clone, Copy)]
+struct Pause {
+    until: Instant,
+    length: Duration,
+}
+
+impl Pods {
+    pub(super) fn new(client: Client, caches: Caches, writes: Writes, wake: Arc<Notify>) -> Self {
+        Self { client, caches, writes, wake, pauses: HashMap::new() }
+    }
+
+    /// When the first of the paused writes is to be tried again.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.pauses.values().map(|pause| pause.until).filter(|until| *until > Instant::now()).min()
+    }
+
+    /// Carries out the next step of a grant, if its pod is not paused.
+    pub(super) async fn act(&mut self, grant: &Grant, action: &Action, memory: &mut Memory, node: &str) {
+        if self.is_paused(&grant.pod.uid) {
+            return;
+        }
+        if *action == Action::Look {
+            return self.look(grant, memory, node).await;
+        }
+        let Some(pod) = self.known(&grant.pod) else { return };
+        let result = match action {
+            Action::Look => return,
+            Action::Lower => {
+                let result = self.set_in_service(&pod, false, "Leaving", &grant.id).await;
+                if result.is_ok() {
+                    memory.lowered = Some(super::now());
+                }
+                result
+            }
+            Action::Raise { reason, message } => self.set_in_service(&pod, true, reason, message).await,
+            Action::Operate => self.operate(grant, &pod, memory).await,
+            Action::Undo => self.patch_images(grant, &pod, Direction::Back).await,
+        };
+        let is_patch = matches!(action, Action::Operate | Action::Undo);
+        self.learn(&grant.pod, result, is_patch, Some(memory)).await;
+    }
+
+    /// Raises InService of a pod that has no operation.
+    pub(super) async fn raise(&mut self, pod: &PodRef, reason: &str) {
+        if self.is_paused(&pod.uid) {
+            return;
+        }
+        let Some(known) = self.known(pod) else { return };
+        let result = self.set_in_service(&known, true, reason, "").await;
+        self.learn(pod, result, false, None).await;
+    }
+
+    fn known(&self, pod: &PodRef) -> Option<Arc<NodePod>> {
+        self.caches.pods.get(&pod.namespace, &pod.name).filter(|known| known.view.id.uid == pod.uid)
+    }
+
+    /// Asks for a pod that is not in the cache.
+    async fn look(&mut self, grant: &Grant, memory: &mut Memory, node: &str) {
+        let id = &grant.pod;
+        match self.api(id).get_opt(&id.name).await {
+            Ok(None) => memory.missing = Some(Missing::Gone),
+            Ok(Some(pod)) if pod.metadata.uid.as_ref() != Some(&id.uid) => memory.missing = Some(Missing::OtherUid),
+            Ok(Some(pod)) if pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) != Some(node) => {
+                memory.missing = Some(Missing::OtherNode);
+            }
+            Ok(Some(pod)) => {
+                self.caches.pods.put(pod);
+                // Its deletion may have been seen already; then the next answer is that it is gone.
+                return self.pause(&id.uid, CONFLICT_PAUSE);
+            }
+            Err(error) => {
+                tracing::warn!(pod = id.name, %error, "can't read the pod, trying again");
+                return self.pause(&id.uid, TRANSIENT_PAUSE);
+            }
+        }
+        self.pauses.remove(&id.uid);
+        // Decide anew with the answer.
+        self.wake.notify_one();
+    }
+
+    async fn operate(&mut self, grant: &Grant, pod: &NodePod, memory: &mut Memory) -> Result<(), WriteError> {
+        let running = pod.view.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
+        let ids = running.filter_map(|container| Some((container.name.clone(), container.status.as_ref()?)));
+        let before = ids.map(|(name, status)| (name, status.container_id.clone())).collect();
+        // Noted before the answer: the kubelet is quicker.
+        memory.operated = Some(Operated { at: super::now(), before });
+        let result = self.patch_images(grant, pod, Direction::Forward).await;
+        if matches!(&result, Err(error) if !matches!(error, WriteError::Transient { .. })) {
+            memory.operated = None;
+        }
+        result
+    }
+
+    async fn set_in_service(
+        &self,
+        pod: &NodePod,
+        is_true: bool,
+        reason: &str,
+        message: &str,
+    ) -> Result<(), WriteError> {
+        let body = patch::in_service(&pod.view, is_true, reason, message, super::now());
+        let (api, patch, params) = (self.api(&pod.view.id), Patch::Strategic(&body), params());
+        let write = api.patch_status(&pod.view.id.name, &params, &patch);
+        let pod = self.writes.send("pods/status", write).await?;
+        self.caches.pods.put(pod);
+        Ok(())
+    }
+
+    async fn patch_images(&self, grant: &Grant, pod: &NodePod, direction: Direction) -> Result<(), WriteError> {
+        let patch = patch::images(pod, grant, direction).build();
+        let (api, params) = (self.api(&pod.view.id), params());
+        let write = api.patch(&pod.view.id.name, &params, &patch);
+        let pod = self.writes.send("pods", write).await?;
+        self.caches.pods.put(pod);
+        Ok(())
+    }
+
+    /// What the answer means: for the pause before the next write, and for the memory of the grant.
+    async fn learn(
+        &mut self,
+        pod: &PodRef,
+        result: Result<(), WriteError>,
+        is_patch: bool,
+        memory: Option<&mut Memory>,
+    ) {
+        let Err(error) = result else {
+            self.pauses.remove(&pod.uid);
+            if let Some(memory) = memory {
+                memory.denied = None;
+            }
+            return;
+        };
+        tracing::info!(namespace = pod.namespace, pod = pod.name, %error, "a write was not done");
+        let refuse = |reason, words: &str| {
+            if let Some(memory) = memory {
+                let words = words.to_owned();
+                memory
+                    .denied
+                    .get_or_insert_with(|| Denied { since: super::now(), reason, words: String::new() })
+                    .words = words;
+            }
+        };
+        match &error {
+            WriteError::Conflict { message } | WriteError::Gone { message } => {
+                // A resourceVersion passes quickly; what an image patch tests may stay as it is.
+                if is_patch {
+                    refuse("PatchConflict", message);
+                }
+                self.refresh(pod).await;
+                self.pause(&pod.uid, CONFLICT_PAUSE);
+            }
+            WriteError::Denied { message } | WriteError::Invalid { message } => {
+                refuse("AdmissionDenied", message);
+                self.pause(&pod.uid, DENIED_PAUSE);
+            }
+            WriteError::Transient { retry_after, .. } => self.pause(&pod.uid, retry_after.unwrap_or(TRANSIENT_PAUSE)),
+        }
+    }
+
+    /// Reads a pod anew that was not what we thought.
+    async fn refresh(&self, pod: &PodRef) {
+        match self.api(pod).get_opt(&pod.name).await {
+            Ok(Some(pod)) => self.caches.pods.put(pod),
+            // The watch will tell.
+            Ok(None) => {}
+            Err(error) => tracing::warn!(pod = pod.name, %error, "can't read the pod"),
+        }
+    }
+
+    fn is_paused(&mut self, uid: &str) -> bool {
+        self.pauses.get(uid).is_some_and(|pause| pause.until > Instant::now())
+    }
+
+    /// Nothing is written to the pod for a while.
+    fn pause(&mut self, uid: &str, first: Duration) {
+        let now = Instant::now();
+        // A pause that has long passed had nothing to do with this one.
+        self.pauses.retain(|_, pause| pause.until + LONGEST_PAUSE > now);
+        let length = self.pauses.get(uid).map_or(first, |pause| first.max(pause.length * 2)).min(LONGEST_PAUSE);
+        self.pauses.insert(uid.to_owned(), Pause { until: now + length, length });
+    }
+
+    fn api(&self, pod: &PodRef) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &pod.namespace)
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(names::AGENT.into()), ..PatchParams::default() }
+}

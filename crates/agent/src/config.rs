@@ -1,0 +1,59 @@
+//! Settings of the agent.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use hitless_api::names::AGENT_PORT;
+use hitless_runtime::config::{ConfigError, Settings};
+use hitless_runtime::telemetry::Format;
+
+/// Settings, read once at start-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `NODE_NAME`: the node this agent serves.
+    pub node: String,
+    /// `HITLESS_LISTEN`: where the HTTP endpoint is.
+    pub listen: SocketAddr,
+    /// `HITLESS_LOG`: which log lines are written, e.g. `info` or `hitless_agent=debug,info`.
+    pub log: String,
+    /// `HITLESS_LOG_FORMAT`: `text` or `json`.
+    pub log_format: Format,
+    /// `HITLESS_PROC`: the `/proc` of the node's process namespace.
+    pub proc_root: PathBuf,
+    /// `KUBECONFIG`: to run outside a pod; else the pod's service account is used.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+impl Config {
+    /// Reads the settings; the error names the one that is missing or makes no sense.
+    pub fn read<F: Fn(&str) -> Option<String>>(settings: &Settings<F>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            node: settings.required("NODE_NAME")?,
+            listen: settings.parsed("HITLESS_LISTEN", SocketAddr::from(([0, 0, 0, 0], AGENT_PORT)))?,
+            log: settings.optional("HITLESS_LOG").unwrap_or_else(|| "info".to_owned()),
+            log_format: settings.parsed("HITLESS_LOG_FORMAT", Format::default())?,
+            proc_root: settings.parsed("HITLESS_PROC", PathBuf::from("/proc"))?,
+            kubeconfig: settings.optional("KUBECONFIG").map(PathBuf::from),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_nodes_name_is_required() {
+        let read = |node: Option<&'static str>, listen: Option<&'static str>| {
+            Config::read(&Settings::new(move |name| match name {
+                "NODE_NAME" => node.map(str::to_owned),
+                "HITLESS_LISTEN" => listen.map(str::to_owned),
+                _ => None,
+            }))
+        };
+        assert_eq!(read(Some("n1"), None).unwrap().listen.port(), AGENT_PORT);
+        assert_eq!(read(None, None), Err(ConfigError::Missing("NODE_NAME")));
+        let error = read(Some("n1"), Some("9754")).unwrap_err().to_string();
+        assert!(error.contains("HITLESS_LISTEN"), "{error}");
+    }
+}

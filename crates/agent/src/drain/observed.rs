@@ -1,0 +1,158 @@
+//! One pod that is looked at.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hitless_api::{DrainSpec, PortTreatment};
+use hitless_kernel::{Connection, KernelError, PodNetns, Use, classify, close_quiet};
+
+use super::quiet::Quiet;
+use crate::view::{Count, Observation};
+
+/// How a pod is to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The pod reports NotReady: new connections must stop, and idle ones may be closed. Before, they are only counted.
+    pub draining: bool,
+    /// Treatment of its ports.
+    pub drain: DrainSpec,
+    /// Seconds between two probes, for each probe that opens a connection.
+    pub probe_periods: Vec<u32>,
+}
+
+/// While no new connections come, the end of the last one is seen within this time.
+const FINE: Duration = Duration::from_millis(5);
+/// Until then nothing depends on a single look.
+const COARSE: Duration = Duration::from_millis(20);
+/// A list of all connections at least this often; they may change without their number changing.
+const LIST_EVERY: Duration = Duration::from_millis(250);
+/// Between two attempts to close idle connections.
+const CLOSE_EVERY: Duration = Duration::from_millis(100);
+/// A connection of which it can't be told whether it is idle counts as idle after this time without data.
+const AMBIGUOUS_QUIET: Duration = Duration::from_secs(1);
+/// After a failure.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// One pod that is looked at.
+pub(super) struct Observed {
+    uid: String,
+    order: Order,
+    netns: Option<PodNetns>,
+    start: Instant,
+    quiet: Quiet,
+    established: u64,
+    listed: Option<Instant>,
+    closed_at: Option<Instant>,
+    count: Count,
+    idle: Vec<Connection>,
+    /// When to look again.
+    pub(super) next: Instant,
+}
+
+impl Observed {
+    pub(super) fn new(uid: String, order: Order, now: Instant) -> Self {
+        let quiet = Quiet::new(&order.probe_periods);
+        Self {
+            uid,
+            order,
+            netns: None,
+            start: now,
+            quiet,
+            established: 0,
+            listed: None,
+            closed_at: None,
+            count: Count::default(),
+            idle: Vec::new(),
+            next: now,
+        }
+    }
+
+    /// Takes a changed order. What came before the pod was NotReady says nothing about quiet.
+    pub(super) fn follow(&mut self, order: Order, now: Instant) {
+        if self.order != order {
+            self.quiet = Quiet::new(&order.probe_periods);
+            self.count.quiet = false;
+            self.order = order;
+            self.next = now;
+        }
+    }
+
+    /// Looks, and closes what is idle. A failure is an answer too.
+    pub(super) fn look(&mut self, proc_root: &Path, now: Instant) -> Observation {
+        match self.try_look(proc_root, now) {
+            Ok(()) => {
+                self.next = now + if self.count.quiet { FINE } else { COARSE };
+                Observation::Counted(self.count)
+            }
+            Err(error) => {
+                // What the namespace was is not certain any more; quiet must be shown anew.
+                self.netns = None;
+                self.quiet = Quiet::new(&self.order.probe_periods);
+                self.count.quiet = false;
+                self.next = now + RETRY;
+                Observation::Failed(error.to_string())
+            }
+        }
+    }
+
+    fn try_look(&mut self, proc_root: &Path, now: Instant) -> Result<(), KernelError> {
+        let netns = match self.netns.take() {
+            Some(netns) => netns,
+            None => PodNetns::open(proc_root, &self.uid)?,
+        };
+        let counters = netns.counters()?;
+        if self.order.draining {
+            self.quiet.look(now.duration_since(self.start), counters.passive_opens);
+        }
+        let was_quiet = self.count.quiet;
+        self.count.quiet = self.quiet.is_quiet();
+        let is_due = self.listed.is_none_or(|listed| now.duration_since(listed) >= LIST_EVERY);
+        // While connections come and go all the time there is nothing to be seen in each change.
+        let has_changed = self.count.quiet && (!was_quiet || self.established != counters.curr_estab);
+        if is_due || has_changed {
+            self.list(&netns, now)?;
+        }
+        self.established = counters.curr_estab;
+        if self.count.quiet && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY) {
+            self.close(&netns, now)?;
+        }
+        self.netns = Some(netns);
+        Ok(())
+    }
+
+    fn list(&mut self, netns: &PodNetns, now: Instant) -> Result<(), KernelError> {
+        let connections = netns.connections()?;
+        let (mut busy, mut idle) = (0, 0);
+        self.idle.clear();
+        for connection in connections.inbound {
+            match self.order.drain.treatment(connection.local.port()) {
+                PortTreatment::Ignore | PortTreatment::Udp => {}
+                PortTreatment::Http2 | PortTreatment::Tcp => busy += 1,
+                PortTreatment::Http1 => {
+                    match classify(&connection) {
+                        Use::Idle | Use::Fresh => idle += 1,
+                        Use::Busy | Use::Ambiguous => busy += 1,
+                    }
+                    self.idle.push(connection);
+                }
+            }
+        }
+        self.count.inbound = busy + idle;
+        self.count.busy = busy;
+        self.count.idle = idle;
+        self.count.most = self.count.most.max(self.count.inbound);
+        self.listed = Some(now);
+        Ok(())
+    }
+
+    /// Closes idle connections on HTTP/1 ports; which those are is asked again right before.
+    fn close(&mut self, netns: &PodNetns, now: Instant) -> Result<(), KernelError> {
+        if self.idle.is_empty() {
+            return Ok(());
+        }
+        self.closed_at = Some(now);
+        let report = close_quiet(netns, &self.idle, AMBIGUOUS_QUIET)?;
+        self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
+        self.list(netns, now)
+    }
+}
