@@ -56,7 +56,7 @@ impl Cluster {
         packages::ensure_for_running(progress)?;
         let tools = Tools::ensure(progress)?;
         let _lock = lock(&options.name)?;
-        if let Some(cluster) = Self::existing(options, &tools)? {
+        if let Some(cluster) = Self::existing(options)? {
             progress(&format!("cluster {} is already up", options.name));
             return Ok(cluster);
         }
@@ -65,8 +65,13 @@ impl Cluster {
         fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
         let parts = Parts::of(&options.name, &directory)?;
         let cluster = Self { name: options.name.clone(), nodes: options.nodes, directory, tools, parts };
-        let mut state =
-            State { name: cluster.name.clone(), nodes: cluster.nodes, created: Timestamp::now(), complete: false };
+        let mut state = State {
+            name: cluster.name.clone(),
+            nodes: cluster.nodes,
+            created: Timestamp::now(),
+            complete: false,
+            tools: cluster.tools.clone(),
+        };
         state.write()?;
         cluster.start(progress)?;
         state.complete = true;
@@ -77,12 +82,11 @@ impl Cluster {
     /// Opens a cluster that is up.
     pub fn open(name: &str) -> Result<Self> {
         state::check_name(name)?;
-        let state = State::read(name)?.ok_or_else(|| Error::NoCluster(name.to_owned()))?;
-        if !state.complete {
-            return Err(Error::HalfMade(name.to_owned()));
+        if !state::directory(name).exists() {
+            return Err(Error::NoCluster(name.to_owned()));
         }
-        let tools = Tools::ensure(&|_| {})?;
-        Self::of(state, tools)
+        let state = State::read(name)?.filter(|state| state.complete);
+        Self::of(state.ok_or_else(|| Error::HalfMade(name.to_owned()))?)
     }
 
     /// Removes a cluster: its processes, mounts, namespaces, cgroups and files. It is no error if there is none.
@@ -196,14 +200,14 @@ impl Cluster {
         audit::read(&self.directory.join(AUDIT_LOG), since)
     }
 
-    fn of(state: State, tools: Tools) -> Result<Self> {
+    fn of(state: State) -> Result<Self> {
         let directory = state::directory(&state.name);
         let parts = Parts::of(&state.name, &directory)?;
-        Ok(Self { name: state.name, nodes: state.nodes, directory, tools, parts })
+        Ok(Self { name: state.name, nodes: state.nodes, directory, tools: state.tools, parts })
     }
 
     /// The cluster of that name if it is complete and well; none if it must be made (again).
-    fn existing(options: &UpOptions, tools: &Tools) -> Result<Option<Self>> {
+    fn existing(options: &UpOptions) -> Result<Option<Self>> {
         let Some(state) = State::read(&options.name)?.filter(|state| state.complete) else { return Ok(None) };
         if network::namespaces(&options.name).is_empty() {
             // The machine was restarted.
@@ -215,7 +219,7 @@ impl Cluster {
                 state.name, state.nodes
             )));
         }
-        let cluster = Self::of(state, tools.clone())?;
+        let cluster = Self::of(state)?;
         cluster.check()?;
         Ok(Some(cluster))
     }

@@ -37,8 +37,13 @@ pub enum Error {
         output: String,
     },
     /// A process of the cluster has died.
-    #[error("{part} has died; the end of {log}:\n{tail}", log = log.display())]
+    #[error(
+        "{part} has died; the end of {log}:\n{tail}\n\
+         `cargo xtask cluster down --name {cluster}` and `up` make the cluster anew", log = log.display()
+    )]
     Died {
+        /// Of which cluster.
+        cluster: String,
         /// Which one, for instance `n1/kubelet`.
         part: String,
         /// Its log file.

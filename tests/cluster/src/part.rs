@@ -16,6 +16,7 @@ const TAIL_BYTES: u64 = 16 * 1024;
 /// The parts of one cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts {
+    cluster: String,
     /// Holds `<part>.pid`; a part of a node is called `n1/kubelet` and its file `n1.kubelet.pid`.
     pids: PathBuf,
     logs: PathBuf,
@@ -26,7 +27,8 @@ impl Parts {
     /// The parts of a cluster whose files are in `directory`.
     pub(crate) fn of(cluster: &str, directory: &Path) -> Result<Self> {
         let cgroup = Hierarchies::find()?.parts(cluster);
-        Ok(Self { pids: directory.join("pids"), logs: directory.join("log"), cgroup })
+        let (pids, logs) = (directory.join("pids"), directory.join("log"));
+        Ok(Self { cluster: cluster.to_owned(), pids, logs, cgroup })
     }
 
     /// Makes the directories.
@@ -102,7 +104,7 @@ impl Parts {
     pub(crate) fn died(&self, part: &str) -> Error {
         let log = self.log(part);
         let tail = tail(&log);
-        Error::Died { part: part.to_owned(), log, tail }
+        Error::Died { cluster: self.cluster.clone(), part: part.to_owned(), log, tail }
     }
 
     fn pid_file(&self, part: &str) -> PathBuf {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::part::Parts;
-use crate::{Error, Result, network, workspace};
+use crate::{Error, Result, Tools, network, workspace};
 
 /// `cluster.json` in a cluster's directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -17,6 +17,8 @@ pub(crate) struct State {
     pub(crate) created: Timestamp,
     /// False until everything is up: a cluster whose `up` was killed stays so.
     pub(crate) complete: bool,
+    /// What it runs, whatever versions the checkout pins by now.
+    pub(crate) tools: Tools,
 }
 
 /// One line of `cluster list`.
@@ -44,7 +46,8 @@ pub struct DeadPart {
 }
 
 impl State {
-    /// Reads the state of a cluster; none if there is no such cluster or its state was never written.
+    /// Reads the state of a cluster; none if there is no such cluster, or if this version of the library cannot read
+    /// its state: then only `down` can be of help.
     pub(crate) fn read(name: &str) -> Result<Option<Self>> {
         let path = file(&directory(name));
         let text = match fs::read_to_string(&path) {
@@ -52,7 +55,7 @@ impl State {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::file("read", path)(error)),
         };
-        serde_json::from_str(&text).map(Some).map_err(|source| Error::Json { path, source })
+        Ok(serde_json::from_str(&text).ok())
     }
 
     /// Writes the state, as a whole or not at all.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{Error, Progress, Result, packages, run, workspace};
@@ -78,7 +79,7 @@ const MODULES: [Module; 7] = [
 ];
 
 /// The built programs, each in the directory of its module and version.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tools {
     directories: Vec<PathBuf>,
 }

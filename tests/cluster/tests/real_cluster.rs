@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -13,11 +14,12 @@ use jiff::Timestamp;
 const NAME: &str = "self-test";
 
 #[test]
-fn a_pod_runs_from_a_pushed_image_a_dead_part_is_reported_and_down_leaves_nothing() {
+fn a_killed_up_is_repeated_a_pod_runs_a_dead_part_is_reported_and_down_leaves_nothing() {
     if !possible() {
         return;
     }
     Cluster::down(NAME).unwrap();
+    is_interrupted();
     let begin = Timestamp::now();
     let cluster = up();
     assert!(!traces().is_empty(), "traces() must see a cluster that is there");
@@ -35,6 +37,16 @@ fn a_pod_runs_from_a_pushed_image_a_dead_part_is_reported_and_down_leaves_nothin
 
 fn up() -> Cluster {
     Cluster::up(&UpOptions { name: NAME.into(), nodes: 1 }, &|line| eprintln!("{line}")).unwrap()
+}
+
+/// Leaves a cluster as an `up` does that is killed when the API server has just become ready.
+fn is_interrupted() {
+    let interrupted = catch_unwind(|| {
+        Cluster::up(&UpOptions { name: NAME.into(), nodes: 2 }, &|line| assert!(!line.contains("controllers")))
+    });
+    assert!(interrupted.is_err(), "`up` must say when it starts the controllers");
+    assert!(traces().iter().any(|trace| trace.contains("kube-apiserver")));
+    assert!(Cluster::open(NAME).unwrap_err().to_string().contains("half-made"));
 }
 
 /// The image is made from a Dockerfile's stage around `pause`, the one static program that is at hand.
