@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, Phase, Transition, names};
+use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, Transition, names};
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
 use hitless_runtime::telemetry;
@@ -29,10 +29,11 @@ use crate::decide::{Decision, Watch};
 use crate::drain::observed::Order;
 use crate::drain::observer::Observer;
 use crate::http::{Published, Step};
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::report::{self, Pace};
 use crate::turn::{Turn, turn};
-use crate::view::{Memory, NodeIdentity, Observation, View};
+use crate::view::{NodeIdentity, Observation, View};
 
 /// The loop turns at least this often, so that its heartbeat shows.
 const LONGEST_SLEEP: Duration = Duration::from_secs(10);
@@ -183,7 +184,7 @@ impl Agent {
         let ids: BTreeSet<&str> = grants.iter().map(|grant| grant.id.as_str()).collect();
         self.memories.retain(|id, _| ids.contains(id.as_str()));
         for id in ids {
-            self.memories.entry(id.to_owned()).or_default().seen.get_or_insert(now);
+            self.memories.entry(id.to_owned()).or_default().see(now);
         }
     }
 
@@ -196,19 +197,13 @@ impl Agent {
         now: Timestamp,
     ) {
         let Some(memory) = self.memories.get_mut(&grant.id) else { return };
-        if memory.phase.is_none_or(|(phase, _)| phase != decision.phase) {
-            let stored = reported.filter(|reported| reported.phase == decision.phase).map(|reported| reported.since.0);
-            memory.phase = Some((decision.phase, stored.unwrap_or(now)));
-            if reported.is_none_or(|reported| reported.result.is_none()) {
-                let pod = format!("{}/{}", grant.pod.namespace, grant.pod.name);
-                tracing::info!(pod, grant = grant.id, phase = ?decision.phase, message = decision.message, "phase");
-            }
+        let is_live = reported.is_none_or(|reported| reported.result.is_none());
+        if memory.enter(decision.phase, reported, now) && is_live {
+            let pod = format!("{}/{}", grant.pod.namespace, grant.pod.name);
+            tracing::info!(pod, grant = grant.id, phase = ?decision.phase, message = decision.message, "phase");
         }
-        if let Some(Observation::Counted(count)) = observations.get(&grant.pod.uid)
-            && decision.phase <= Phase::Operating
-            && memory.operated.is_none()
-        {
-            memory.drained = Some(*count);
+        if let Some(Observation::Counted(count)) = observations.get(&grant.pod.uid) {
+            memory.count(decision.phase, *count);
         }
     }
 
@@ -292,7 +287,7 @@ impl Agent {
     fn reported(&mut self, before: &NodeTransition, entries: &[Transition]) {
         for entry in entries {
             if let Some(memory) = self.memories.get_mut(&entry.id) {
-                memory.rollback.clone_from(&entry.rollback);
+                memory.reported(entry);
             }
             let was_ended = before.transition(&entry.id).is_some_and(|stored| stored.result.is_some());
             if let Some(result) = entry.result.as_ref().filter(|_| !was_ended) {

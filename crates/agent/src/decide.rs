@@ -24,7 +24,8 @@ use std::fmt;
 use hitless_api::{Grant, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
-use crate::view::{Memory, Missing, NodeIdentity, Observation, Presence};
+use crate::memory::Memory;
+use crate::view::{Missing, NodeIdentity, Observation, Presence};
 use case::{Case, Images};
 
 /// What the next step of one grant is decided from.

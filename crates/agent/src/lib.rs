@@ -2,7 +2,7 @@
 //!
 //! Every step is derived anew from the pod, the grant, the agent's own last report and the kernel ([`turn`], pure); the
 //! shell around it carries the steps out. An agent that was killed at any instant therefore resumes from what it sees:
-//! nothing is kept on disk, and what is kept in memory ([`view::Memory`]) only makes waits more exact.
+//! nothing is kept on disk, and what is kept in memory ([`memory::Memory`]) only makes waits more exact.
 
 pub mod agent;
 pub mod config;
@@ -11,6 +11,7 @@ pub mod drain;
 pub mod http;
 pub mod in_service;
 pub mod instant;
+pub mod memory;
 pub mod metrics;
 pub mod patch;
 pub mod report;

@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::Decision;
 use crate::instant::after;
-use crate::view::{Memory, Observation};
+use crate::memory::Memory;
+use crate::view::Observation;
 
 /// Longest message, in bytes (the CRD's limit is in characters).
 const LONGEST_MESSAGE: usize = 512;
@@ -182,5 +183,109 @@ impl Pace {
         // The same wish may be granted again, but for one that was done; the controller waits for the entry to go.
         let is_done = |entry: &Transition| entry.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
         Some(if dropped.all(is_done) { after(first, DONE_LINGERS) } else { first })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: i64) -> Timestamp {
+        after("2026-01-01T00:00:00Z".parse().unwrap(), SignedDuration::from_millis(milliseconds))
+    }
+
+    fn entry(id: &str, phase: Phase, since: i64, result: Option<Outcome>) -> Transition {
+        Transition {
+            id: id.into(),
+            phase,
+            since: MicroTime(at(since)),
+            deadline: None,
+            connections: None,
+            gap_milliseconds: None,
+            rollback: None,
+            message: String::new(),
+            result: result.map(|outcome| TransitionResult { outcome, reason: "R".into(), report: BTreeMap::new() }),
+        }
+    }
+
+    fn status(transitions: &[Transition]) -> NodeTransitionStatus {
+        NodeTransitionStatus { agent: None, transitions: transitions.to_vec() }
+    }
+
+    /// When, in milliseconds, a write is due, if at all.
+    fn due(pace: &mut Pace, stored: &[Transition], wanted: &[Transition], now: i64) -> Option<i64> {
+        let report = pace.report(&status(stored), wanted, &AgentInfo::default(), at(now));
+        let milliseconds = |time: Timestamp| i64::try_from(time.duration_since(at(0)).as_millis()).unwrap();
+        report.write.map(|_| now).or_else(|| report.wake_at.map(milliseconds))
+    }
+
+    #[test]
+    fn a_phase_is_told_of_once_it_has_lasted_and_at_most_once_a_second() {
+        let mut pace = Pace::default();
+        let draining = entry("a", Phase::Draining, 0, None);
+        assert_eq!(due(&mut pace, &[], std::slice::from_ref(&draining), 20), Some(1500));
+        assert_eq!(due(&mut pace, &[], std::slice::from_ref(&draining), 1500), Some(1500));
+        pace.wrote(at(1500));
+        assert_eq!(due(&mut pace, std::slice::from_ref(&draining), std::slice::from_ref(&draining), 1600), None);
+        let verifying = entry("a", Phase::Verifying, 500, None);
+        assert_eq!(due(&mut pace, &[draining], &[verifying], 2100), Some(2500));
+    }
+
+    #[test]
+    fn a_result_is_told_of_at_once_unless_others_may_end_with_it() {
+        let live = [entry("a", Phase::Returning, 0, None), entry("b", Phase::Returning, 0, None)];
+        let both = [
+            entry("a", Phase::Returning, 0, Some(Outcome::Done)),
+            entry("b", Phase::Returning, 0, Some(Outcome::Done)),
+        ];
+        assert_eq!(due(&mut Pace::default(), &live[..1], &both[..1], 700), Some(700));
+        let mut pace = Pace::default();
+        let one = [both[0].clone(), live[1].clone()];
+        assert_eq!(due(&mut pace, &live, &one, 700), Some(800));
+        assert_eq!(due(&mut pace, &live, &one, 790), Some(800), "the time does not run anew");
+        assert_eq!(due(&mut pace, &live, &both, 795), Some(795), "nobody is left to wait for");
+    }
+
+    #[test]
+    fn the_way_back_is_told_of_at_once() {
+        let stored = entry("a", Phase::Verifying, 0, None);
+        let back = Transition { rollback: Some("Why".into()), ..entry("a", Phase::Returning, 100, None) };
+        assert_eq!(due(&mut Pace::default(), &[stored], &[back], 100), Some(100));
+    }
+
+    #[test]
+    fn numbers_are_told_of_seldom_and_only_of_a_long_drain() {
+        let mut pace = Pace::default();
+        let mut stored = entry("a", Phase::Draining, 0, None);
+        stored.connections = Some(4);
+        let now = Transition { connections: Some(3), ..stored.clone() };
+        pace.wrote(at(1500));
+        assert_eq!(due(&mut pace, std::slice::from_ref(&stored), std::slice::from_ref(&now), 1600), Some(6500));
+        assert_eq!(due(&mut Pace::default(), &[stored], &[now], 1600), Some(5000));
+    }
+
+    #[test]
+    fn entries_without_a_grant_go_and_those_that_were_done_wait_for_company() {
+        let done = entry("a", Phase::Returning, 0, Some(Outcome::Done));
+        let refused = entry("b", Phase::Granted, 0, Some(Outcome::Refused));
+        let mut pace = Pace::default();
+        assert_eq!(due(&mut pace, std::slice::from_ref(&done), &[], 100), Some(5100));
+        assert_eq!(due(&mut pace, std::slice::from_ref(&done), &[], 3000), Some(5100));
+        assert_eq!(due(&mut Pace::default(), &[done, refused], &[], 100), Some(100));
+    }
+
+    #[test]
+    fn what_is_stored_is_not_written_again() {
+        let ended = entry("a", Phase::Returning, 0, Some(Outcome::Done));
+        assert_eq!(
+            due(&mut Pace::default(), std::slice::from_ref(&ended), std::slice::from_ref(&ended), 9_999_999),
+            None
+        );
+    }
+
+    #[test]
+    fn messages_are_bounded_between_characters() {
+        assert_eq!(bounded("aä".repeat(3), 5), "aäa");
+        assert_eq!(bounded("a".repeat(600), LONGEST_MESSAGE).len(), LONGEST_MESSAGE);
     }
 }

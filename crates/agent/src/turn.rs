@@ -5,7 +5,8 @@ use jiff::Timestamp;
 
 use crate::decide::{Decision, Input, begun, decide};
 use crate::in_service;
-use crate::view::{Memory, Observation, View};
+use crate::memory::Memory;
+use crate::view::{Observation, View};
 
 /// What is to be done now.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, NodeTransition, Transition};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::instant::after_seconds;
+use crate::memory::Memory;
 
 /// A pod of this node, with what a JSON patch must know beside [`PodView`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,58 +96,6 @@ impl Count {
     #[must_use]
     pub const fn drained(self) -> bool {
         self.quiet && self.inbound == 0
-    }
-}
-
-/// What this process remembers of a grant. All of it may be lost at any time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// When this process saw the grant first.
-    pub seen: Option<Timestamp>,
-    /// When InService was lowered, exactly.
-    pub lowered: Option<Timestamp>,
-    /// When the image patch was sent, and which containers ran then.
-    pub operated: Option<Operated>,
-    /// The phase, and since when.
-    pub phase: Option<(hitless_api::Phase, Timestamp)>,
-    /// What asking for a pod that is not in the cache gave.
-    pub missing: Option<Missing>,
-    /// A write to the pod has been refused.
-    pub denied: Option<Denied>,
-    /// The reason for the way back, once the API server has it: a cache that is read anew may forget it for a moment.
-    pub rollback: Option<String>,
-    /// The last count before the containers were operated, for the report.
-    pub drained: Option<Count>,
-}
-
-/// The moment of an image patch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operated {
-    /// When it was sent.
-    pub at: Timestamp,
-    /// containerID by container name right before.
-    pub before: BTreeMap<String, String>,
-}
-
-/// A write that the API server refuses, again and again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denied {
-    /// The first of a row of refusals.
-    pub since: Timestamp,
-    /// In CamelCase: `AdmissionDenied`, or `PatchConflict` if what the patch tests is not so.
-    pub reason: &'static str,
-    /// The server's words.
-    pub words: String,
-}
-
-impl Denied {
-    /// The ledger may be newer than the API server's copy of it: so long a refusal counts for nothing (CONTRACT 25).
-    pub const LAG_SECONDS: u32 = 5;
-
-    /// Whether it has lasted too long to be a lag.
-    #[must_use]
-    pub fn lasting(&self, now: Timestamp) -> bool {
-        now >= after_seconds(self.since, Self::LAG_SECONDS)
     }
 }
 

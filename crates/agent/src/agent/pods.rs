@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use super::Caches;
 use crate::decide::Action;
+use crate::memory::Memory;
 use crate::patch::{self, Direction};
-use crate::view::{Denied, Memory, Missing, NodePod, Operated};
+use crate::view::{Missing, NodePod};
 
 /// First pause after a conflict; what was read anew is decided on at once. Every pause after another is twice as long.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
@@ -63,19 +64,31 @@ impl Pods {
         let Some(pod) = self.known(&grant.pod) else { return };
         let result = match action {
             Action::Look => return,
-            Action::Lower => {
-                let result = self.set_in_service(&pod, false, "Leaving", &grant.id).await;
-                if result.is_ok() {
-                    memory.lowered = Some(super::now());
-                }
-                result
-            }
+            Action::Lower => self.set_in_service(&pod, false, "Leaving", &grant.id).await,
             Action::Raise { reason, message } => self.set_in_service(&pod, true, reason, message).await,
-            Action::Operate => self.operate(grant, &pod, memory).await,
+            Action::Operate => {
+                memory.operating(grant, &pod.view, super::now());
+                self.patch_images(grant, &pod, Direction::Forward).await
+            }
             Action::Undo => self.patch_images(grant, &pod, Direction::Back).await,
         };
-        let is_patch = matches!(action, Action::Operate | Action::Undo);
-        self.learn(&grant.pod, result, is_patch, Some(memory)).await;
+        let now = super::now();
+        match &result {
+            Ok(()) => memory.done(action, now),
+            Err(WriteError::Denied { message } | WriteError::Invalid { message }) => {
+                memory.not_done(action);
+                memory.refused("AdmissionDenied", message, now);
+            }
+            Err(WriteError::Conflict { message } | WriteError::Gone { message }) => {
+                memory.not_done(action);
+                // Another resourceVersion passes quickly; what an image patch tests may stay as it is.
+                if matches!(action, Action::Operate | Action::Undo) {
+                    memory.refused("PatchConflict", message, now);
+                }
+            }
+            Err(WriteError::Transient { .. }) => {}
+        }
+        self.learn(&grant.pod, result).await;
     }
 
     /// Raises InService of a pod that has no operation.
@@ -85,7 +98,7 @@ impl Pods {
         }
         let Some(known) = self.known(pod) else { return };
         let result = self.set_in_service(&known, true, reason, "").await;
-        self.learn(pod, result, false, None).await;
+        self.learn(pod, result).await;
     }
 
     fn known(&self, pod: &PodRef) -> Option<Arc<NodePod>> {
@@ -116,19 +129,6 @@ impl Pods {
         self.wake.notify_one();
     }
 
-    async fn operate(&mut self, grant: &Grant, pod: &NodePod, memory: &mut Memory) -> Result<(), WriteError> {
-        let running = pod.view.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
-        let ids = running.filter_map(|container| Some((container.name.clone(), container.status.as_ref()?)));
-        let before = ids.map(|(name, status)| (name, status.container_id.clone())).collect();
-        // Noted before the answer: the kubelet is quicker.
-        memory.operated = Some(Operated { at: super::now(), before });
-        let result = self.patch_images(grant, pod, Direction::Forward).await;
-        if matches!(&result, Err(error) if !matches!(error, WriteError::Transient { .. })) {
-            memory.operated = None;
-        }
-        result
-    }
-
     async fn set_in_service(
         &self,
         pod: &NodePod,
@@ -153,45 +153,22 @@ impl Pods {
         Ok(())
     }
 
-    /// What the answer means: for the pause before the next write, and for the memory of the grant.
-    async fn learn(
-        &mut self,
-        pod: &PodRef,
-        result: Result<(), WriteError>,
-        is_patch: bool,
-        memory: Option<&mut Memory>,
-    ) {
+    /// What the answer means for the next write.
+    async fn learn(&mut self, pod: &PodRef, result: Result<(), WriteError>) {
         let Err(error) = result else {
             self.pauses.remove(&pod.uid);
-            if let Some(memory) = memory {
-                memory.denied = None;
-            }
             return;
         };
         tracing::info!(namespace = pod.namespace, pod = pod.name, %error, "a write was not done");
-        let refuse = |reason, words: &str| {
-            if let Some(memory) = memory {
-                let words = words.to_owned();
-                memory
-                    .denied
-                    .get_or_insert_with(|| Denied { since: super::now(), reason, words: String::new() })
-                    .words = words;
-            }
-        };
-        match &error {
-            WriteError::Conflict { message } | WriteError::Gone { message } => {
-                // A resourceVersion passes quickly; what an image patch tests may stay as it is.
-                if is_patch {
-                    refuse("PatchConflict", message);
-                }
+        match error {
+            WriteError::Conflict { .. } | WriteError::Gone { .. } => {
                 self.refresh(pod).await;
                 self.pause(&pod.uid, CONFLICT_PAUSE);
             }
-            WriteError::Denied { message } | WriteError::Invalid { message } => {
-                refuse("AdmissionDenied", message);
-                self.pause(&pod.uid, DENIED_PAUSE);
+            WriteError::Denied { .. } | WriteError::Invalid { .. } => self.pause(&pod.uid, DENIED_PAUSE),
+            WriteError::Transient { retry_after, .. } => {
+                self.pause(&pod.uid, retry_after.unwrap_or(TRANSIENT_PAUSE));
             }
-            WriteError::Transient { retry_after, .. } => self.pause(&pod.uid, retry_after.unwrap_or(TRANSIENT_PAUSE)),
         }
     }
 

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use super::{Action, Decision, Input, WaitingFor, mark};
 use crate::instant::{after_seconds, whole_seconds};
-use crate::view::{Denied, Memory, Observation};
+use crate::memory::{Denied, Memory};
+use crate::view::Observation;
 
 /// A granted operation on a pod that is there.
 pub(super) struct Case<'a> {

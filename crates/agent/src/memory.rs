@@ -1,0 +1,122 @@
+//! What this process remembers of a grant. All of it may be lost at any time: it only makes waits and reports more exact, and
+//! bridges the moment in which a cache that is read anew is older than an own write.
+
+use std::collections::BTreeMap;
+
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, Phase, Transition};
+use jiff::Timestamp;
+
+use crate::decide::Action;
+use crate::instant::after_seconds;
+use crate::view::{Count, Missing};
+
+/// Memory of one grant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// When this process saw the grant first.
+    pub seen: Option<Timestamp>,
+    /// When InService was lowered, exactly.
+    pub lowered: Option<Timestamp>,
+    /// When the image patch was sent, and which containers ran then.
+    pub operated: Option<Operated>,
+    /// The phase, and since when.
+    pub phase: Option<(Phase, Timestamp)>,
+    /// What asking for a pod that is not in the cache gave.
+    pub missing: Option<Missing>,
+    /// A write to the pod has been refused.
+    pub denied: Option<Denied>,
+    /// The reason for the way back, once the API server has it: a cache that is read anew may forget it for a moment.
+    pub rollback: Option<String>,
+    /// The last count before the containers were operated, for the report.
+    pub drained: Option<Count>,
+}
+
+/// The moment of an image patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operated {
+    /// When it was sent.
+    pub at: Timestamp,
+    /// containerID by container name right before.
+    pub before: BTreeMap<String, String>,
+}
+
+/// A write that the API server refuses, again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// The first of a row of refusals.
+    pub since: Timestamp,
+    /// In CamelCase: `AdmissionDenied`, or `PatchConflict` if what the patch tests is not so.
+    pub reason: &'static str,
+    /// The server's words.
+    pub words: String,
+}
+
+impl Memory {
+    /// The grant is there.
+    pub fn see(&mut self, now: Timestamp) {
+        self.seen.get_or_insert(now);
+    }
+
+    /// The operation is in this phase. Says whether that is new.
+    pub fn enter(&mut self, phase: Phase, reported: Option<&Transition>, now: Timestamp) -> bool {
+        if self.phase.is_some_and(|(known, _)| known == phase) {
+            return false;
+        }
+        let stored = reported.filter(|reported| reported.phase == phase).map(|reported| reported.since.0);
+        self.phase = Some((phase, stored.unwrap_or(now)));
+        true
+    }
+
+    /// The pod's connections were counted.
+    pub fn count(&mut self, phase: Phase, count: Count) {
+        if phase <= Phase::Operating && self.operated.is_none() {
+            self.drained = Some(count);
+        }
+    }
+
+    /// The image patch is about to be sent. Noted before the answer: the kubelet is quicker.
+    pub fn operating(&mut self, grant: &Grant, pod: &PodView, now: Timestamp) {
+        let touched = pod.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
+        let before = touched
+            .filter_map(|container| Some((container.name.clone(), container.status.as_ref()?.container_id.clone())));
+        self.operated = Some(Operated { at: now, before: before.collect() });
+    }
+
+    /// A write was done.
+    pub fn done(&mut self, action: &Action, now: Timestamp) {
+        self.denied = None;
+        if *action == Action::Lower {
+            self.lowered = Some(now);
+        }
+    }
+
+    /// A write was certainly not done.
+    pub fn not_done(&mut self, action: &Action) {
+        if *action == Action::Operate {
+            self.operated = None;
+        }
+    }
+
+    /// A write is refused, and perhaps always will be.
+    pub fn refused(&mut self, reason: &'static str, words: &str, now: Timestamp) {
+        let denied = self.denied.get_or_insert_with(|| Denied { since: now, reason, words: String::new() });
+        words.clone_into(&mut denied.words);
+    }
+
+    /// The API server has this report.
+    pub fn reported(&mut self, entry: &Transition) {
+        self.rollback.clone_from(&entry.rollback);
+    }
+}
+
+impl Denied {
+    /// The ledger may be newer than the API server's copy of it: so long a refusal counts for nothing (CONTRACT 25).
+    pub const LAG_SECONDS: u32 = 5;
+
+    /// Whether it has lasted too long to be a lag.
+    #[must_use]
+    pub fn lasting(&self, now: Timestamp) -> bool {
+        now >= after_seconds(self.since, Self::LAG_SECONDS)
+    }
+}

@@ -1,0 +1,245 @@
+//! From any state that the API server could hold, however nonsensical.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_agent::decide::{Action, mark};
+use hitless_agent::in_service::reason_to_raise;
+use hitless_agent::memory::{Denied, Memory, Operated};
+use hitless_agent::turn::{Turn, turn};
+use hitless_agent::view::{Count, Missing, NodeIdentity, NodePod, Observation, View};
+use hitless_api::pod::ConditionView;
+use hitless_api::{
+    Cancel, DrainSpec, Grant, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, Outcome, Phase,
+    StragglerPolicy, Transition, TransitionResult, VerifySpec,
+};
+use jiff::{SignedDuration, Timestamp};
+use proptest::option::weighted;
+use proptest::prelude::*;
+
+use crate::world::{IN_SERVICE, grant, pod, start};
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    prop_oneof![
+        8 => (-200..2000_i64).prop_map(|seconds| start().checked_add(SignedDuration::from_secs(seconds)).unwrap()),
+        1 => Just(Timestamp::MIN),
+        1 => Just(Timestamp::MAX),
+    ]
+}
+
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => 0..100_u32, 1 => Just(0), 1 => Just(u32::MAX)]
+}
+
+fn id() -> impl Strategy<Value = String> {
+    prop_oneof![Just("containerd://0".to_owned()), Just("containerd://1".to_owned()), Just(String::new())]
+}
+
+prop_compose! {
+    fn any_grant()(
+        granted in time(),
+        cancel in any::<bool>(),
+        numbers in [number(), number(), number(), number(), number(), number()],
+        stragglers in prop_oneof![
+            Just(StragglerPolicy::Wait), Just(StragglerPolicy::Close), Just(StragglerPolicy::Abort),
+            Just(StragglerPolicy::Destroy)
+        ],
+        before in id(),
+    ) -> Grant {
+        let [min_seconds, straggler_after_seconds, deadline_seconds, progress_seconds, soak_seconds, ttl_seconds] = numbers;
+        Grant {
+            drain: DrainSpec { min_seconds, straggler_after_seconds, stragglers, deadline_seconds, ..DrainSpec::default() },
+            verify: VerifySpec { progress_seconds, soak_seconds },
+            ttl_seconds,
+            cancel: cancel.then(|| Cancel { reason: "Stop".into(), since: MicroTime(granted) }),
+            before: BTreeMap::from([(pod::CONTAINER.to_owned(), before)]),
+            ..grant(granted)
+        }
+    }
+}
+
+prop_compose! {
+    fn any_pod()(
+        image in prop_oneof![2 => Just(pod::FROM), 2 => Just(pod::TO), 1 => Just("other"), 1 => Just("")],
+        // Whose message InService carries: nobody's, the grant's id, its mark.
+        in_service in weighted(0.9, (any::<bool>(), 0..3_u8, prop_oneof![
+            Just("InService"), Just("Leaving"), Just("Cancelled"), Just("DeadlineAborted")], weighted(0.9, time()))),
+        ready in any::<bool>(),
+        status in weighted(0.9, (id(), any::<bool>(), weighted(0.7, time()), weighted(0.3, prop_oneof![
+            Just("CrashLoopBackOff"), Just("ErrImagePull"), Just("ContainerCreating")]))),
+        generations in (0..3_i64, 0..3_i64),
+        flags in prop::bits::u8::masked(0b1111),
+        has_container in prop::bool::weighted(0.95),
+    ) -> NodePod {
+        let mut known = pod::running(start());
+        let view = &mut known.view;
+        view.containers[0].image = image.to_owned();
+        view.conditions.insert("Ready".into(), ConditionView {
+            is_true: ready, reason: String::new(), message: String::new(), since: None });
+        view.conditions.remove(IN_SERVICE);
+        if let Some((is_true, message, reason, since)) = in_service {
+            let message = ["", "id", "mark"][usize::from(message)].to_owned();
+            view.conditions.insert(IN_SERVICE.into(), ConditionView { is_true, reason: reason.into(), message, since });
+        }
+        match status {
+            None => view.containers[0].status = None,
+            Some((container_id, is_ready, running_since, waiting)) => {
+                let state = view.containers[0].status.as_mut().unwrap();
+                state.container_id = container_id;
+                state.ready = is_ready;
+                state.running_since = running_since;
+                state.waiting = waiting.map(str::to_owned);
+            }
+        }
+        (view.generation, view.observed_generation) = generations;
+        view.gated = flags & 1 == 0;
+        view.terminating = flags & 6 == 6;
+        view.finished = flags & 12 == 12;
+        if !has_container { view.containers.clear(); }
+        known
+    }
+}
+
+prop_compose! {
+    fn any_report(id: String)(
+        phase in prop_oneof![Just(Phase::Granted), Just(Phase::Leaving), Just(Phase::Draining), Just(Phase::Holding),
+            Just(Phase::Operating), Just(Phase::Verifying), Just(Phase::Returning)],
+        since in time(),
+        rollback in weighted(0.3, Just("CrashLoopBackOff".to_owned())),
+        ended in prop::bool::weighted(0.1),
+    ) -> Transition {
+        let result =
+            ended.then(|| TransitionResult { outcome: Outcome::Failed, reason: "X".into(), report: BTreeMap::new() });
+        Transition { id: id.clone(), phase, since: MicroTime(since), deadline: None, connections: None,
+            gap_milliseconds: None, rollback, message: String::new(), result }
+    }
+}
+
+prop_compose! {
+    fn any_memory()(
+        seen in weighted(0.5, time()),
+        lowered in weighted(0.5, time()),
+        operated in weighted(0.3, (time(), id())),
+        denied in weighted(0.2, time()),
+        missing in weighted(0.5, prop_oneof![Just(Missing::Gone), Just(Missing::OtherUid), Just(Missing::OtherNode)]),
+    ) -> Memory {
+        Memory {
+            seen,
+            lowered,
+            operated: operated.map(|(at, id)| Operated { at, before: BTreeMap::from([(pod::CONTAINER.into(), id)]) }),
+            denied: denied.map(|since| Denied { since, reason: "AdmissionDenied", words: "no".into() }),
+            missing,
+            ..Memory::default()
+        }
+    }
+}
+
+fn any_observation() -> impl Strategy<Value = Observation> {
+    let count = (0..3_u32, any::<bool>()).prop_map(|(inbound, quiet)| Count { inbound, quiet, ..Count::default() });
+    prop_oneof![Just(Observation::None), Just(Observation::Failed("no".into())), count.prop_map(Observation::Counted)]
+}
+
+#[derive(Debug)]
+struct State {
+    pods: BTreeMap<String, Arc<NodePod>>,
+    transition: NodeTransition,
+    memories: BTreeMap<String, Memory>,
+    observations: BTreeMap<String, Observation>,
+    now: Timestamp,
+}
+
+fn any_state() -> impl Strategy<Value = State> {
+    any_grant()
+        .prop_flat_map(|grant| {
+            let report = weighted(0.6, any_report(grant.id.clone()));
+            let pod = weighted(0.9, any_pod());
+            (Just(grant), pod, report, weighted(0.7, any_memory()), any_observation(), time())
+        })
+        .prop_map(|(grant, pod, report, memory, observation, now)| {
+            let pod = pod.map(|mut pod| {
+                if let Some(condition) = pod.view.conditions.get_mut(IN_SERVICE) {
+                    condition.message = match condition.message.as_str() {
+                        "id" => grant.id.clone(),
+                        "mark" => mark(&grant),
+                        _ => String::new(),
+                    };
+                }
+                Arc::new(pod)
+            });
+            let memories = memory.map(|memory| (grant.id.clone(), memory)).into_iter().collect();
+            let spec = NodeTransitionSpec { node_uid: "node-uid".into(), epoch: 1, grants: vec![grant] };
+            let mut transition = NodeTransition::new("n1", spec);
+            transition.status = report.map(|report| NodeTransitionStatus { agent: None, transitions: vec![report] });
+            let uid = pod::UID.to_owned();
+            State {
+                pods: pod.map(|pod| (uid.clone(), pod)).into_iter().collect(),
+                transition,
+                memories,
+                observations: BTreeMap::from([(uid, observation)]),
+                now,
+            }
+        })
+}
+
+fn assert_safe(state: &State, turn: &Turn<'_>) {
+    let (grant, step) = &turn.steps[0];
+    let pod = state.pods.values().next().map(|pod| &pod.view);
+    let reported = state.transition.status.as_ref().map(|status| &status.transitions[0]);
+    let has_ended = reported.is_some_and(|reported| reported.result.is_some());
+    let rollback = reported.and_then(|reported| reported.rollback.as_ref());
+    assert!(step.action.is_none() || step.result.is_none(), "a result follows the last write, and is not beside it");
+    assert!(step.action.is_none() || !has_ended, "what has ended is left alone");
+    match &step.action {
+        None => {}
+        Some(Action::Look) => assert!(pod.is_none()),
+        Some(Action::Lower) => assert!(pod.unwrap().gated || reported.is_some()),
+        Some(Action::Raise { message, .. }) => {
+            assert!(!pod.unwrap().is(IN_SERVICE));
+            assert_eq!(message, &mark(grant));
+        }
+        Some(Action::Operate) => {
+            let pod = pod.unwrap();
+            let condition = pod.in_service().unwrap();
+            assert!(!pod.ready() && !condition.is_true && condition.message == grant.id);
+            assert!(pod.containers[0].image == pod::FROM && grant.cancel.is_none() && rollback.is_none());
+            assert!(!pod.terminating && !pod.finished);
+        }
+        Some(Action::Undo) => {
+            let pod = pod.unwrap();
+            assert!(!pod.ready() && !pod.in_service().unwrap().is_true && rollback.is_some());
+            assert_eq!(pod.containers[0].image, pod::TO);
+        }
+    }
+    let is_waiting = step.action.is_none() && step.result.is_none() && step.rollback.is_none() && !has_ended;
+    assert!(!is_waiting || step.wake_at.is_some(), "a wait without an end: {step:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn every_decision_is_safe(state in any_state()) {
+        let node = NodeIdentity { name: "n1".into(), uid: "node-uid".into() };
+        let view = View {
+            node: &node,
+            pods: &state.pods,
+            transition: Some(&state.transition),
+            synced: true,
+            memories: &state.memories,
+            observations: &state.observations,
+        };
+        assert_safe(&state, &turn(&view, state.now));
+    }
+
+    #[test]
+    fn who_is_put_in_service(pod in any_pod(), synced in any::<bool>(), live in any::<bool>()) {
+        let pod = &pod.view;
+        let reason = reason_to_raise(pod, synced, live);
+        if reason.is_some() {
+            prop_assert!(pod.gated && !pod.terminating && !pod.is(IN_SERVICE));
+            prop_assert!(pod.in_service().is_none() || synced && !live, "only a pod without an operation is raised");
+        } else if pod.gated && !pod.terminating && !pod.finished && synced && !live {
+            prop_assert!(pod.is(IN_SERVICE));
+        }
+    }
+}

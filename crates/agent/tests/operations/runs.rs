@@ -1,0 +1,248 @@
+//! Whole operations on a node in miniature: how they end, and what may never happen on the way, wherever the agent is killed.
+
+use hitless_api::{Outcome, StragglerPolicy};
+use jiff::SignedDuration;
+use proptest::prelude::*;
+
+use crate::world::kubelet::Image;
+use crate::world::pod::{FROM, TO};
+use crate::world::{Clients, Fault, World, grant, start};
+
+/// Longer than any operation of the default drain and verification can last.
+const LIMIT: SignedDuration = SignedDuration::from_hours(2);
+
+fn seconds(world: &World) -> i64 {
+    world.now.duration_since(start()).as_secs()
+}
+
+fn run(new_image: Image, prepare: impl FnOnce(&mut World)) -> World {
+    let mut world = World::new(grant(start()), new_image);
+    prepare(&mut world);
+    world.run(LIMIT, |_| ());
+    world
+}
+
+fn end(world: &World) -> (Outcome, String) {
+    world.result().expect("every grant ends")
+}
+
+#[test]
+fn a_good_image_is_done_within_two_seconds_and_four_writes() {
+    let world = run(Image::Good(200), |_| ());
+    assert_eq!(end(&world), (Outcome::Done, "Done".to_owned()));
+    assert_eq!((world.image(), world.in_service()), (TO, true));
+    assert!(seconds(&world) <= 2, "{} s", seconds(&world));
+    assert_eq!(world.writes, ["pods/status", "pods", "pods/status", "nodetransitions/status"]);
+    let patched = world.patches[0];
+    assert!(patched.at >= start().checked_add(SignedDuration::from_secs(1)).unwrap(), "not before minSeconds");
+}
+
+#[test]
+fn bad_images_are_undone_for_their_reason() {
+    for (image, reason, within) in [
+        (Image::Missing, "ErrImagePull", 20),
+        (Image::Crashes, "CrashLoopBackOff", 10),
+        (Image::NeverReady, "ProgressDeadlineExceeded", 610),
+    ] {
+        let world = run(image, |_| ());
+        assert_eq!(end(&world), (Outcome::RolledBack, reason.to_owned()));
+        assert_eq!((world.image(), world.in_service(), world.patches.len()), (FROM, true, 2));
+        assert!(seconds(&world) <= within, "{reason}: {} s", seconds(&world));
+    }
+}
+
+#[test]
+fn clients_that_stay_are_waited_for_as_the_policy_says() {
+    for (policy, expected, at) in [
+        (StragglerPolicy::Close, Outcome::Done, 30),
+        (StragglerPolicy::Wait, Outcome::Done, 60),
+        (StragglerPolicy::Abort, Outcome::Failed, 60),
+    ] {
+        let world = run(Image::Good(0), |world| {
+            world.clients = Clients::Stay;
+            world.transition.spec.grants[0].drain.stragglers = policy;
+        });
+        assert_eq!(end(&world).0, expected, "{policy:?}");
+        assert_eq!(world.patches.len(), usize::from(expected == Outcome::Done));
+        assert!((at - 1..at + 3).contains(&seconds(&world)), "{policy:?}: {} s", seconds(&world));
+    }
+}
+
+#[test]
+fn what_can_not_be_counted_is_not_drained_before_the_deadline() {
+    let world = run(Image::Good(0), |world| world.clients = Clients::Uncountable);
+    assert_eq!(end(&world).0, Outcome::Done);
+    assert!(world.patches[0].at.duration_since(start()).as_secs() >= 59);
+    let world = run(Image::Good(0), |world| {
+        world.clients = Clients::Uncountable;
+        world.transition.spec.grants[0].drain.stragglers = StragglerPolicy::Abort;
+    });
+    assert_eq!(end(&world), (Outcome::Failed, "DeadlineAborted".to_owned()));
+    assert!(world.in_service() && world.patches.is_empty());
+}
+
+#[test]
+fn a_cancel_is_honoured_before_the_patch_and_undoes_after() {
+    for (after_milliseconds, outcome, patches) in
+        [(0, Outcome::Cancelled, 0), (500, Outcome::Cancelled, 0), (1700, Outcome::RolledBack, 2)]
+    {
+        let mut world = World::new(grant(start()), Image::Good(5000));
+        let at = start().checked_add(SignedDuration::from_millis(after_milliseconds)).unwrap();
+        world.run(LIMIT, |world| {
+            if world.now >= at && world.grant().cancel.is_none() {
+                world.cancel();
+            }
+        });
+        assert_eq!(end(&world), (outcome, "ChangedBack".to_owned()), "{after_milliseconds} ms");
+        assert_eq!((world.image(), world.patches.len(), world.in_service()), (FROM, patches, true));
+    }
+}
+
+#[test]
+fn a_dead_kubelet_keeps_the_pod_in_service_and_unpatched() {
+    let world = run(Image::Good(0), |world| world.kubelet.dead = true);
+    assert_eq!(end(&world), (Outcome::Failed, "NotLeaving".to_owned()));
+    assert!(world.in_service() && world.patches.is_empty());
+}
+
+#[test]
+fn a_lasting_denial_puts_the_pod_back_into_service() {
+    let world = run(Image::Good(0), |world| world.denied = true);
+    assert_eq!(end(&world), (Outcome::Failed, "AdmissionDenied".to_owned()));
+    assert!(world.in_service() && world.image() == FROM);
+    assert!(seconds(&world) < 10, "{} s", seconds(&world));
+}
+
+#[test]
+fn a_lag_of_admission_costs_only_the_lag() {
+    let mut world = World::new(grant(start()), Image::Good(0));
+    world.denied = true;
+    let lag = start().checked_add(SignedDuration::from_secs(3)).unwrap();
+    world.run(LIMIT, |world| world.denied = world.now < lag);
+    assert_eq!(end(&world).0, Outcome::Done);
+}
+
+#[test]
+fn an_entry_is_dropped_once_its_grant_is_gone_and_then_nothing_more_is_written() {
+    let mut world = run(Image::Good(0), |_| ());
+    world.transition.spec.grants.clear();
+    let writes = world.writes.len();
+    for _ in 0..100 {
+        world.turn();
+        world.now = world.now.checked_add(SignedDuration::from_millis(100)).unwrap();
+    }
+    assert_eq!(world.transition.status.as_ref().unwrap().transitions, []);
+    assert_eq!(world.writes.len(), writes + 1);
+}
+
+#[test]
+fn the_same_wish_granted_again_is_not_taken_for_the_earlier_one() {
+    let mut world = World::new(grant(start()), Image::Good(0));
+    world.cancel();
+    world.run(LIMIT, |_| ());
+    assert_eq!(end(&world).0, Outcome::Cancelled);
+    // The same id, later.
+    world.transition.status = None;
+    world.transition.spec.grants = vec![grant(world.now.checked_add(SignedDuration::from_secs(9)).unwrap())];
+    world.kill();
+    world.run(LIMIT, |_| ());
+    assert_eq!(end(&world).0, Outcome::Done);
+}
+
+fn images() -> impl Strategy<Value = Image> {
+    prop_oneof![
+        4 => (0..20_000_i64).prop_map(Image::Good),
+        1 => Just(Image::Missing),
+        1 => Just(Image::Crashes),
+        1 => Just(Image::NeverReady),
+    ]
+}
+
+fn clients() -> impl Strategy<Value = Clients> {
+    prop_oneof![
+        4 => (0..80_000_i64).prop_map(Clients::Leave),
+        1 => Just(Clients::Stay),
+        1 => Just(Clients::Uncountable),
+    ]
+}
+
+fn faults() -> impl Strategy<Value = Vec<Fault>> {
+    let fault = prop_oneof![
+        3 => Just(Fault::None),
+        2 => Just(Fault::KilledBefore),
+        2 => Just(Fault::KilledAfter),
+        1 => Just(Fault::Lost),
+        1 => Just(Fault::Unanswered),
+        1 => Just(Fault::Conflict),
+    ];
+    prop::collection::vec(fault, 0..24)
+}
+
+fn policies() -> impl Strategy<Value = StragglerPolicy> {
+    prop_oneof![Just(StragglerPolicy::Wait), Just(StragglerPolicy::Close), Just(StragglerPolicy::Abort)]
+}
+
+/// What must hold of every run, whatever went wrong in it.
+fn assert_sound(world: &World, kills: &[i64]) {
+    let (outcome, reason) = world.result().expect("every grant ends");
+    assert!(world.in_service(), "no pod stays out of service: {outcome:?} {reason}");
+    let forward: Vec<_> = world.patches.iter().filter(|patch| patch.forward).collect();
+    let back: Vec<_> = world.patches.iter().filter(|patch| !patch.forward).collect();
+    assert!(forward.len() <= 1 && back.len() <= 1, "{:?}", world.patches);
+    for patch in &world.patches {
+        assert!(!patch.ready && patch.lowered_since.is_some(), "{patch:?}");
+    }
+    let drain = &world.grant().drain;
+    for patch in forward {
+        assert!(!patch.cancelled_before, "operated after a cancel was seen");
+        let out = patch.at.duration_since(patch.lowered_since.unwrap());
+        assert!(out >= SignedDuration::from_secs(i64::from(drain.min_seconds)), "{out}");
+        if world.clients == Clients::Uncountable {
+            assert!(out >= SignedDuration::from_secs(i64::from(drain.deadline_seconds)), "{out}");
+        }
+    }
+    match outcome {
+        Outcome::Done => assert_eq!(world.image(), TO),
+        Outcome::RolledBack | Outcome::Cancelled | Outcome::Refused => assert_eq!(world.image(), FROM),
+        Outcome::Failed => {}
+    }
+    // Deadline, progress on the way there, on the way back, and waiting for Ready; kills prolong none of them by much.
+    let most = 60 + 3 * 600 + 60 + i64::try_from(kills.len()).unwrap();
+    assert!(seconds(world) <= most, "{} s: {outcome:?} {reason}", seconds(world));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn killed_anywhere_every_grant_ends_and_no_pod_is_lost(
+        image in images(),
+        clients in clients(),
+        faults in faults(),
+        stragglers in policies(),
+        soak in prop_oneof![3 => Just(0_u32), 1 => 1..30_u32],
+        cancel_at in prop::option::weighted(0.3, 0..70_000_i64),
+        kills in prop::collection::vec(0..90_000_i64, 0..6),
+        dead_kubelet in prop::bool::weighted(0.05),
+    ) {
+        let mut world = World::new(grant(start()), image);
+        world.clients = clients;
+        world.faults = faults;
+        world.kubelet.dead = dead_kubelet;
+        world.transition.spec.grants[0].drain.stragglers = stragglers;
+        world.transition.spec.grants[0].verify.soak_seconds = soak;
+        let mut left = kills.clone();
+        world.run(LIMIT, |world| {
+            let passed = i64::try_from(world.now.duration_since(start()).as_millis()).unwrap();
+            let due = left.len();
+            left.retain(|at| *at > passed);
+            if left.len() < due {
+                world.kill();
+            }
+            if cancel_at.is_some_and(|at| at <= passed) && world.grant().cancel.is_none() {
+                world.cancel();
+            }
+        });
+        assert_sound(&world, &kills);
+    }
+}

@@ -1,0 +1,350 @@
+//! A node in miniature: one pod, a kubelet, an API server that keeps every object, and an agent that may lose its memory at
+//! any write. No time passes but what the test lets pass.
+
+pub(crate) mod kubelet;
+pub(crate) mod pod;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_agent::decide::{Action, Watch};
+use hitless_agent::memory::Memory;
+use hitless_agent::report::{self, Pace};
+use hitless_agent::turn::turn;
+use hitless_agent::view::{Count, NodeIdentity, NodePod, Observation, View};
+use hitless_api::{Cancel, Grant, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, names};
+use jiff::{SignedDuration, Timestamp};
+
+use kubelet::{Image, Kubelet};
+use pod::{CONTAINER, FROM, TO};
+
+/// What goes wrong at one write of the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// Killed before the write.
+    KilledBefore,
+    /// Killed after the write, before the answer.
+    KilledAfter,
+    /// The write is lost and the agent told so, or not told whether.
+    Lost,
+    /// The write is done, but the agent is not told.
+    Unanswered,
+    /// The object has changed meanwhile.
+    Conflict,
+}
+
+/// How the pod's connections behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clients {
+    /// They leave this many milliseconds after the pod has left.
+    Leave(i64),
+    Stay,
+    /// They can't be counted.
+    Uncountable,
+}
+
+/// One image patch, and what the pod was like then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patched {
+    pub(crate) forward: bool,
+    pub(crate) at: Timestamp,
+    pub(crate) lowered_since: Option<Timestamp>,
+    pub(crate) ready: bool,
+    pub(crate) cancelled_before: bool,
+}
+
+pub(crate) struct World {
+    pub(crate) now: Timestamp,
+    pub(crate) node: NodeIdentity,
+    pub(crate) pod: NodePod,
+    pub(crate) transition: NodeTransition,
+    pub(crate) kubelet: Kubelet,
+    pub(crate) clients: Clients,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) patches: Vec<Patched>,
+    pub(crate) writes: Vec<&'static str>,
+    pub(crate) denied: bool,
+    memories: BTreeMap<String, Memory>,
+    pace: Pace,
+    /// When the agent saw cancel first.
+    cancel_seen: bool,
+    version: u64,
+}
+
+impl World {
+    pub(crate) fn new(grant: Grant, new_image: Image) -> Self {
+        let now = grant.granted.0;
+        let spec = NodeTransitionSpec { node_uid: "node-uid".into(), epoch: 1, grants: vec![grant] };
+        let mut transition = NodeTransition::new("n1", spec);
+        transition.metadata.resource_version = Some("1".into());
+        Self {
+            now,
+            node: NodeIdentity { name: "n1".into(), uid: "node-uid".into() },
+            pod: pod::running(now),
+            transition,
+            kubelet: Kubelet::new(new_image),
+            clients: Clients::Leave(0),
+            faults: Vec::new(),
+            patches: Vec::new(),
+            writes: Vec::new(),
+            denied: false,
+            memories: BTreeMap::new(),
+            pace: Pace::default(),
+            cancel_seen: false,
+            version: 10,
+        }
+    }
+
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.transition.spec.grants[0]
+    }
+
+    pub(crate) fn result(&self) -> Option<(hitless_api::Outcome, String)> {
+        let result = self.transition.status.as_ref()?.transitions.first()?.result.clone()?;
+        Some((result.outcome, result.reason))
+    }
+
+    pub(crate) fn cancel(&mut self) {
+        self.transition.spec.grants[0].cancel =
+            Some(Cancel { reason: "ChangedBack".into(), since: MicroTime(self.now) });
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.memories.clear();
+        self.pace = Pace::default();
+    }
+
+    /// Turns until the grant has ended and nothing is left to do, or until `limit`. `each` may meddle before every turn.
+    pub(crate) fn run(&mut self, limit: SignedDuration, mut each: impl FnMut(&mut Self)) {
+        let end = self.now.checked_add(limit).unwrap();
+        while self.now < end && !(self.result().is_some() && self.in_service()) {
+            each(self);
+            let wake = self.turn();
+            let step = self.now.checked_add(SignedDuration::from_millis(5)).unwrap();
+            let next = [wake, self.kubelet.next(), self.next_count()].into_iter().flatten().min();
+            self.now = next.unwrap_or(end).max(step).min(end);
+            self.kubelet.step(&mut self.pod, self.now);
+        }
+    }
+
+    pub(crate) fn in_service(&self) -> bool {
+        self.pod.view.in_service().is_some_and(|condition| condition.is_true)
+    }
+
+    pub(crate) fn image(&self) -> &str {
+        &self.pod.view.containers[0].image
+    }
+
+    fn lowered_since(&self) -> Option<Timestamp> {
+        let condition = self.pod.view.in_service()?;
+        (!condition.is_true && condition.message == self.grant().id).then(|| condition.since.unwrap())
+    }
+
+    fn next_count(&self) -> Option<Timestamp> {
+        let lowered = self.lowered_since()?;
+        let Clients::Leave(milliseconds) = self.clients else { return None };
+        let gone = lowered.checked_add(SignedDuration::from_millis(milliseconds + 1000)).ok()?;
+        (gone > self.now).then_some(gone)
+    }
+
+    fn observation(&self, watch: Watch) -> Observation {
+        match (watch, self.clients) {
+            (Watch::No, _) => Observation::None,
+            (_, Clients::Uncountable) => Observation::Failed("no such process".into()),
+            (Watch::Leaving, _) | (_, Clients::Stay) => {
+                Observation::Counted(Count { inbound: 3, busy: 1, idle: 2, ..Count::default() })
+            }
+            (Watch::Draining, Clients::Leave(_)) => {
+                let gone = self.next_count().is_none();
+                let inbound = if gone { 0 } else { 3 };
+                Observation::Counted(Count { inbound, quiet: gone, ..Count::default() })
+            }
+        }
+    }
+
+    /// One turn of the agent, as its loop does it. Says when it wants to be woken.
+    pub(crate) fn turn(&mut self) -> Option<Timestamp> {
+        let now = self.now;
+        let (transition, node) = (self.transition.clone(), self.node.clone());
+        for grant in &transition.spec.grants {
+            self.memories.entry(grant.id.clone()).or_default().see(now);
+        }
+        let uid = self.pod.view.id.uid.clone();
+        let pods = BTreeMap::from([(uid.clone(), Arc::new(self.pod.clone()))]);
+        let memories = self.memories.clone();
+        let decide = |observations: &BTreeMap<String, Observation>| {
+            let transition = Some(&transition);
+            let view = View { node: &node, pods: &pods, transition, synced: true, memories: &memories, observations };
+            let turn = turn(&view, now);
+            let steps: Vec<_> = turn.steps.iter().map(|(grant, step)| ((*grant).clone(), step.clone())).collect();
+            (steps, turn.raises)
+        };
+        // The watcher answers at once here: what is to be watched, then what is seen.
+        let watch = decide(&BTreeMap::new()).0.first().map_or(Watch::No, |(_, step)| step.watch);
+        let observations = BTreeMap::from([(uid, self.observation(watch))]);
+        let (steps, raises) = decide(&observations);
+        self.cancel_seen |= self.grants_cancelled();
+        let mut wake = steps.iter().filter_map(|(_, step)| step.wake_at).min();
+
+        let mut entries = Vec::new();
+        for (grant, step) in &steps {
+            let reported = transition.transition(&grant.id);
+            let observation = &observations[&grant.pod.uid];
+            let memory = self.memories.get_mut(&grant.id).unwrap();
+            memory.enter(step.phase, reported, now);
+            entries.push(report::entry(grant, step, memory, observation, reported, now));
+        }
+        for (grant, step) in &steps {
+            if let Some(action) = &step.action {
+                if !self.act(grant, action) {
+                    return Some(now);
+                }
+                wake = Some(now);
+            }
+        }
+        for (_, reason) in raises {
+            self.write("pods/status");
+            pod::set_in_service(&mut self.pod, true, reason, "", now);
+            self.kubelet.notice(&self.pod, now);
+            wake = Some(now);
+        }
+        let stored = self.transition.status.clone().unwrap_or_default();
+        let report = self.pace.report(&stored, &entries, &hitless_api::node_transition::AgentInfo::default(), now);
+        if let Some(status) = report.write {
+            wake = Some(now);
+            if !self.store(status) {
+                return wake;
+            }
+        }
+        wake.into_iter().chain(report.wake_at).min()
+    }
+
+    fn grants_cancelled(&self) -> bool {
+        self.transition.spec.grants.iter().any(|grant| grant.cancel.is_some())
+    }
+
+    fn fault(&mut self) -> Fault {
+        self.faults.pop().unwrap_or(Fault::None)
+    }
+
+    fn write(&mut self, resource: &'static str) {
+        self.writes.push(resource);
+        self.version += 1;
+        self.pod.view.resource_version = self.version.to_string();
+    }
+
+    /// Stores the report; false if the agent was killed.
+    fn store(&mut self, status: NodeTransitionStatus) -> bool {
+        let fault = self.fault();
+        if !matches!(fault, Fault::KilledBefore | Fault::Lost | Fault::Conflict) {
+            self.write("nodetransitions/status");
+            // What the wire can't hold is lost.
+            self.transition.status = serde_json::from_value(serde_json::to_value(&status).unwrap()).unwrap();
+        }
+        match fault {
+            Fault::KilledBefore | Fault::KilledAfter => self.kill(),
+            Fault::Lost | Fault::Unanswered | Fault::Conflict => {}
+            Fault::None => {
+                self.pace.wrote(self.now);
+                for entry in &status.transitions {
+                    self.memories.get_mut(&entry.id).unwrap().reported(entry);
+                }
+            }
+        }
+        !matches!(fault, Fault::KilledBefore | Fault::KilledAfter)
+    }
+
+    /// Carries out one action; false if the agent was killed.
+    fn act(&mut self, grant: &Grant, action: &Action) -> bool {
+        let now = self.now;
+        let memory = self.memories.get_mut(&grant.id).unwrap();
+        if *action == Action::Operate {
+            memory.operating(grant, &self.pod.view, now);
+        }
+        if self.denied && matches!(action, Action::Operate | Action::Undo) {
+            memory.not_done(action);
+            memory.refused("AdmissionDenied", "not granted", now);
+            return true;
+        }
+        let fault = self.fault();
+        if !matches!(fault, Fault::KilledBefore | Fault::Lost | Fault::Conflict) {
+            self.apply(grant, action);
+        }
+        let memory = self.memories.get_mut(&grant.id).unwrap();
+        match fault {
+            Fault::None => memory.done(action, now),
+            Fault::Lost | Fault::Unanswered => {}
+            Fault::Conflict => {
+                memory.not_done(action);
+                if matches!(action, Action::Operate | Action::Undo) {
+                    memory.refused("PatchConflict", "changed", now);
+                }
+            }
+            Fault::KilledBefore | Fault::KilledAfter => self.kill(),
+        }
+        !matches!(fault, Fault::KilledBefore | Fault::KilledAfter)
+    }
+
+    fn apply(&mut self, grant: &Grant, action: &Action) {
+        match action {
+            Action::Look => {}
+            Action::Lower => {
+                self.write("pods/status");
+                pod::set_in_service(&mut self.pod, false, "Leaving", &grant.id, self.now);
+            }
+            Action::Raise { reason, message } => {
+                self.write("pods/status");
+                pod::set_in_service(&mut self.pod, true, reason, message, self.now);
+            }
+            Action::Operate | Action::Undo => {
+                let forward = *action == Action::Operate;
+                self.patches.push(Patched {
+                    forward,
+                    at: self.now,
+                    lowered_since: self.lowered_since(),
+                    ready: self.pod.view.ready(),
+                    cancelled_before: self.cancel_seen,
+                });
+                self.write("pods");
+                let (from, to) = if forward { (FROM, TO) } else { (TO, FROM) };
+                assert_eq!(self.image(), from, "the patch tests it");
+                self.pod.view.containers[0].image = to.to_owned();
+                self.pod.view.generation += 1;
+            }
+        }
+        self.kubelet.notice(&self.pod, self.now);
+    }
+}
+
+/// The usual grant.
+pub(crate) fn grant(now: Timestamp) -> Grant {
+    let containers =
+        BTreeMap::from([(CONTAINER.to_owned(), hitless_api::grant::ImageChange { from: FROM.into(), to: TO.into() })]);
+    Grant {
+        id: format!("{}.1234", pod::UID),
+        epoch: 1,
+        pod: pod::id(),
+        op: hitless_api::GrantOp::Update,
+        mode: hitless_api::GrantMode::Leave,
+        containers,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        before: BTreeMap::from([(CONTAINER.to_owned(), "containerd://0".to_owned())]),
+        drain: hitless_api::DrainSpec::default(),
+        verify: hitless_api::VerifySpec::default(),
+        rules: vec![],
+        granted: MicroTime(now),
+        ttl_seconds: 60,
+        cancel: None,
+    }
+}
+
+/// When every test begins.
+pub(crate) fn start() -> Timestamp {
+    // In the middle of a second, because conditions keep whole ones.
+    "2026-01-01T00:00:00.7Z".parse().unwrap()
+}
+
+/// Name of the condition.
+pub(crate) const IN_SERVICE: &str = names::IN_SERVICE;

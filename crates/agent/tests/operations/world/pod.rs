@@ -1,0 +1,73 @@
+//! The pod.
+
+use std::collections::BTreeMap;
+
+use hitless_agent::instant::whole_seconds;
+use hitless_agent::view::NodePod;
+use hitless_api::PodRef;
+use hitless_api::pod::{ConditionView, ContainerState, ContainerView, PodView};
+use jiff::Timestamp;
+
+pub(crate) const UID: &str = "11111111-2222-3333-4444-555555555555";
+pub(crate) const CONTAINER: &str = "web";
+pub(crate) const FROM: &str = "web:v1";
+pub(crate) const TO: &str = "web:v2";
+
+pub(crate) fn id() -> PodRef {
+    PodRef { namespace: "shop".into(), name: "web-0".into(), uid: UID.into() }
+}
+
+/// A gated pod that has been in service for a while.
+pub(crate) fn running(now: Timestamp) -> NodePod {
+    let earlier = whole_seconds(now).checked_sub(jiff::SignedDuration::from_secs(100)).unwrap();
+    let condition = |reason: &str| ConditionView {
+        is_true: true,
+        reason: reason.into(),
+        message: String::new(),
+        since: Some(earlier),
+    };
+    let container = ContainerView {
+        name: CONTAINER.into(),
+        image: FROM.into(),
+        ports: vec![],
+        probe_periods: vec![1],
+        status: Some(ContainerState {
+            container_id: "containerd://0".into(),
+            image_id: "web@sha256:00".into(),
+            ready: true,
+            running_since: Some(earlier),
+            waiting: None,
+            restarts: 0,
+        }),
+    };
+    let view = PodView {
+        id: id(),
+        resource_version: "10".into(),
+        generation: 1,
+        observed_generation: 1,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        owner: None,
+        node: Some("n1".into()),
+        containers: vec![container],
+        conditions: BTreeMap::from([
+            ("Ready".to_owned(), condition("")),
+            ("ContainersReady".to_owned(), condition("")),
+            (super::IN_SERVICE.to_owned(), condition("InService")),
+        ]),
+        gated: true,
+        host_network: false,
+        terminating: false,
+        finished: false,
+        ip: None,
+        created: None,
+    };
+    NodePod { view, has_labels: true, has_annotations: false }
+}
+
+/// What a status patch of this condition does.
+pub(crate) fn set_in_service(pod: &mut NodePod, is_true: bool, reason: &str, message: &str, now: Timestamp) {
+    let condition =
+        ConditionView { is_true, reason: reason.into(), message: message.into(), since: Some(whole_seconds(now)) };
+    pod.view.conditions.insert(super::IN_SERVICE.to_owned(), condition);
+}
