@@ -1,2 +1,76 @@
-//! cli
-fn main() {}
+//! `kubectl hitless`: what operations run, what waits and why; restarts; waiting for a rollout.
+//!
+//! Reads with the user's own rights and writes nothing but the annotations that ask for a restart. What it says of rules and
+//! workloads comes out of the controller's own pure code ([`hitless_gate`], [`hitless_workloads`]), fed with what is seen from
+//! here.
+
+mod args;
+mod failure;
+mod restart;
+#[cfg(test)]
+mod scene;
+mod snapshot;
+mod source;
+mod status;
+mod wait;
+
+use std::io::{ErrorKind, Write, stdout};
+use std::process::ExitCode;
+
+use clap::Parser;
+use hitless_runtime::{client, telemetry};
+
+use crate::args::{Cli, Command};
+use crate::failure::{Failure, USAGE};
+use crate::source::Scope;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help is no error; a terminal that is gone is no reason to fail differently.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    let result = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::from)
+        .and_then(|runtime| runtime.block_on(run(cli)));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // `kubectl hitless status -w | head` is meant to end like this.
+        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<(), Failure> {
+    if let Command::Version = cli.command {
+        return say(&format!("kubectl-hitless {} ({})", telemetry::VERSION, telemetry::COMMIT));
+    }
+    let cluster = &cli.cluster;
+    let client = client::from_kubeconfig(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
+    let namespace = cluster.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    match cli.command {
+        Command::Status(arguments) => {
+            let scope = if arguments.all_namespaces { Scope::All } else { Scope::Namespace(namespace) };
+            status::run(client, scope, &arguments).await
+        }
+        Command::Restart(arguments) => restart::run(client, namespace, &arguments).await,
+        Command::Wait(arguments) => wait::run(client, namespace, &arguments).await,
+        Command::Version => Ok(()),
+    }
+}
+
+/// Prints a line.
+fn say(line: &str) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
+
+/// Watches and asks for hitless operations: pods that get a new image or a restart without losing a request.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl-hitless",
+    bin_name = "kubectl hitless",
+    disable_version_flag = true,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 blocked by a rule, 4 timed out."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which cluster and namespace, as for kubectl itself.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    /// Namespace [default: the context's]
+    #[arg(short, long, global = true)]
+    pub(crate) namespace: Option<String>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, global = true)]
+    pub(crate) context: Option<String>,
+    /// Path of the kubeconfig [default: $KUBECONFIG, else the one in the home directory]
+    #[arg(long, global = true)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Shows what runs, what waits and why
+    Status(StatusArgs),
+    /// Restarts the containers of pods in place, one after the other as the rules allow
+    Restart(RestartArgs),
+    /// Waits until a rollout has ended
+    Wait(WaitArgs),
+    /// Prints the version
+    Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Only this workload, e.g. deployment/web
+    pub(crate) workload: Option<Target>,
+    /// In all namespaces
+    #[arg(short = 'A', long, conflicts_with_all = ["namespace", "workload"])]
+    pub(crate) all_namespaces: bool,
+    /// Go on and show every change
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// A table for people
+    #[default]
+    Table,
+    /// One JSON object, with --watch one a line
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestartArgs {
+    /// deployment/NAME or pod/NAME
+    pub(crate) target: Target,
+    /// Only this container; may be given several times
+    #[arg(short, long = "container", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) containers: Vec<String>,
+    /// Wait until all of them have been restarted
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// How long to wait, e.g. 90s, 10m
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WaitArgs {
+    /// deployment/NAME
+    pub(crate) target: Target,
+    /// How long to wait, e.g. 90s, 10m
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    pub(crate) timeout: Duration,
+}
+
+/// Kind of object that commands take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TargetKind {
+    Deployment,
+    Pod,
+}
+
+/// `KIND/NAME`; a name alone is a Deployment's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) kind: TargetKind,
+    pub(crate) name: String,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (kind, name) = text.split_once('/').unwrap_or(("deployment", text));
+        let kind = match kind {
+            "deployment" | "deployments" | "deploy" | "deployment.apps" | "deployments.apps" => TargetKind::Deployment,
+            "pod" | "pods" | "po" => TargetKind::Pod,
+            other => return Err(format!("kind {other} is not supported; write deployment/NAME or pod/NAME")),
+        };
+        if name.is_empty() {
+            return Err("the name is missing; write for example deployment/web".to_owned());
+        }
+        Ok(Self { kind, name: name.to_owned() })
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: SignedDuration = text.parse().map_err(|_| "write for example 90s, 10m or 1h".to_owned())?;
+    Duration::try_from(parsed).map_err(|_| "a time can't be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn targets_and_times_parse_or_say_what_to_write() {
+        let target = |text: &str| text.parse::<Target>();
+        assert_eq!(target("web"), Ok(Target { kind: TargetKind::Deployment, name: "web".into() }));
+        assert_eq!(target("po/a"), Ok(Target { kind: TargetKind::Pod, name: "a".into() }));
+        assert!(target("sts/a").unwrap_err().contains("deployment/NAME"));
+        assert!(target("deploy/").is_err());
+        assert_eq!(duration("10m"), Ok(Duration::from_mins(10)));
+        assert!(duration("-1s").is_err() && duration("soon").is_err());
+    }
+
+    #[test]
+    fn flags_may_stand_before_or_behind_the_command() {
+        for line in [["kubectl-hitless", "-n", "team", "status"], ["kubectl-hitless", "status", "-n", "team"]] {
+            assert_eq!(Cli::try_parse_from(line).unwrap().cluster.namespace.as_deref(), Some("team"));
+        }
+        assert!(Cli::try_parse_from(["kubectl-hitless", "status", "-A", "-n", "team"]).is_err());
+    }
+}

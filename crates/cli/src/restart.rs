@@ -1,0 +1,153 @@
+//! `kubectl hitless restart`: asks for a restart by annotating pods, and waits for it if told to.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use hitless_api::Outcome;
+use hitless_api::names::annotations;
+use hitless_api::pod::PodView;
+use hitless_runtime::write::{WriteError, Writes};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::args::{RestartArgs, Target, TargetKind};
+use crate::failure::Failure;
+use crate::snapshot::Snapshot;
+use crate::source::{self, Live, Scope};
+use crate::{say, status};
+
+pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartArgs) -> Result<(), Failure> {
+    let scope = Scope::Namespace(namespace.clone());
+    let snapshot = source::read(&client, &scope).await?;
+    let pods = select(&snapshot, &namespace, arguments)?;
+    let token = token(Timestamp::now());
+    let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let writes = Writes::default();
+    let mut asked = BTreeSet::new();
+    for pod in pods {
+        let name = &pod.id.name;
+        let patch = Patch::Merge(patch(pod, &token, &arguments.containers));
+        match writes.send("pods", api.patch(name, &PatchParams::default(), &patch)).await {
+            Ok(_) => {
+                say(&format!("pod/{name} restart requested"))?;
+                asked.insert(pod.id.uid.clone());
+            }
+            Err(WriteError::Conflict { .. } | WriteError::Gone { .. }) => {
+                say(&format!("pod/{name} has been replaced meanwhile, so it needs no restart"))?;
+            }
+            Err(error) => return Err(Failure::of(format!("annotate pod {name}"), error)),
+        }
+    }
+    if !arguments.wait {
+        return say(&format!("watch it with: kubectl hitless status -n {namespace} {} -w", arguments.target));
+    }
+    let live = Live::new(&client, &scope);
+    let mut last = None;
+    let waiting = async {
+        loop {
+            live.changed().await;
+            let Some(snapshot) = live.snapshot() else { continue };
+            let left = left(&snapshot, &asked, &token)?;
+            let before = last.replace(left.len());
+            if before != last && before.is_some() {
+                say(&format!("{} of {} pods restarted", asked.len() - left.len(), asked.len()))?;
+            }
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
+    };
+    if let Ok(result) = timeout(arguments.timeout, waiting).await {
+        return result;
+    }
+    Err(late(&source::read(&client, &scope).await?, &asked, &token))
+}
+
+/// The pods that are meant, all of them fit for it.
+fn select<'a>(snapshot: &'a Snapshot, namespace: &str, arguments: &RestartArgs) -> Result<Vec<&'a PodView>, Failure> {
+    let Target { kind, name } = &arguments.target;
+    let target = &arguments.target;
+    let pods: Vec<&PodView> = match kind {
+        TargetKind::Deployment => {
+            if !snapshot.deployments.iter().any(|deployment| deployment.name == *name) {
+                return Err(Failure::NotFound(format!(
+                    "{target} does not exist in namespace {namespace}; is -n the right one?"
+                )));
+            }
+            status::owned(snapshot, namespace, name).into_iter().filter(|pod| !pod.terminating).collect()
+        }
+        TargetKind::Pod => snapshot.pods.iter().map(|pod| &**pod).filter(|pod| pod.id.name == *name).collect(),
+    };
+    if pods.is_empty() {
+        return Err(Failure::NotFound(match kind {
+            TargetKind::Deployment => format!("{target} has no pods; scale it up, then they start fresh anyway"),
+            TargetKind::Pod => format!("{target} does not run in namespace {namespace}; is -n the right one?"),
+        }));
+    }
+    for pod in &pods {
+        if let Some(unknown) = arguments.containers.iter().find(|container| pod.container(container).is_none()) {
+            let known: Vec<_> = pod.containers.iter().map(|container| container.name.as_str()).collect();
+            let message = format!("pod {} has no container {unknown}; it has: {}", pod.id.name, known.join(", "));
+            return Err(Failure::Usage(message));
+        }
+        if let Some(why) = status::unfit(pod) {
+            return Err(Failure::Failed(format!("pod {} can't be restarted in place: {why}", pod.id.name)));
+        }
+    }
+    Ok(pods)
+}
+
+/// Names this restart; sorts by time, and two in the same second differ.
+fn token(now: Timestamp) -> String {
+    let random = RandomState::new().build_hasher().finish() % 0x1_0000;
+    format!("{}-{random:04x}", now.strftime("%Y%m%dt%H%M%Sz"))
+}
+
+/// With the uid, so that a new pod of the same name is not restarted. `null` removes what an earlier wish has left.
+fn patch(pod: &PodView, token: &str, containers: &[String]) -> Value {
+    let containers = if containers.is_empty() { Value::Null } else { containers.join(",").into() };
+    json!({"metadata": {"uid": pod.id.uid, "annotations": {
+        annotations::RESTART: token,
+        annotations::RESTART_CONTAINERS: containers,
+    }}})
+}
+
+/// Names of the pods that are still to be restarted; a pod that is gone is not.
+fn left(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Result<Vec<String>, Failure> {
+    let grants = snapshot.nodes.iter().flat_map(|node| {
+        node.spec.grants.iter().filter_map(|grant| Some((grant, node.transition(&grant.id)?.result.as_ref()?)))
+    });
+    for (grant, result) in grants {
+        let ours =
+            grant.annotations.get(annotations::RESTARTED).is_some_and(|change| change.to.as_deref() == Some(token));
+        if ours && result.outcome != Outcome::Done && status::halts(result) {
+            let message = format!("restart of pod {} ended as {:?}: {}", grant.pod.name, result.outcome, result.reason);
+            return Err(Failure::Failed(message));
+        }
+    }
+    let carried_out = |pod: &PodView| pod.annotations.get(annotations::RESTARTED).is_some_and(|done| done == token);
+    Ok(snapshot
+        .pods
+        .iter()
+        .filter(|pod| asked.contains(&pod.id.uid) && !(carried_out(pod) && pod.ready()))
+        .map(|pod| pod.id.name.clone())
+        .collect())
+}
+
+/// Why it takes too long.
+fn late(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Failure {
+    let left = match left(snapshot, asked, token) {
+        Ok(left) => left,
+        Err(failure) => return failure,
+    };
+    let report = status::observe(snapshot, Timestamp::now());
+    let pods = report.workloads.iter().flat_map(|workload| &workload.pods);
+    crate::wait::late("the restart", pods.filter(|pod| left.contains(&pod.name)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use super::*;
+use crate::scene::{pod, rollout, view, with_grant};
+use std::time::Duration;
+
+fn arguments(target: &str, containers: &[&str]) -> RestartArgs {
+    RestartArgs {
+        target: target.parse().unwrap(),
+        containers: containers.iter().map(ToString::to_string).collect(),
+        wait: false,
+        timeout: Duration::ZERO,
+    }
+}
+
+fn refusal(snapshot: &Snapshot, target: &str, containers: &[&str]) -> (u8, String) {
+    let failure = select(snapshot, "team", &arguments(target, containers)).unwrap_err();
+    (failure.code(), failure.to_string())
+}
+
+#[test]
+fn a_deployment_means_all_its_pods_and_a_pod_only_itself() {
+    let snapshot = rollout(&[pod("b", "web:v1"), pod("a", "web:v1")]);
+    let names = |target| -> Vec<String> {
+        select(&snapshot, "team", &arguments(target, &[])).unwrap().iter().map(|pod| pod.id.name.clone()).collect()
+    };
+    assert_eq!(names("deployment/web"), ["a", "b"]);
+    assert_eq!(names("pod/b"), ["b"]);
+}
+
+#[test]
+fn what_can_not_be_restarted_is_refused_before_anything_is_written() {
+    let mut ungated = pod("c", "web:v1");
+    ungated["spec"]["readinessGates"] = json!([]);
+    let snapshot = rollout(&[pod("a", "web:v1"), ungated]);
+    let (code, text) = refusal(&snapshot, "deployment/web", &["sidecar"]);
+    assert_eq!(code, 2);
+    assert!(text.contains("no container sidecar") && text.contains("it has: web"), "{text}");
+    assert!(refusal(&snapshot, "deployment/web", &[]).1.contains("NoReadinessGate"));
+    assert!(refusal(&snapshot, "deployment/other", &[]).1.contains("does not exist"));
+    assert_eq!(refusal(&snapshot, "pod/other", &[]).0, 1);
+    assert!(refusal(&rollout(&[]), "deployment/web", &[]).1.contains("no pods"));
+}
+
+#[test]
+fn the_patch_names_the_uid_and_clears_what_an_earlier_wish_has_left() {
+    let pod = view(&pod("a", "web:v1"));
+    let wanted = json!({"metadata": {"uid": "uid-a", "annotations": {
+        "hitless.dev/restart": "t", "hitless.dev/restart-containers": null}}});
+    assert_eq!(patch(&pod, "t", &[]), wanted);
+    let some = patch(&pod, "t", &["web".into(), "side".into()]);
+    assert_eq!(some["metadata"]["annotations"]["hitless.dev/restart-containers"], "web,side");
+}
+
+#[test]
+fn tokens_differ_within_a_second() {
+    let tokens: BTreeSet<String> = (0..50).map(|_| token(Timestamp::UNIX_EPOCH)).collect();
+    assert!(tokens.len() > 1 && tokens.iter().all(|token| token.starts_with("19700101t000000z-")), "{tokens:?}");
+}
+
+#[test]
+fn a_pod_counts_until_its_token_is_carried_out_and_it_is_ready_or_it_is_gone() {
+    let asked = BTreeSet::from(["uid-a".to_owned(), "uid-gone".to_owned()]);
+    let mut a = pod("a", "web:v1");
+    assert_eq!(left(&rollout(&[a.clone()]), &asked, "token").unwrap(), ["a"]);
+    a["metadata"]["annotations"] = json!({"hitless.dev/restarted": "token"});
+    assert!(left(&rollout(&[a.clone()]), &asked, "token").unwrap().is_empty());
+    a["status"]["conditions"] = json!([]);
+    assert_eq!(left(&rollout(&[a]), &asked, "token").unwrap(), ["a"]);
+}
+
+#[test]
+fn only_a_bad_end_of_this_restart_is_a_failure() {
+    let asked = BTreeSet::from(["uid-a".to_owned()]);
+    let ended = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:00.000000Z",
+        "result": {"outcome": "RolledBack", "reason": "CrashLoopBackOff"}});
+    let snapshot = with_grant(rollout(&[pod("a", "web:v1")]), "a", &ended);
+    assert_eq!(left(&snapshot, &asked, "another").unwrap(), ["a"]);
+    let failure = left(&snapshot, &asked, "token").unwrap_err();
+    assert_eq!(failure.code(), 1);
+    assert!(failure.to_string().contains("CrashLoopBackOff"));
+}

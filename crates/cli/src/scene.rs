@@ -1,0 +1,110 @@
+//! A small cluster for tests: Deployment `web` of namespace `team`, held in the middle of a rollout to `web:v2`.
+
+use std::sync::Arc;
+
+use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::snapshot::{Seen, Snapshot};
+
+fn see<T: Seen<Object: DeserializeOwned>>(value: Value) -> Arc<T> {
+    Arc::new(T::seen(serde_json::from_value(value).unwrap()).unwrap())
+}
+
+fn template(image: &str, mixed: bool) -> Value {
+    let mut template =
+        json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]}});
+    if mixed {
+        template["metadata"]["annotations"] = json!({"hitless.dev/mixed": "1"});
+        template["metadata"]["labels"]["pod-template-hash"] = "h".into();
+    }
+    template
+}
+
+pub(crate) fn pod(name: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "team", "uid": format!("uid-{name}"), "labels": {"app": "web"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-h", "uid": "rs", "controller": true}]},
+        "spec": {"nodeName": "n1", "containers": [{"name": "web", "image": image}],
+            "readinessGates": [{"conditionType": "hitless.dev/InService"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    })
+}
+
+pub(crate) fn rollout(pods: &[Value]) -> Snapshot {
+    let count = pods.len();
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "team", "uid": "deployment",
+            "annotations": {"hitless.dev/update": "in-place", "hitless.dev/rollout": "held"}},
+        "spec": {"replicas": count, "paused": true, "template": template("web:v2", false)}
+    });
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": "web-h", "namespace": "team", "uid": "rs", "generation": 1,
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "deployment", "controller": true}]},
+        "spec": {"replicas": count, "selector": {"matchLabels": {"app": "web"}}, "template": template("web:v2", true)},
+        "status": {"replicas": count, "observedGeneration": 1}
+    });
+    Snapshot {
+        deployments: vec![see(deployment)],
+        replica_sets: vec![see(set)],
+        pods: pods.iter().cloned().map(see).collect(),
+        ..Snapshot::default()
+    }
+}
+
+pub(crate) fn with_rule(mut snapshot: Snapshot, max_unavailable: u32) -> Snapshot {
+    let rule: PodTransitionRule = serde_json::from_value(json!({
+        "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule", "metadata": {"name": "never", "namespace": "team"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}},
+            "rules": [{"name": "budget", "availablePolicy": {"maxUnavailableValue": max_unavailable}}]}
+    }))
+    .unwrap();
+    snapshot.rules.extend(Seen::seen(rule).map(Arc::new));
+    snapshot
+}
+
+/// The operation of `name`, as the agent has reported it (`null`: not yet).
+pub(crate) fn with_grant(mut snapshot: Snapshot, name: &str, transition: &Value) -> Snapshot {
+    let node: NodeTransition = serde_json::from_value(json!({
+        "apiVersion": "hitless.dev/v1alpha1", "kind": "NodeTransition", "metadata": {"name": "n1"},
+        "spec": {"nodeUID": "n", "grants": [{
+            "id": "g", "epoch": 1, "pod": {"namespace": "team", "name": name, "uid": format!("uid-{name}")}, "op": "Update",
+            "mode": "Leave", "containers": {"web": {"from": "web:v1", "to": "web:v2"}}, "before": {},
+            "annotations": {"hitless.dev/restarted": {"to": "token"}},
+            "drain": {}, "verify": {}, "granted": "2026-01-01T00:00:00.000000Z", "ttlSeconds": 60}]},
+        "status": {"transitions": if transition.is_null() { json!([]) } else { json!([transition]) }}
+    }))
+    .unwrap();
+    snapshot.nodes.push(Arc::new(node));
+    snapshot
+}
+
+pub(crate) fn with_reservation(mut snapshot: Snapshot, name: &str) -> Snapshot {
+    let ledger: TransitionLedger = serde_json::from_value(json!({
+        "apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionLedger", "metadata": {"name": "ledger", "namespace": "team"},
+        "spec": {"reservations": {format!("uid-{name}"): {"id": "g", "pod": name, "node": "n1", "images": {},
+            "since": "2026-01-01T00:00:00.000000Z"}}}
+    }))
+    .unwrap();
+    snapshot.ledgers.extend(Seen::seen(ledger).map(Arc::new));
+    snapshot
+}
+
+pub(crate) fn with_event(mut snapshot: Snapshot, reason: &str, note: &str) -> Snapshot {
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {}, "eventTime": format!("2026-01-01T00:00:0{}.000000Z", snapshot.events.len()), "reason": reason, "note": note,
+        "regarding": {"kind": "Deployment", "name": "web", "uid": "deployment"}
+    }))
+    .unwrap();
+    snapshot.events.extend(Seen::seen(event).map(Arc::new));
+    snapshot
+}
+
+pub(crate) fn view(pod: &Value) -> hitless_api::pod::PodView {
+    Seen::seen(serde_json::from_value::<Pod>(pod.clone()).unwrap()).unwrap()
+}

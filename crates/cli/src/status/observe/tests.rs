@@ -1,0 +1,120 @@
+use super::*;
+use crate::scene::{pod, rollout, with_event, with_grant, with_reservation, with_rule};
+use crate::status::WorkloadStatus;
+use serde_json::{Value, json};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:30Z".parse().unwrap()
+}
+
+fn web(snapshot: &Snapshot) -> WorkloadStatus {
+    let mut report = observe(snapshot, now());
+    assert_eq!(report.workloads.len(), 1);
+    report.workloads.remove(0)
+}
+
+fn old(name: &str) -> Value {
+    pod(name, "web:v1")
+}
+
+#[test]
+fn a_pod_that_waits_says_which_rule_is_in_the_way() {
+    let status = web(&with_rule(rollout(&[pod("a", "web:v2"), old("b")]), 0));
+    assert_eq!((status.stage, status.held, status.updated, status.total), ("Rolling", true, 1, 2));
+    assert_eq!(status.pods[0].state, State::UpToDate);
+    let waiting = &status.pods[1];
+    assert_eq!((waiting.state, waiting.blocked), (State::Waiting, true));
+    assert!(waiting.why.starts_with("never/budget: "), "{}", waiting.why);
+}
+
+#[test]
+fn without_a_rule_the_implicit_budget_lets_one_begin_and_the_other_wait() {
+    let status = web(&rollout(&[old("a"), old("b")]));
+    let blocked: Vec<bool> = status.pods.iter().map(|pod| pod.blocked).collect();
+    assert_eq!(blocked, [false, true]);
+    assert!(status.pods[0].why.contains("may begin"), "{}", status.pods[0].why);
+    assert!(status.pods[1].why.starts_with("implicit: "), "{}", status.pods[1].why);
+}
+
+#[test]
+fn where_no_rule_is_in_the_way_the_controllers_last_event_tells_unless_it_only_reports() {
+    let base = rollout(&[old("a")]);
+    let blocked = with_event(base.clone(), "RolloutBlocked", "no agent on node n1");
+    assert_eq!(web(&blocked).pods[0].why, "RolloutBlocked: no agent on node n1");
+    let held = with_event(blocked, "RolloutHeld", "revision x");
+    assert!(!web(&held).pods[0].why.contains("no agent"));
+}
+
+#[test]
+fn what_is_wrong_with_the_pod_itself_comes_first() {
+    let mut ungated = old("a");
+    ungated["spec"]["readinessGates"] = json!([]);
+    let status = web(&with_rule(rollout(&[ungated]), 0));
+    assert!(status.pods[0].why.starts_with("NoReadinessGate"), "{}", status.pods[0].why);
+    assert!(!status.pods[0].blocked);
+}
+
+#[test]
+fn an_operation_shows_phase_connections_and_times() {
+    let draining = json!({"id": "g", "phase": "Draining", "since": "2026-01-01T00:00:20.000000Z",
+        "deadline": "2026-01-01T00:01:20.000000Z", "connections": 7, "message": "7 connections"});
+    let status = web(&with_grant(rollout(&[old("a")]), "a", &draining));
+    let pod = &status.pods[0];
+    assert_eq!(pod.state, State::Running(Phase::Draining));
+    assert_eq!((pod.connections, pod.elapsed_seconds, pod.deadline_seconds), (Some(7), Some(10), Some(50)));
+    assert_eq!(pod.why, "7 connections");
+}
+
+#[test]
+fn a_grant_that_the_agent_has_not_seen_and_a_reservation_without_grant_are_told_apart() {
+    let granted = web(&with_grant(rollout(&[old("a")]), "a", &Value::Null));
+    assert_eq!((granted.pods[0].state, granted.pods[0].elapsed_seconds), (State::Running(Phase::Granted), Some(30)));
+    assert_eq!(granted.pods[0].why, "the agent on node n1");
+    let reserved = web(&with_reservation(rollout(&[old("a")]), "a"));
+    assert_eq!((reserved.pods[0].state, reserved.pods[0].elapsed_seconds), (State::Reserved, Some(30)));
+}
+
+#[test]
+fn a_rollback_halts_the_rollout_and_a_refusal_for_lateness_does_not() {
+    let ended = |outcome: &str, reason: &str| {
+        let transition = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:20.000000Z", "message": "exit 1",
+            "result": {"outcome": outcome, "reason": reason}});
+        web(&with_grant(rollout(&[old("a"), old("b")]), "a", &transition))
+    };
+    let rolled_back = ended("RolledBack", "CrashLoopBackOff");
+    assert!(rolled_back.pods[0].halts && rolled_back.why.contains("a ended as RolledBack"), "{}", rolled_back.why);
+    assert_eq!(rolled_back.pods[0].why, "CrashLoopBackOff: exit 1");
+    let refused = ended("Refused", "Expired");
+    assert!(!refused.pods[0].halts && refused.why.is_empty());
+}
+
+#[test]
+fn a_change_that_can_not_be_made_in_place_is_named_by_its_field() {
+    let mut snapshot = rollout(&[old("a")]);
+    let mut deployment = DeploymentView::clone(&snapshot.deployments[0]);
+    let mut template = deployment.template.content().clone();
+    template["spec"]["hostPID"] = true.into();
+    deployment.template = hitless_workloads::deployment::Template::new(template);
+    deployment.annotations.insert("hitless.dev/update".into(), "in-place-only".into());
+    snapshot.deployments = vec![deployment.into()];
+    let status = web(&snapshot);
+    assert_eq!(status.stage, "Refused");
+    assert!(status.why.contains("hostPID"), "{}", status.why);
+    assert_eq!(status.pods[0].state, State::UpToDate, "nothing is wished for its pods");
+}
+
+#[test]
+fn only_what_has_opted_in_or_is_operated_is_shown() {
+    let mut snapshot = rollout(&[old("a")]);
+    let mut deployment = DeploymentView::clone(&snapshot.deployments[0]);
+    deployment.annotations.clear();
+    snapshot.deployments = vec![deployment.into()];
+    assert!(observe(&snapshot, now()).workloads.is_empty());
+    let mut wished = old("a");
+    wished["metadata"]["annotations"] = json!({"hitless.dev/restart": "1"});
+    snapshot.pods = rollout(&[wished.clone()]).pods;
+    assert_eq!(web(&snapshot).pods[0].state, State::Waiting);
+    wished["metadata"]["ownerReferences"] = json!([]);
+    snapshot.pods = rollout(&[wished]).pods;
+    assert_eq!(web(&snapshot).name, "pod/a");
+}

@@ -1,0 +1,134 @@
+//! What `status` says, for machines and people.
+
+use std::fmt;
+
+use hitless_api::{Outcome, Phase};
+use serde::{Serialize, Serializer};
+
+use crate::args::{Target, TargetKind};
+
+/// Everything that is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Report {
+    pub(crate) workloads: Vec<WorkloadStatus>,
+}
+
+/// A workload that has opted in, or one of whose pods something is done to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WorkloadStatus {
+    pub(crate) namespace: String,
+    /// `deployment/NAME`, or for pods without one `replicaset/NAME` and the like, or `pod/NAME`.
+    pub(crate) name: String,
+    /// Where its rollout is, in CamelCase.
+    pub(crate) stage: &'static str,
+    /// Its rollout is held back from Kubernetes' own way.
+    pub(crate) held: bool,
+    /// Pods that are as the workload says.
+    pub(crate) updated: usize,
+    /// Pods that count.
+    pub(crate) total: usize,
+    /// Pods that are wished.
+    pub(crate) replicas: Option<i32>,
+    /// What to know about the whole.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) why: String,
+    pub(crate) pods: Vec<PodStatus>,
+}
+
+/// One pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PodStatus {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) node: Option<String>,
+    pub(crate) ready: bool,
+    pub(crate) state: State,
+    /// Connections that are left, at the agent's last report.
+    pub(crate) connections: Option<u32>,
+    /// Seconds in this state.
+    pub(crate) elapsed_seconds: Option<i64>,
+    /// Seconds until this state ends by itself; negative when it should have ended.
+    pub(crate) deadline_seconds: Option<i64>,
+    /// What it waits for and why.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) why: String,
+    /// A rule is in the way.
+    pub(crate) blocked: bool,
+    /// Its operation has ended in a way that stops the rollout of its workload.
+    pub(crate) halts: bool,
+}
+
+/// Where a pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing is wished.
+    UpToDate,
+    /// Something is wished, but not granted.
+    Waiting,
+    /// It has its place in the budget; the grant is being written.
+    Reserved,
+    /// It is being operated.
+    Running(Phase),
+    /// Its operation has ended.
+    Ended(Outcome),
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Debug of the wire's enums is the wire's spelling.
+        match self {
+            Self::UpToDate => f.pad("UpToDate"),
+            Self::Waiting => f.pad("Waiting"),
+            Self::Reserved => f.pad("Reserved"),
+            Self::Running(phase) => f.pad(&format!("{phase:?}")),
+            Self::Ended(outcome) => f.pad(&format!("{outcome:?}")),
+        }
+    }
+}
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Report {
+    /// Only what concerns `target`.
+    pub(crate) fn only(mut self, target: Option<&Target>) -> Self {
+        let Some(target) = target else { return self };
+        match target.kind {
+            TargetKind::Deployment => {
+                let name = target.to_string();
+                self.workloads.retain(|workload| workload.name == name);
+            }
+            TargetKind::Pod => {
+                for workload in &mut self.workloads {
+                    workload.pods.retain(|pod| pod.name == target.name);
+                }
+                self.workloads.retain(|workload| !workload.pods.is_empty());
+            }
+        }
+        self
+    }
+
+    /// The same without what changes by time alone.
+    pub(crate) fn without_times(&self) -> Self {
+        let mut same = self.clone();
+        for pod in same.workloads.iter_mut().flat_map(|workload| &mut workload.pods) {
+            (pod.elapsed_seconds, pod.deadline_seconds) = (None, None);
+        }
+        same
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            TargetKind::Deployment => "deployment",
+            TargetKind::Pod => "pod",
+        };
+        write!(f, "{kind}/{}", self.name)
+    }
+}

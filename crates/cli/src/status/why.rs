@@ -1,0 +1,95 @@
+//! Why a pod waits. The same rules are asked as the controller asks, with what is seen from here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::pod::PodView;
+use hitless_gate::{Candidate, GateInput, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet};
+use jiff::Timestamp;
+
+use super::observe::Owners;
+use crate::snapshot::{EventView, Snapshot};
+
+/// The rules' answers by uid of the pod: `None` allows it.
+pub(super) type Denials = BTreeMap<String, Option<String>>;
+
+/// Asks the rules about all `candidates` (uids of pods).
+pub(super) fn denials(
+    snapshot: &Snapshot,
+    owners: &Owners<'_>,
+    candidates: &BTreeSet<String>,
+    now: Timestamp,
+) -> Denials {
+    let pods: Vec<PodFacts> = snapshot.pods.iter().map(|pod| facts(pod, owners)).collect();
+    let desired: BTreeMap<OwnerKey, OwnerFacts> = snapshot
+        .deployments
+        .iter()
+        .map(|deployment| {
+            let desired = u32::try_from(deployment.replicas).unwrap_or_default();
+            (owner_key("Deployment", &deployment.namespace, &deployment.name, &deployment.uid), OwnerFacts { desired })
+        })
+        .collect();
+    let rules: Vec<RuleSet> = snapshot.rules.iter().map(|rule| RuleSet::clone(rule)).collect();
+    let reserved: BTreeSet<String> =
+        snapshot.ledgers.iter().flat_map(|ledger| ledger.reservations.keys().cloned()).collect();
+    let input = GateInput {
+        pods: &pods,
+        owners: &desired,
+        rule_sets: &rules,
+        reserved: &reserved,
+        implicit: Some(ImplicitBudget::default()),
+    };
+    let candidates: Vec<Candidate> =
+        candidates.iter().map(|uid| Candidate { pod_uid: uid.clone(), priority: 0 }).collect();
+    hitless_gate::decide(&input, &candidates, now)
+        .into_iter()
+        .map(|verdict| {
+            let denied: Vec<String> = verdict.denied().map(ToString::to_string).collect();
+            (verdict.pod_uid.clone(), (!verdict.allowed).then(|| denied.join("; ")))
+        })
+        .collect()
+}
+
+fn facts(pod: &PodView, owners: &Owners<'_>) -> PodFacts {
+    let deployment = owners.deployment(pod);
+    let namespace = &pod.id.namespace;
+    PodFacts {
+        uid: pod.id.uid.clone(),
+        namespace: namespace.clone(),
+        name: pod.id.name.clone(),
+        labels: pod.labels.clone(),
+        node: pod.node.clone(),
+        owner: deployment
+            .map(|deployment| owner_key("Deployment", namespace, &deployment.name, &deployment.uid))
+            .or_else(|| pod.owner.as_ref().map(|owner| owner_key(&owner.kind, namespace, &owner.name, &owner.uid))),
+        available: pod.available(),
+    }
+}
+
+fn owner_key(kind: &str, namespace: &str, name: &str, uid: &str) -> OwnerKey {
+    OwnerKey { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() }
+}
+
+/// What in the pod itself keeps it from being operated.
+pub(crate) fn unfit(pod: &PodView) -> Option<&'static str> {
+    if pod.terminating {
+        Some("the pod is being deleted")
+    } else if pod.node.is_none() {
+        Some("the pod has no node yet")
+    } else if pod.is_mirror() || pod.host_network {
+        Some("NotSupported: pods with hostNetwork and static pods are not operated")
+    } else if !pod.gated {
+        Some(
+            "NoReadinessGate: the pod was made without the readiness gate hitless.dev/InService; label its template \
+             hitless.dev/gate=enabled, and delete the pod once",
+        )
+    } else {
+        None
+    }
+}
+
+/// The last thing that the controller said of an object, if it was of the kind that explains waiting.
+pub(super) fn last_event<'a>(events: impl IntoIterator<Item = &'a EventView>, uid: &str) -> Option<String> {
+    let last = events.into_iter().filter(|event| event.regarding == uid).max_by_key(|event| event.time)?;
+    let waits = !matches!(last.reason.as_str(), "RolloutHeld" | "RolloutFinished" | "NativeRollout");
+    waits.then(|| format!("{}: {}", last.reason, last.note))
+}

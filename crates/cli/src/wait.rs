@@ -1,0 +1,117 @@
+//! `kubectl hitless wait`: blocks until a rollout has ended. Unlike `kubectl rollout status` it does not take a Deployment
+//! that somebody has paused for done.
+
+use jiff::Timestamp;
+use kube::Client;
+use tokio::time::timeout;
+
+use crate::args::{Target, TargetKind, WaitArgs};
+use crate::failure::Failure;
+use crate::say;
+use crate::snapshot::Snapshot;
+use crate::source::{self, Live, Scope};
+use crate::status::{self, PodStatus, State, WorkloadStatus};
+
+pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs) -> Result<(), Failure> {
+    if arguments.target.kind == TargetKind::Pod {
+        return Err(Failure::Usage("a rollout is a workload's; write deployment/NAME".to_owned()));
+    }
+    let scope = Scope::Namespace(namespace.clone());
+    let first = source::read(&client, &scope).await?;
+    let target = &arguments.target;
+    let mut last = String::new();
+    let mut step = |snapshot: &Snapshot| {
+        let workload = find(snapshot, target, &namespace)?;
+        let text = summary(&workload);
+        if text != last {
+            say(&text)?;
+            last = text;
+        }
+        done(&workload)
+    };
+    if step(&first)? {
+        return Ok(());
+    }
+    let live = Live::new(&client, &scope);
+    let waiting = async {
+        loop {
+            live.changed().await;
+            if let Some(snapshot) = live.snapshot()
+                && step(&snapshot)?
+            {
+                return Ok(());
+            }
+        }
+    };
+    if let Ok(result) = timeout(arguments.timeout, waiting).await {
+        return result;
+    }
+    let workload = find(&source::read(&client, &scope).await?, target, &namespace)?;
+    Err(late(&target.to_string(), workload.pods.iter().filter(|pod| pod.state != State::UpToDate)))
+}
+
+fn find(snapshot: &Snapshot, target: &Target, namespace: &str) -> Result<WorkloadStatus, Failure> {
+    if !snapshot.deployments.iter().any(|deployment| deployment.name == target.name) {
+        let message = format!("{target} does not exist in namespace {namespace}; is -n the right one?");
+        return Err(Failure::NotFound(message));
+    }
+    let workload = status::observe(snapshot, Timestamp::now()).only(Some(target)).workloads.pop();
+    workload.filter(|workload| workload.stage != "NotOptedIn").ok_or_else(|| {
+        Failure::Failed(format!("{target} has not opted in to updates in place; use: kubectl rollout status {target}"))
+    })
+}
+
+/// Whether the rollout has ended well; an error if it has ended otherwise.
+fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
+    if workload.stage == "Refused" {
+        return Err(Failure::Failed(format!("{}: {}", workload.name, workload.why)));
+    }
+    if let Some(pod) = workload.pods.iter().find(|pod| pod.halts)
+        && workload.stage != "Idle"
+    {
+        let message = format!("{}: halted, because {} ended as {}: {}", workload.name, pod.name, pod.state, pod.why);
+        return Err(Failure::Failed(message));
+    }
+    let running = |pod: &PodStatus| matches!(pod.state, State::Running(_) | State::Reserved | State::Waiting);
+    Ok(workload.stage == "Idle"
+        && !workload.held
+        && workload.updated == workload.total
+        && workload.pods.len() == workload.total
+        && workload.replicas.is_none_or(|wished| usize::try_from(wished).is_ok_and(|wished| wished == workload.total))
+        && workload.pods.iter().all(|pod| pod.ready && !running(pod)))
+}
+
+/// One line about how far it is.
+fn summary(workload: &WorkloadStatus) -> String {
+    let whole = format!("{}: {} of {} pods updated", workload.name, workload.updated, workload.total);
+    let busy = workload.pods.iter().filter(|pod| matches!(pod.state, State::Running(_)));
+    let blocked = workload.pods.iter().find(|pod| pod.blocked);
+    let mut parts = vec![whole];
+    parts.extend(busy.map(|pod| format!("{} {}", pod.name, pod.state)));
+    parts.extend(blocked.map(|pod| format!("{} waits for {}", pod.name, pod.why)));
+    parts.join(", ")
+}
+
+/// What a command that ran out of time says: exit code 3 if a rule is in the way of a pod and nothing moves, else 4.
+pub(crate) fn late<'a>(what: &str, pods: impl Iterator<Item = &'a PodStatus>) -> Failure {
+    let pods: Vec<&PodStatus> = pods.collect();
+    let moves = pods.iter().any(|pod| matches!(pod.state, State::Running(_) | State::Reserved));
+    let list: Vec<String> = pods
+        .iter()
+        .map(|pod| format!("{} {}{}{}", pod.name, pod.state, if pod.why.is_empty() { "" } else { ", " }, pod.why))
+        .collect();
+    let list = list.join("; ");
+    match pods.iter().find(|pod| pod.blocked) {
+        Some(pod) if !moves => Failure::Blocked(format!(
+            "{what} is blocked: {list}; change the rule that is named for {}, or make other pods available",
+            pod.name
+        )),
+        _ if list.is_empty() => {
+            Failure::TimedOut(format!("{what} was not over in time; look again: kubectl hitless status -w"))
+        }
+        _ => Failure::TimedOut(format!("{what} was not over in time: {list}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

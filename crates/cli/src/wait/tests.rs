@@ -1,0 +1,75 @@
+use super::*;
+use crate::scene::{pod, rollout, with_grant, with_rule};
+use hitless_workloads::deployment::DeploymentView;
+use serde_json::json;
+
+fn target() -> Target {
+    "deployment/web".parse().unwrap()
+}
+
+fn found(snapshot: &Snapshot) -> WorkloadStatus {
+    find(snapshot, &target(), "team").unwrap()
+}
+
+/// The same with the Deployment changed.
+fn with(mut snapshot: Snapshot, change: impl FnOnce(&mut DeploymentView)) -> Snapshot {
+    let mut deployment = DeploymentView::clone(&snapshot.deployments[0]);
+    change(&mut deployment);
+    snapshot.deployments = vec![deployment.into()];
+    snapshot
+}
+
+/// All pods updated, the pause lifted, the live ReplicaSet at the exact target.
+fn finished() -> Snapshot {
+    let snapshot = rollout(&[pod("a", "web:v2"), pod("b", "web:v2")]);
+    let mut snapshot = with(snapshot, |deployment| {
+        deployment.paused = false;
+        deployment.annotations.remove("hitless.dev/rollout");
+    });
+    let mut set = hitless_workloads::ReplicaSetView::clone(&snapshot.replica_sets[0]);
+    set.template = snapshot.deployments[0].template.clone();
+    snapshot.replica_sets = vec![set.into()];
+    snapshot
+}
+
+#[test]
+fn done_means_lifted_updated_complete_and_ready() {
+    assert!(done(&found(&finished())).unwrap());
+    assert!(!done(&found(&rollout(&[pod("a", "web:v2")]))).unwrap(), "still held");
+    assert!(!done(&found(&rollout(&[pod("a", "web:v1")]))).unwrap(), "not updated");
+    assert!(!done(&found(&with(finished(), |deployment| deployment.replicas = 3))).unwrap(), "one is missing");
+    let mut unready = finished();
+    let mut view = hitless_api::pod::PodView::clone(&unready.pods[0]);
+    view.conditions.clear();
+    unready.pods[0] = view.into();
+    assert!(!done(&found(&unready)).unwrap());
+}
+
+#[test]
+fn a_halted_or_refused_rollout_fails_at_once() {
+    let ended = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:00.000000Z",
+        "result": {"outcome": "Failed", "reason": "AdmissionDenied"}});
+    let failure = done(&found(&with_grant(rollout(&[pod("a", "web:v1")]), "a", &ended))).unwrap_err();
+    assert_eq!(failure.code(), 1);
+    assert!(failure.to_string().contains("AdmissionDenied"), "{failure}");
+}
+
+#[test]
+fn who_has_not_opted_in_is_sent_to_kubectl() {
+    let snapshot = with(rollout(&[pod("a", "web:v1")]), |deployment| deployment.annotations.clear());
+    assert!(find(&snapshot, &target(), "team").unwrap_err().to_string().contains("kubectl rollout status"));
+    assert!(find(&Snapshot::default(), &target(), "team").unwrap_err().to_string().contains("does not exist"));
+}
+
+#[test]
+fn out_of_time_is_blocked_only_if_a_rule_stops_everything() {
+    let blocked = found(&with_rule(rollout(&[pod("a", "web:v1")]), 0));
+    let failure = late("deployment/web", blocked.pods.iter());
+    assert_eq!(failure.code(), 3);
+    assert!(failure.to_string().contains("never/budget"), "{failure}");
+    assert!(summary(&blocked).contains("a waits for never/budget"), "{}", summary(&blocked));
+    let draining = json!({"id": "g", "phase": "Draining", "since": "2026-01-01T00:00:00.000000Z"});
+    let moving = found(&with_grant(with_rule(rollout(&[pod("a", "web:v1"), pod("b", "web:v1")]), 1), "a", &draining));
+    assert_eq!(late("deployment/web", moving.pods.iter()).code(), 4);
+    assert_eq!(late("the restart", std::iter::empty()).code(), 4);
+}
