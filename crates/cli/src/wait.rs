@@ -95,7 +95,12 @@ fn summary(workload: &WorkloadStatus) -> String {
 /// What a command that ran out of time says: exit code 3 if a rule is in the way of a pod and nothing moves, else 4.
 pub(crate) fn late<'a>(what: &str, pods: impl Iterator<Item = &'a PodStatus>) -> Failure {
     let pods: Vec<&PodStatus> = pods.collect();
-    let moves = pods.iter().any(|pod| matches!(pod.state, State::Running(_) | State::Reserved));
+    // As long as one may go on, the others only wait for their turn.
+    let moves = pods.iter().any(|pod| match pod.state {
+        State::Running(_) | State::Reserved => true,
+        State::Waiting => !pod.blocked,
+        State::UpToDate | State::Ended(_) => false,
+    });
     let list: Vec<String> = pods
         .iter()
         .map(|pod| format!("{} {}{}{}", pod.name, pod.state, if pod.why.is_empty() { "" } else { ", " }, pod.why))

@@ -246,7 +246,7 @@ impl<'a> Observer<'a> {
             [pod.id.uid.as_str()].into_iter().chain(group.deployment.iter().map(|(owner, _)| owner.uid.as_str()));
         let events = || self.snapshot.events.iter().map(|event| &**event);
         let said = uids.into_iter().find_map(|uid| why::last_event(events(), uid));
-        (said.unwrap_or_else(|| "the controller, which may begin it at once".to_owned()), false)
+        (said.unwrap_or_else(|| "the controller; no rule is in the way".to_owned()), false)
     }
 
     fn seconds_since(&self, time: &MicroTime) -> i64 {

@@ -32,7 +32,7 @@ fn without_a_rule_the_implicit_budget_lets_one_begin_and_the_other_wait() {
     let status = web(&rollout(&[old("a"), old("b")]));
     let blocked: Vec<bool> = status.pods.iter().map(|pod| pod.blocked).collect();
     assert_eq!(blocked, [false, true]);
-    assert!(status.pods[0].why.contains("may begin"), "{}", status.pods[0].why);
+    assert!(status.pods[0].why.contains("no rule"), "{}", status.pods[0].why);
     assert!(status.pods[1].why.starts_with("implicit: "), "{}", status.pods[1].why);
 }
 
