@@ -1,0 +1,94 @@
+//! One decision about the whole cluster: snapshot and time in, ordered writes out. Pure.
+//!
+//! Order inside a round: is this still the leader → take over ledgers of an earlier one, and nothing else → what do workloads
+//! wish → which operations have ended, and on what evidence → reservations without a grant → who may go next (gate) →
+//! stand-ins. All of it works on drafts of the ledgers and NodeTransitions, so that "release and reserve the next" is one
+//! write, and "remove the grant and add the next" is one.
+
+mod blocked;
+mod completion;
+mod draft;
+mod drain;
+mod events;
+mod fencing;
+mod grants;
+mod intents;
+mod rule_status;
+mod stand_in;
+mod write;
+
+use hitless_api::{MicroTime, PodRef};
+use hitless_gate::Verdict;
+use hitless_runtime::events::Note;
+use jiff::{Timestamp, Unit};
+
+pub use blocked::Waiting;
+pub use completion::Read;
+pub use drain::{InvalidDrain, resolve as resolve_drain};
+pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
+pub use write::{LedgerWrite, NodeTransitionWrite, RuleStatusWrite, StandIn, Step, Write};
+
+use crate::snapshot::Snapshot;
+
+/// Annotation on a NodeTransition that names the reservations for which there is, and by this write will be, no grant in it.
+pub const FENCE: &str = "hitless.dev/fence";
+
+/// Why a pod that wishes something is not being operated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodVerdict {
+    /// The pod.
+    pub pod: PodRef,
+    /// `<kind>/<name>` of its workload, or empty.
+    pub owner: String,
+    /// What it waits for; `None`: it is granted.
+    pub waiting: Option<Waiting>,
+    /// What the rules said, if they were asked.
+    pub gate: Option<Verdict>,
+}
+
+/// What a round decided.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// Another leader of a later epoch has written: nothing may be written any more.
+    pub deposed: bool,
+    /// In this order; see [`Step::needs`].
+    pub steps: Vec<Step>,
+    /// Pods to be read afresh: their state is evidence that an operation has ended.
+    pub reads: Vec<Read>,
+    /// Every pod that wishes something, and whether it may.
+    pub verdicts: Vec<PodVerdict>,
+    /// What people should know; the same as last time as long as it holds.
+    pub events: Vec<Note>,
+    /// When to decide again even if nothing changes.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// Decides. `now` is the wall clock.
+#[must_use]
+pub fn round(snapshot: &Snapshot, now: Timestamp) -> Round {
+    // What is written must compare equal when it is read again, and the wire has microseconds.
+    let now = now.round(Unit::Microsecond).unwrap_or(now);
+    match fencing::check(snapshot) {
+        fencing::Fence::Deposed => return Round { deposed: true, ..Round::default() },
+        fencing::Fence::TakeOver(steps) => return Round { steps, ..Round::default() },
+        fencing::Fence::Held => {}
+    }
+    let wishes = intents::derive(snapshot);
+    let mut draft = draft::Draft::new(snapshot, now);
+    let ended = completion::complete(&wishes, &mut draft);
+    let verdicts = grants::grant(&wishes, &ended, &mut draft);
+    let stand_in = stand_in::decide(snapshot, now);
+
+    let events = events::notes(&wishes, &ended, &verdicts);
+    let mut steps = draft.into_steps();
+    steps.extend(wishes.workloads.iter().filter_map(intents::Workload::step));
+    steps.extend(stand_in.steps);
+    let statuses = rule_status::decide(snapshot, &verdicts, now);
+    steps.extend(statuses.steps);
+    let wake_at = [stand_in.wake_at, ended.wake_at, statuses.wake_at].into_iter().flatten().min();
+    Round { deposed: false, steps, reads: ended.reads, verdicts, events, wake_at }
+}
+
+fn micro(time: Timestamp) -> MicroTime {
+    MicroTime(time)
+}

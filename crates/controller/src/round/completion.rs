@@ -1,0 +1,219 @@
+//! Which operations have ended, and on what evidence a pod's place in the budgets is given back (CONTRACT 10).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::{Cancel, Grant, Outcome, PodRef, TransitionResult, digest};
+use hitless_workloads::Stage;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::draft::Draft;
+use super::intents::{Wishes, target};
+use super::{blocked, micro};
+use crate::snapshot::{Evidence, OperationKey};
+
+/// Orphaned reservations younger than this are granted after all if the wish is still there; an older one would reach the
+/// agent expired.
+const REGRANT_SECONDS: i64 = 30;
+
+/// A pod to be read afresh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The operation that the answer is evidence for.
+    pub operation: OperationKey,
+    /// The pod.
+    pub pod: PodRef,
+}
+
+/// A result that halts its workload on the way to its target, or that speaks for one pod.
+pub(super) struct Failure<'a> {
+    pub(super) grant: &'a Grant,
+    pub(super) result: &'a TransitionResult,
+    pub(super) message: &'a str,
+    /// Index of the workload.
+    pub(super) workload: Option<usize>,
+}
+
+#[derive(Default)]
+pub(super) struct Ended<'a> {
+    pub(super) reads: Vec<Read>,
+    pub(super) failures: Vec<Failure<'a>>,
+    /// Pods with a grant, or with a place that is not free yet.
+    pub(super) busy: BTreeSet<&'a str>,
+    /// Reservations without a grant whose operation is still wished: ids by pod uid.
+    pub(super) regrant: BTreeMap<&'a str, OperationKey>,
+    /// When such a reservation gets too old for that.
+    pub(super) wake_at: Option<Timestamp>,
+}
+
+pub(super) fn complete<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>) -> Ended<'a> {
+    let mut ended = Ended::default();
+    let snapshot = draft.snapshot;
+    for (node, view) in &snapshot.node_transitions {
+        for grant in &view.spec.grants {
+            let transition = view.transition(&grant.id);
+            match transition.and_then(|transition| Some((transition, transition.result.as_ref()?))) {
+                None => running(node, grant, wishes, draft, &mut ended),
+                Some((transition, result)) => {
+                    let failure = Failure {
+                        grant,
+                        result,
+                        message: &transition.message,
+                        workload: target(grant)
+                            .and_then(|revision| wishes.workload_of_target(&grant.pod.namespace, revision)),
+                    };
+                    over(node, failure, wishes, draft, &mut ended);
+                }
+            }
+        }
+    }
+    orphans(wishes, draft, &mut ended);
+    ended
+}
+
+/// No result yet.
+fn running<'a>(node: &'a str, grant: &'a Grant, wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
+    let snapshot = draft.snapshot;
+    if snapshot.evidence.get(&key(grant)) == Some(&Evidence::Gone) {
+        draft.remove_grant(node, &grant.id);
+        release(grant, draft);
+        return;
+    }
+    ended.busy.insert(&grant.pod.uid);
+    if !wishes.pods.contains_key(grant.pod.uid.as_str()) {
+        ended.reads.push(Read { operation: key(grant), pod: grant.pod.clone() });
+    } else if grant.cancel.is_none() && !wishes.wants(grant) {
+        let cancel = Cancel { reason: "WishGone".to_owned(), since: micro(draft.now) };
+        draft.cancel_grant(node, &grant.id, &cancel);
+    }
+}
+
+/// The agent has reported a result.
+fn over<'a>(
+    node: &'a str,
+    failure: Failure<'a>,
+    wishes: &Wishes<'a>,
+    draft: &mut Draft<'a>,
+    ended: &mut Ended<'a>,
+) {
+    let Failure { grant, result, .. } = failure;
+    let snapshot = draft.snapshot;
+    let pod = wishes.pods.get(grant.pod.uid.as_str());
+    let evidence = snapshot.evidence.get(&key(grant));
+    // A Done was seen Ready by the agent; what is derived from the pod must know of it, or it would be wished again.
+    let proven = match (result.outcome, evidence) {
+        (_, Some(Evidence::Ready | Evidence::Gone)) => true,
+        (Outcome::Done, Some(Evidence::NotReady)) => true,
+        (Outcome::Done, None) => pod.is_some_and(|pod| blocked::shows(grant, pod)),
+        (_, Some(Evidence::NotReady) | None) => false,
+    };
+    let lasting = is_lasting(result)
+        && grant.cancel.is_none()
+        && (wishes.is_the_wish(grant) || is_halting(&failure, wishes));
+    if proven {
+        release(grant, draft);
+        if !lasting {
+            draft.remove_grant(node, &grant.id);
+        }
+    } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready()) {
+        // The cache may be behind or ahead: ask.
+        ended.reads.push(Read { operation: key(grant), pod: grant.pod.clone() });
+    }
+    if !proven || lasting {
+        ended.busy.insert(&grant.pod.uid);
+    }
+    if lasting {
+        ended.failures.push(failure);
+    }
+}
+
+/// Whether the same operation would end the same way again.
+fn is_lasting(result: &TransitionResult) -> bool {
+    match result.outcome {
+        Outcome::RolledBack | Outcome::Failed => true,
+        Outcome::Refused => !matches!(result.reason.as_str(), "Expired" | "Busy" | "NodeUIDMismatch"),
+        Outcome::Done | Outcome::Cancelled => false,
+    }
+}
+
+/// Whether it stands for the target of a rollout that is still going on, even if the pod itself is gone.
+fn is_halting(failure: &Failure<'_>, wishes: &Wishes<'_>) -> bool {
+    let rolling = |index: usize| matches!(wishes.workloads[index].plan.stage, Stage::Rolling | Stage::Finishing);
+    failure.result.outcome != Outcome::Refused && failure.workload.is_some_and(rolling)
+}
+
+/// Places without a grant: this controller or an earlier one was stopped between the two writes.
+fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
+    let snapshot = draft.snapshot;
+    let mut fenced: BTreeMap<&'a str, Vec<(&'a str, &'a str, OperationKey)>> = BTreeMap::new();
+    for (namespace, ledger) in &snapshot.ledgers {
+        for (uid, reservation) in &ledger.spec.reservations {
+            let node = reservation.node.as_str();
+            let known = snapshot.node_transitions.get(node);
+            if known.is_some_and(|known| known.spec.grants.iter().any(|grant| grant.id == reservation.id)) {
+                ended.busy.insert(uid);
+                continue;
+            }
+            let key = OperationKey { id: reservation.id.clone(), since: reservation.since.0 };
+            if snapshot.evidence.get(&key) == Some(&Evidence::Gone) {
+                draft.release(namespace, uid);
+                continue;
+            }
+            let wish = wishes.by_pod.get(uid.as_str());
+            let wished = wish.is_some_and(|wish| wish.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
+            let old = key.since.saturating_add(SignedDuration::from_secs(REGRANT_SECONDS)).unwrap_or(draft.now);
+            if wished && draft.now < old {
+                ended.wake_at = Some(ended.wake_at.map_or(old, |other| other.min(old)));
+                ended.regrant.insert(uid, key);
+                continue;
+            }
+            ended.busy.insert(uid);
+            if !wishes.pods.contains_key(uid.as_str()) {
+                let (namespace, name) = (namespace.clone(), reservation.pod.clone());
+                ended.reads.push(Read { operation: key.clone(), pod: PodRef { namespace, name, uid: uid.clone() } });
+            }
+            fenced.entry(node).or_default().push((namespace, uid, key));
+        }
+    }
+    for (node, places) in fenced {
+        free_behind_a_fence(node, &places, draft, ended);
+    }
+}
+
+/// Before a place is given back that may have a grant on its way, the NodeTransition is rewritten (CONTRACT 11): what was
+/// prepared on an older version of it, by a deposed leader or by ourselves in a write without an answer, then fails. Only a
+/// round that sees the fence standing, and still no grant, gives the place back.
+fn free_behind_a_fence<'a>(
+    node: &'a str,
+    places: &[(&'a str, &'a str, OperationKey)],
+    draft: &mut Draft<'a>,
+    ended: &mut Ended<'a>,
+) {
+    let keys: Vec<_> = places.iter().map(|(_, _, key)| json!([key.id, key.since.to_string()])).collect();
+    let name = digest::short(&json!([draft.snapshot.epoch, keys]));
+    let known = draft.snapshot.node_transitions.get(node).and_then(|known| known.fence.as_deref());
+    let standing = known.and_then(|fence| fence.split_once('.')).is_some_and(|(standing, _)| standing == name);
+    if !standing || draft.snapshot.uncertain.contains(node) {
+        // With the time in it, because a write that changes nothing would be no write.
+        draft.fence(node, format!("{name}.{}", draft.now.as_microsecond()));
+        return;
+    }
+    for (namespace, uid, _) in places {
+        draft.release(namespace, uid);
+        ended.busy.remove(uid);
+    }
+}
+
+/// Gives the place of the grant's operation back, if it is this operation's.
+fn release<'a>(grant: &'a Grant, draft: &mut Draft<'a>) {
+    let own = draft
+        .reservation(&grant.pod.namespace, &grant.pod.uid)
+        .is_some_and(|place| place.id == grant.id && place.since == grant.granted);
+    if own {
+        draft.release(&grant.pod.namespace, &grant.pod.uid);
+    }
+}
+
+pub(super) fn key(grant: &Grant) -> OperationKey {
+    OperationKey { id: grant.id.clone(), since: grant.granted.0 }
+}

@@ -1,0 +1,141 @@
+//! The next content of ledgers and NodeTransitions, while a round works on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::ledger::LedgerLeader;
+use hitless_api::{Grant, NodeTransitionSpec, Reservation, TransitionLedgerSpec};
+use jiff::Timestamp;
+
+use super::write::{LedgerWrite, NodeTransitionWrite, Step, Write};
+use crate::snapshot::Snapshot;
+
+/// Most grants in one NodeTransition (its schema).
+const MAX_GRANTS: usize = 256;
+
+pub(super) struct Draft<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) now: Timestamp,
+    ledgers: BTreeMap<&'a str, TransitionLedgerSpec>,
+    nodes: BTreeMap<&'a str, NodeDraft>,
+}
+
+#[derive(Default)]
+struct NodeDraft {
+    grants: Vec<Grant>,
+    fence: Option<String>,
+    /// Namespaces with a grant that was added here: their ledgers are written first.
+    added: BTreeSet<String>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
+        Self { snapshot, now, ledgers: BTreeMap::new(), nodes: BTreeMap::new() }
+    }
+
+    pub(super) fn leader(&self) -> LedgerLeader {
+        LedgerLeader { epoch: self.snapshot.epoch, holder: self.snapshot.holder.clone() }
+    }
+
+    /// The ledger as it will be.
+    pub(super) fn ledger(&self, namespace: &str) -> Option<&TransitionLedgerSpec> {
+        self.ledgers.get(namespace).or_else(|| self.snapshot.ledgers.get(namespace).map(|ledger| &ledger.spec))
+    }
+
+    pub(super) fn reservation(&self, namespace: &str, pod_uid: &str) -> Option<&Reservation> {
+        self.ledger(namespace)?.reservations.get(pod_uid)
+    }
+
+    pub(super) fn set_ledger(&mut self, namespace: &'a str, spec: TransitionLedgerSpec) {
+        self.ledgers.insert(namespace, spec);
+    }
+
+    /// Gives a pod's place back. The caller has the evidence.
+    pub(super) fn release(&mut self, namespace: &'a str, pod_uid: &str) {
+        if let Some(spec) = self.ledger(namespace) {
+            let mut next = hitless_gate::release(spec, [pod_uid]);
+            next.leader = self.leader();
+            self.ledgers.insert(namespace, next);
+        }
+    }
+
+    /// The grants of a node as they will be.
+    pub(super) fn grants(&self, node: &str) -> &[Grant] {
+        self.nodes.get(node).map_or_else(
+            || self.snapshot.node_transitions.get(node).map_or(&[] as &[Grant], |known| &known.spec.grants),
+            |draft| &draft.grants,
+        )
+    }
+
+    pub(super) fn is_full(&self, node: &str) -> bool {
+        self.grants(node).len() >= MAX_GRANTS
+    }
+
+    fn node(&mut self, node: &'a str) -> &mut NodeDraft {
+        let known = self.snapshot.node_transitions.get(node);
+        self.nodes.entry(node).or_insert_with(|| NodeDraft {
+            grants: known.map(|known| known.spec.grants.clone()).unwrap_or_default(),
+            ..NodeDraft::default()
+        })
+    }
+
+    pub(super) fn remove_grant(&mut self, node: &'a str, id: &str) {
+        self.node(node).grants.retain(|grant| grant.id != id);
+    }
+
+    pub(super) fn add_grant(&mut self, node: &'a str, grant: Grant) {
+        let draft = self.node(node);
+        draft.added.insert(grant.pod.namespace.clone());
+        draft.grants.push(grant);
+    }
+
+    pub(super) fn cancel_grant(&mut self, node: &'a str, id: &str, cancel: &hitless_api::Cancel) {
+        for grant in self.node(node).grants.iter_mut().filter(|grant| grant.id == id) {
+            grant.cancel = Some(cancel.clone());
+        }
+    }
+
+    pub(super) fn fence(&mut self, node: &'a str, fence: String) {
+        self.node(node).fence = Some(fence);
+    }
+
+    /// The writes: all ledgers first, then the NodeTransitions, each only if the ledgers behind its new grants were written.
+    pub(super) fn into_steps(self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut ledger_steps = BTreeMap::new();
+        for (namespace, spec) in self.ledgers {
+            let known = self.snapshot.ledgers.get(namespace);
+            if known.is_some_and(|known| known.spec.reservations == spec.reservations) {
+                continue;
+            }
+            ledger_steps.insert(namespace, steps.len());
+            let version = known.map(|known| known.version.clone());
+            steps.push(Step::alone(Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec })));
+        }
+        for (node, draft) in self.nodes {
+            let known = self.snapshot.node_transitions.get(node);
+            if draft.fence.is_none() && known.is_some_and(|known| known.spec.grants == draft.grants) {
+                continue;
+            }
+            // Without the Node nobody could act on it, and it would be collected at once.
+            let Some(node_uid) =
+                known.map(|known| &known.spec.node_uid).or_else(|| self.snapshot.nodes.get(node).map(|node| &node.uid))
+            else {
+                continue;
+            };
+            let needs = draft.added.iter().filter_map(|namespace| ledger_steps.get(namespace.as_str()).copied()).collect();
+            let write = Write::NodeTransition(NodeTransitionWrite {
+                node: node.to_owned(),
+                version: known.map(|known| known.version.clone()),
+                spec: NodeTransitionSpec {
+                    node_uid: node_uid.clone(),
+                    epoch: self.snapshot.epoch,
+                    grants: draft.grants,
+                },
+                fence: draft.fence,
+                namespaces: draft.added,
+            });
+            steps.push(Step { write, needs, done: None });
+        }
+        steps
+    }
+}

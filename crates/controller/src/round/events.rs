@@ -1,0 +1,141 @@
+//! What people should know of workloads, as Events: the same note for as long as it is true.
+
+use hitless_api::names::annotations;
+use hitless_api::{Outcome, PodRef};
+use hitless_runtime::events::{Note, Severity};
+use hitless_workloads::deployment::Because;
+use hitless_workloads::{DeploymentView, Stage, WorkloadWrite};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::PodVerdict;
+use super::completion::{Ended, Failure};
+use super::intents::{Wishes, Workload};
+
+pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdict]) -> Vec<Note> {
+    let stages = wishes.workloads.iter().filter_map(stage);
+    let blocked = wishes.workloads.iter().enumerate().filter_map(|(index, workload)| {
+        let halted = ended.failures.iter().any(|failure| failure.workload == Some(index));
+        if halted { None } else { blocked(workload, wishes, verdicts) }
+    });
+    let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
+    let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
+    stages.chain(blocked).chain(restarts).chain(failed).collect()
+}
+
+/// Once `write` has succeeded.
+pub(super) fn after(workload: &Workload<'_>, write: &WorkloadWrite) -> Option<Note> {
+    let finished = match write {
+        WorkloadWrite::Unpause { .. } => workload.plan.stage == Stage::Finishing,
+        WorkloadWrite::SetExact { .. } => workload.plan.permanent && workload.plan.stage == Stage::Finishing,
+        _ => false,
+    };
+    finished.then(|| {
+        let text = format!("all {} pods are at revision {}, in place", workload.plan.total, workload.plan.target);
+        note(regarding(workload.deployment), Severity::Normal, "RolloutFinished", text)
+    })
+}
+
+fn stage(workload: &Workload<'_>) -> Option<Note> {
+    let at = regarding(workload.deployment);
+    match &workload.plan.stage {
+        Stage::Rolling if !workload.plan.permanent => {
+            let text = format!(
+                "paused while its pods are brought to revision {} in place; scaling works, undo and restart wait",
+                workload.plan.target
+            );
+            Some(note(at, Severity::Normal, "RolloutHeld", text))
+        }
+        Stage::SteppingAside(because) => {
+            let text = format!("{}; the Deployment controller rolls it", why(because));
+            Some(note(at, Severity::Normal, "NativeRollout", text))
+        }
+        Stage::Refused(because) => {
+            let text = format!(
+                "{}, and {}; change it back, or allow a native rollout with {}=in-place and no pause of your own",
+                why(because),
+                if workload.plan.permanent { "the Deployment is paused by its owner" } else { "it is in-place-only" },
+                annotations::UPDATE,
+            );
+            Some(note(at, Severity::Warning, "RolloutRefused", text))
+        }
+        Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling | Stage::Finishing => None,
+    }
+}
+
+fn why(because: &Because) -> String {
+    match because {
+        Because::Field(field) => format!("a change of {field} can't be made to running pods"),
+        Because::NativeRollout => "a native rollout was under way".to_owned(),
+        Because::NoReplicaSet => "no ReplicaSet is there that could be updated in place".to_owned(),
+    }
+}
+
+/// A workload of which no pod moves: with the first pod's reason.
+fn blocked(workload: &Workload<'_>, wishes: &Wishes<'_>, verdicts: &[PodVerdict]) -> Option<Note> {
+    let own = verdicts.iter().filter(|verdict| {
+        let wish = wishes.by_pod.get(verdict.pod.uid.as_str());
+        wish.and_then(|wish| wish.workload)
+            .is_some_and(|index| wishes.workloads[index].deployment.uid == workload.deployment.uid)
+    });
+    let mut reasons = Vec::new();
+    for verdict in own {
+        match &verdict.waiting {
+            None => return None,
+            Some(waiting) if waiting.is_brief() => return None,
+            Some(waiting) => reasons.push((verdict, waiting)),
+        }
+    }
+    let (verdict, waiting) = reasons.first()?;
+    let text = format!("{} pods wait; pod {}: {}", reasons.len(), verdict.pod.name, waiting.text());
+    Some(note(regarding(workload.deployment), Severity::Warning, "RolloutBlocked", text))
+}
+
+/// A restart of a pod that no workload of ours stands behind.
+fn lone(wishes: &Wishes<'_>, verdict: &PodVerdict) -> Option<Note> {
+    let wish = wishes.by_pod.get(verdict.pod.uid.as_str())?;
+    let waiting = verdict.waiting.as_ref().filter(|waiting| !waiting.is_brief())?;
+    if wish.workload.is_some() {
+        return None;
+    }
+    Some(note(pod(&verdict.pod), Severity::Warning, "RestartBlocked", waiting.text()))
+}
+
+fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
+    let (reason, what) = match failure.result.outcome {
+        Outcome::RolledBack => ("PodRolledBack", "was operated and rolled back"),
+        Outcome::Refused => ("PodRefused", "was refused by the node's agent"),
+        Outcome::Failed | Outcome::Done | Outcome::Cancelled => ("PodFailed", "could not be operated"),
+    };
+    let at = failure.workload.map_or_else(
+        || pod(&failure.grant.pod),
+        |index| regarding(wishes.workloads[index].deployment),
+    );
+    let text = format!("pod {} {what}: {} {}", failure.grant.pod.name, failure.result.reason, failure.message);
+    note(at, Severity::Warning, reason, text.trim_end().to_owned())
+}
+
+fn note(regarding: ObjectReference, severity: Severity, reason: &'static str, text: String) -> Note {
+    Note { regarding, severity, reason, action: "UpdateInPlace", text }
+}
+
+fn regarding(deployment: &DeploymentView) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("apps/v1".to_owned()),
+        kind: Some("Deployment".to_owned()),
+        namespace: Some(deployment.namespace.clone()),
+        name: Some(deployment.name.clone()),
+        uid: Some(deployment.uid.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+fn pod(pod: &PodRef) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(pod.namespace.clone()),
+        name: Some(pod.name.clone()),
+        uid: Some(pod.uid.clone()),
+        ..ObjectReference::default()
+    }
+}

@@ -1,0 +1,112 @@
+//! What a round wants written.
+
+use std::collections::BTreeSet;
+
+use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
+use hitless_api::{NodeTransitionSpec, PodRef, TransitionLedgerSpec};
+use hitless_runtime::events::Note;
+use hitless_workloads::WorkloadWrite;
+
+use crate::snapshot::Version;
+
+/// The next content of a namespace's ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LedgerWrite {
+    /// Namespace.
+    pub namespace: String,
+    /// The version that was decided on; `None`: the ledger is created.
+    pub version: Option<Version>,
+    /// The content.
+    pub spec: TransitionLedgerSpec,
+}
+
+/// The next content of a NodeTransition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeTransitionWrite {
+    /// Node's name.
+    pub node: String,
+    /// The version that was decided on; `None`: it is created, owned by the Node.
+    pub version: Option<Version>,
+    /// The content.
+    pub spec: NodeTransitionSpec,
+    /// Value of [`super::FENCE`]; `None` leaves it as it is.
+    pub fence: Option<String>,
+    /// Namespaces of the pods that are granted in it: the agents must be allowed to operate there.
+    pub namespaces: BTreeSet<String>,
+}
+
+/// InService True on a pod whose node has no agent (CONTRACT 17).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandIn {
+    /// The pod.
+    pub pod: PodRef,
+    /// The version in which the condition is absent.
+    pub resource_version: String,
+}
+
+/// The next status of a PodTransitionRule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleStatusWrite {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The version that was decided on.
+    pub version: Version,
+    /// The status.
+    pub status: PodTransitionRuleStatus,
+}
+
+/// One write, conditional on what was decided on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// To a ledger.
+    Ledger(LedgerWrite),
+    /// To a NodeTransition.
+    NodeTransition(NodeTransitionWrite),
+    /// To a Deployment or one of its ReplicaSets.
+    Workload {
+        /// `<namespace>/<name>` of the Deployment, for logs.
+        workload: String,
+        /// The write.
+        write: WorkloadWrite,
+    },
+    /// To a pod's status.
+    StandIn(StandIn),
+    /// To a PodTransitionRule's status.
+    RuleStatus(RuleStatusWrite),
+}
+
+/// A write in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The write.
+    pub write: Write,
+    /// Indices of earlier steps of the round that must have succeeded; otherwise this one is dropped and the next round
+    /// decides anew.
+    pub needs: Vec<usize>,
+    /// What people should know once it has succeeded.
+    pub done: Option<Note>,
+}
+
+impl Step {
+    /// A step that needs no other.
+    #[must_use]
+    pub const fn alone(write: Write) -> Self {
+        Self { write, needs: Vec::new(), done: None }
+    }
+}
+
+impl Write {
+    /// Names what is written to, the same for each attempt: `ledger/shop`, `node-transition/n1`, …
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self {
+            Self::Ledger(write) => format!("ledger/{}", write.namespace),
+            Self::NodeTransition(write) => format!("node-transition/{}", write.node),
+            Self::Workload { workload, write } => format!("{}/{workload}", write.verb()),
+            Self::StandIn(write) => format!("stand-in/{}", write.pod.uid),
+            Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
+        }
+    }
+}
