@@ -107,13 +107,13 @@ where
                     }
                 }
                 Err(error) => {
-                    cache.metrics().failed(cache.kind());
-                    tracing::warn!(kind = cache.kind(), %error, "watch interrupted, trying again");
                     if let Listing::Streaming(page) = selection.listing
                         && refuses_streaming(&error)
                     {
                         break page;
                     }
+                    cache.metrics().failed(cache.kind());
+                    tracing::warn!(kind = cache.kind(), error = words(&error), "watch interrupted, trying again");
                 }
             }
         };
@@ -172,6 +172,18 @@ where
 
 fn refuses_streaming(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
+}
+
+/// The server's own words where there are some; the error's text repeats them with everything else it has.
+fn words(error: &watcher::Error) -> String {
+    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(kube::Error::Api(status))
+        | WatchStartFailed(kube::Error::Api(status))
+        | WatchFailed(kube::Error::Api(status))
+        | WatchError(status) => status.message.clone(),
+        InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | NoResourceVersion => error.to_string(),
+    }
 }
 
 impl Key {
