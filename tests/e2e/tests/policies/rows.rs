@@ -1,0 +1,32 @@
+//! The table.
+
+mod agent;
+mod controller;
+mod gate;
+mod objects;
+mod workloads;
+
+use serde_json::Value;
+
+use crate::request::{Call, Who};
+use crate::{Expect, Row};
+
+/// All rows.
+pub(crate) fn all() -> Vec<Row> {
+    [agent::rows(), controller::rows(), gate::rows(), objects::rows(), workloads::rows()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn denied(who: Who, says: &'static str, words: &'static str, call: Call) -> Row {
+    Row { says, who, call, expect: Expect::Denied(words) }
+}
+
+fn allowed(who: Who, says: &'static str, call: Call) -> Row {
+    allowed_as(who, says, call, [])
+}
+
+fn allowed_as<const N: usize>(who: Who, says: &'static str, call: Call, values: [(&'static str, Value); N]) -> Row {
+    Row { says, who, call, expect: Expect::Allowed(values.into()) }
+}

@@ -1,0 +1,347 @@
+//! What an agent may do: `policies/agent.yaml` and `policies/ledger.yaml`.
+
+use hitless_api::names::{IN_SERVICE, SYSTEM_NAMESPACE};
+use serde_json::{Value, json};
+
+use super::{allowed, allowed_as, denied};
+use crate::Row;
+use crate::fixture::{self, BARE, NAMESPACE, NODE, OTHER_NODE, pods};
+use crate::request::{Call, Who};
+
+fn at(name: &str) -> String {
+    format!("{}/{name}", pods(if name == "bare" { BARE } else { NAMESPACE }))
+}
+
+/// A JSON patch of a pod.
+fn patch(name: &str, operations: Value) -> Call {
+    Call::json_patch(at(name), operations)
+}
+
+fn web_image(name: &str, image: &str) -> Call {
+    patch(name, json!([{"op": "replace", "path": "/spec/containers/0/image", "value": image}]))
+}
+
+fn status(name: &str, status: Value) -> Call {
+    Call::strategic(
+        format!("{}/status", at(name)),
+        Value::Object([("status".to_owned(), status)].into_iter().collect()),
+    )
+}
+
+fn in_service(name: &str, value: &str) -> Call {
+    status(name, json!({"conditions": [{"type": IN_SERVICE, "status": value, "reason": "Test", "message": "m"}]}))
+}
+
+fn report(node: &str) -> Call {
+    let path = format!("/apis/hitless.dev/v1alpha1/nodetransitions/{node}/status");
+    Call::merge(path, json!({"status": {"agent": {"version": "1", "bootID": "b"}}}))
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    [granted(), node(), metadata(), spec(), status_rows(), ledger(), everything_else()].into_iter().flatten().collect()
+}
+
+/// What the job needs.
+fn granted() -> Vec<Row> {
+    let operate = json!([
+        {"op": "test", "path": "/spec/containers/0/image", "value": "web:1"},
+        {"op": "replace", "path": "/spec/containers/0/image", "value": "web:2"},
+        {"op": "replace", "path": "/metadata/labels/controller-revision-hash", "value": "new"},
+        {"op": "add", "path": "/metadata/annotations/hitless.dev~1revision", "value": "new"},
+        {"op": "add", "path": "/metadata/annotations/hitless.dev~1restarted", "value": "1"}]);
+    let back = json!([
+        {"op": "replace", "path": "/spec/containers/0/image", "value": "web:1"},
+        {"op": "replace", "path": "/metadata/labels/controller-revision-hash", "value": "old"},
+        {"op": "remove", "path": "/metadata/annotations/hitless.dev~1revision"}]);
+    let setup = json!([{"op": "replace", "path": "/spec/initContainers/0/image", "value": "setup:2"}]);
+    vec![
+        allowed_as(
+            Who::Agent,
+            "an agent sets the granted image, revision label and its annotations in one patch",
+            patch("reserved", operate),
+            [("/spec/containers/0/image", json!("web:2")), ("/metadata/labels/controller-revision-hash", json!("new"))],
+        ),
+        allowed(Who::Agent, "an agent sets the granted image of an init container", patch("reserved", setup)),
+        allowed(
+            Who::Agent,
+            "an agent goes the way back: image, label and annotation as they were",
+            patch("operated", back),
+        ),
+        allowed_as(
+            Who::Agent,
+            "an agent takes a pod out of service that the ledger has",
+            in_service("reserved", "False"),
+            [("/status/conditions/1/status", json!("False"))],
+        ),
+        allowed(Who::Agent, "an agent puts any pod of its node into service", in_service("left", "True")),
+        allowed(Who::Agent, "an agent puts a new pod into service", in_service("fresh", "True")),
+        allowed(Who::Agent, "an agent may say more about a pod that is out of service", in_service("left", "False")),
+        allowed(Who::Agent, "an agent reports for its node", report(NODE)),
+    ]
+}
+
+/// The node in the token.
+fn node() -> Vec<Row> {
+    let own = "its token is bound to";
+    vec![
+        denied(
+            Who::Agent,
+            "no image on another node's pod, not even a granted one",
+            own,
+            web_image("elsewhere", "web:2"),
+        ),
+        denied(Who::Agent, "no condition on another node's pod", own, in_service("elsewhere", "True")),
+        denied(Who::Agent, "no report for another node", own, report(OTHER_NODE)),
+        denied(Who::UnboundAgent, "a token that is bound to no pod sets no image", own, web_image("reserved", "web:2")),
+        denied(Who::UnboundAgent, "a token that is bound to no pod sets no condition", own, in_service("free", "True")),
+        denied(Who::UnboundAgent, "a token that is bound to no pod reports nothing", own, report(NODE)),
+    ]
+}
+
+/// Labels, annotations, owners and finalizers, on both paths that can change them.
+fn metadata() -> Vec<Row> {
+    let meta = |value: Value| Call::merge(at("reserved"), json!({"metadata": value}));
+    let by_status = |value: Value| Call::merge(format!("{}/status", at("reserved")), json!({"metadata": value}));
+    let owner = json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "free", "uid": "u"}]});
+    let (labels, annotations, owners) = ("labels", "annotations", "owners and finalizers");
+    vec![
+        denied(Who::Agent, "no new label", labels, meta(json!({"labels": {"a": "b"}}))),
+        denied(Who::Agent, "no changed label", labels, meta(json!({"labels": {"app": "b"}}))),
+        denied(Who::Agent, "no removed label", labels, meta(json!({"labels": {"app": null}}))),
+        denied(
+            Who::Agent,
+            "no removed revision label",
+            labels,
+            meta(json!({"labels": {"controller-revision-hash": null}})),
+        ),
+        denied(Who::Agent, "no new label by the status", labels, by_status(json!({"labels": {"a": "b"}}))),
+        denied(
+            Who::Agent,
+            "no revision label by the status",
+            labels,
+            by_status(json!({"labels": {"controller-revision-hash": "new"}})),
+        ),
+        denied(Who::Agent, "no removed label by the status", labels, by_status(json!({"labels": {"app": null}}))),
+        denied(Who::Agent, "no foreign annotation", annotations, meta(json!({"annotations": {"a": "b"}}))),
+        denied(
+            Who::Agent,
+            "no changed foreign annotation",
+            annotations,
+            meta(json!({"annotations": {"example.com/note": "y"}})),
+        ),
+        denied(
+            Who::Agent,
+            "no removed foreign annotation",
+            annotations,
+            meta(json!({"annotations": {"example.com/note": null}})),
+        ),
+        denied(
+            Who::Agent,
+            "no wish for a restart",
+            annotations,
+            meta(json!({"annotations": {"hitless.dev/restart": "1"}})),
+        ),
+        denied(
+            Who::Agent,
+            "no drain of its own making",
+            annotations,
+            meta(json!({"annotations": {"hitless.dev/drain": "{}"}})),
+        ),
+        denied(
+            Who::Agent,
+            "no annotation by the status",
+            annotations,
+            by_status(json!({"annotations": {"hitless.dev/revision": "x"}})),
+        ),
+        denied(Who::Agent, "no owner", owners, meta(owner.clone())),
+        allowed_as(
+            Who::Agent,
+            "an owner by the status is dropped by the API server",
+            by_status(owner),
+            [("/metadata/ownerReferences", Value::Null)],
+        ),
+        denied(Who::Agent, "no finalizer", owners, meta(json!({"finalizers": ["example.com/x"]}))),
+        denied(Who::Agent, "no finalizer by the status", owners, by_status(json!({"finalizers": ["example.com/x"]}))),
+    ]
+}
+
+/// What the API server would let anybody with the right change on a running pod.
+fn spec() -> Vec<Row> {
+    let spec = |value: Value| Call::merge(at("reserved"), json!({"spec": value}));
+    let only = "only set images";
+    let toleration = json!([{"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}]);
+    let ephemeral = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "debug:1"}]}});
+    let resize = json!({"spec": {"containers": [{"name": "web", "resources": {"requests": {"cpu": "2m"}}}]}});
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "reserved", "namespace": NAMESPACE}});
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "reserved"}, "target": {"kind": "Node", "name": NODE}});
+    let not = "agents may not";
+    vec![
+        denied(Who::Agent, "no toleration", only, patch("reserved", toleration)),
+        denied(Who::Agent, "no deadline", only, spec(json!({"activeDeadlineSeconds": 1}))),
+        denied(
+            Who::Agent,
+            "no ephemeral container",
+            not,
+            Call::strategic(format!("{}/ephemeralcontainers", at("reserved")), ephemeral),
+        ),
+        denied(Who::Agent, "no resize", not, Call::strategic(format!("{}/resize", at("reserved")), resize)),
+        denied(Who::Agent, "no deletion", not, Call::delete(at("reserved"))),
+        denied(Who::Agent, "no eviction", not, Call::create(format!("{}/eviction", at("reserved")), eviction)),
+        denied(Who::Agent, "no binding", not, Call::create(format!("{}/binding", at("reserved")), binding)),
+        denied(
+            Who::Agent,
+            "no pod of its own",
+            not,
+            Call::create(pods(NAMESPACE), fixture::pod("own", NODE, &json!({}))),
+        ),
+    ]
+}
+
+/// The status but its one condition.
+fn status_rows() -> Vec<Row> {
+    let only = "only set the condition";
+    let ready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
+    let statuses = json!({"containerStatuses": [{"name": "web", "image": "web:9", "imageID": "", "ready": false, "restartCount": 0}]});
+    let address = json!({"status": {"podIP": "192.0.2.2", "podIPs": [{"ip": "192.0.2.2"}]}});
+    let address = Call::merge(format!("{}/status", at("reserved")), address);
+    let without = json!([{"op": "test", "path": "/status/conditions/1/type", "value": IN_SERVICE}, {"op": "remove", "path": "/status/conditions/1"}]);
+    vec![
+        denied(Who::Agent, "not the condition Ready", only, status("reserved", ready)),
+        denied(Who::Agent, "not the pod's address", only, address),
+        denied(Who::Agent, "not the containers' statuses", only, status("reserved", statuses)),
+        denied(Who::Agent, "not the phase", only, status("reserved", json!({"phase": "Failed"}))),
+        denied(
+            Who::Agent,
+            "not the start time",
+            only,
+            status("reserved", json!({"startTime": "2026-01-01T00:00:00Z"})),
+        ),
+        denied(
+            Who::Agent,
+            "not the absence of its condition",
+            "may not take",
+            Call::json_patch(format!("{}/status", at("reserved")), without),
+        ),
+    ]
+}
+
+/// What the ledger does not grant.
+fn ledger() -> Vec<Row> {
+    let (image, label, none, keeps) = ("image: only", "labels: only", "no reservation", "keeps no ledger here");
+    let setup = |value: &str| json!([{"op": "replace", "path": "/spec/initContainers/0/image", "value": value}]);
+    let side = json!([{"op": "replace", "path": "/spec/containers/1/image", "value": "side:2"}]);
+    let hash =
+        |value: &str| Call::merge(at("reserved"), json!({"metadata": {"labels": {"controller-revision-hash": value}}}));
+    let generation = Call::merge(at("reserved"), json!({"metadata": {"labels": {"pod-template-generation": "2"}}}));
+    let revision = Call::merge(at("free"), json!({"metadata": {"annotations": {"hitless.dev/revision": "new"}}}));
+    let back_and_other_label = json!([
+        {"op": "replace", "path": "/spec/containers/0/image", "value": "web:3"},
+        {"op": "replace", "path": "/metadata/labels/controller-revision-hash", "value": "old"}]);
+    vec![
+        denied(Who::Agent, "not an image that the ledger does not name", image, web_image("reserved", "web:3")),
+        denied(Who::Agent, "not an image of a container that the ledger does not name", image, patch("reserved", side)),
+        denied(
+            Who::Agent,
+            "not an init container's image that the ledger does not name",
+            image,
+            patch("reserved", setup("setup:3")),
+        ),
+        denied(Who::Agent, "not an image that is neither there nor back", image, web_image("operated", "web:3")),
+        denied(Who::Agent, "not a revision label that the ledger does not name", label, generation),
+        denied(Who::Agent, "not another revision than the ledger's, before the way back", label, {
+            Call::json_patch(
+                at("operated"),
+                json!([{"op": "replace", "path": "/metadata/labels/controller-revision-hash", "value": "old"}]),
+            )
+        }),
+        denied(Who::Agent, "not an old revision with a strange image", image, patch("operated", back_and_other_label)),
+        allowed(Who::Agent, "the revision that the ledger names", hash("new")),
+        denied(Who::Agent, "no image on a pod without a reservation", none, web_image("free", "web:2")),
+        denied(Who::Agent, "no annotation on a pod without a reservation", none, revision),
+        denied(Who::Agent, "not out of service without a reservation", none, in_service("free", "False")),
+        denied(
+            Who::Agent,
+            "not out of service from the beginning without a reservation",
+            none,
+            in_service("fresh", "False"),
+        ),
+        denied(Who::Agent, "no image in a namespace without a ledger", keeps, web_image("bare", "web:2")),
+        denied(Who::Agent, "not out of service in a namespace without a ledger", keeps, in_service("bare", "False")),
+        allowed(Who::Agent, "but into service there", in_service("bare", "True")),
+        allowed(
+            Who::User,
+            "users label pods where no ledger is",
+            Call::merge(at("bare"), json!({"metadata": {"labels": {"a": "b"}}})),
+        ),
+        allowed(Who::User, "users set images where a ledger is", web_image("free", "web:9")),
+        allowed(Who::User, "users' components write the status where no ledger is", in_service("bare", "False")),
+    ]
+}
+
+/// The catch-all.
+fn everything_else() -> Vec<Row> {
+    let not = "agents may not";
+    let ntr = "/apis/hitless.dev/v1alpha1/nodetransitions";
+    let new = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "NodeTransition", "metadata": {"name": "new"}, "spec": {"nodeUID": "x"}});
+    let ledger = format!("/apis/hitless.dev/v1alpha1/namespaces/{NAMESPACE}/transitionledgers/ledger");
+    let map = json!({"metadata": {"name": "x"}});
+    let binding = json!({"metadata": {"name": "x"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "hitless-agent-operator"},
+        "subjects": [{"kind": "ServiceAccount", "name": "hitless-agent", "namespace": SYSTEM_NAMESPACE}]});
+    vec![
+        denied(
+            Who::Agent,
+            "no grant, not even for its own node",
+            not,
+            Call::merge(format!("{ntr}/{NODE}"), json!({"spec": {"epoch": 9}})),
+        ),
+        denied(Who::Agent, "no NodeTransition", not, Call::create(ntr, new)),
+        denied(Who::Agent, "no end of a NodeTransition", not, Call::delete(format!("{ntr}/{NODE}"))),
+        denied(Who::Agent, "no reservation", not, Call::merge(ledger, json!({"spec": {"leader": {"epoch": 9}}}))),
+        denied(
+            Who::Agent,
+            "no Deployment",
+            not,
+            Call::merge(format!("{}/plain", fixture::apps("deployments")), json!({"spec": {"replicas": 0}})),
+        ),
+        denied(
+            Who::Agent,
+            "no scale",
+            not,
+            Call::merge(format!("{}/plain/scale", fixture::apps("deployments")), json!({"spec": {"replicas": 0}})),
+        ),
+        denied(
+            Who::Agent,
+            "no node",
+            not,
+            Call::merge(format!("/api/v1/nodes/{NODE}"), json!({"spec": {"unschedulable": false}})),
+        ),
+        denied(
+            Who::Agent,
+            "no ConfigMap",
+            not,
+            Call::create(format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), map.clone()),
+        ),
+        denied(Who::Agent, "no Secret", not, Call::create(format!("/api/v1/namespaces/{NAMESPACE}/secrets"), map)),
+        denied(
+            Who::Agent,
+            "no token",
+            not,
+            Call::create(
+                format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts/hitless-controller/token"),
+                json!({"spec": {}}),
+            ),
+        ),
+        denied(
+            Who::Agent,
+            "no right",
+            "",
+            Call::create(format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{BARE}/rolebindings"), binding),
+        ),
+        denied(
+            Who::Agent,
+            "no command in a container",
+            not,
+            Call::connect(format!("{}/exec?command=id", at("reserved"))),
+        ),
+    ]
+}

@@ -1,0 +1,167 @@
+//! What the controller's accounts may do: `policies/controller.yaml`.
+
+use hitless_api::names::{CONTROLLER, IN_SERVICE, SYSTEM_NAMESPACE};
+use serde_json::{Value, json};
+
+use super::{allowed, allowed_as, denied};
+use crate::Row;
+use crate::fixture::{BARE, NAMESPACE, apps, pods, workload};
+use crate::request::{Call, Who};
+
+pub(super) fn rows() -> Vec<Row> {
+    [stand_in(), deployments(), replica_sets(), rights()].into_iter().flatten().collect()
+}
+
+fn status(name: &str, value: Value) -> Call {
+    Call::strategic(format!("{}/{name}/status", pods(NAMESPACE)), value)
+}
+
+fn in_service(name: &str, value: &str) -> Call {
+    status(name, json!({"status": {"conditions": [{"type": IN_SERVICE, "status": value}]}}))
+}
+
+fn stand_in() -> Vec<Row> {
+    let (add, only) = ("only add", "only set the condition");
+    let with = |more: Value| {
+        let mut body = json!({"status": {"conditions": [{"type": IN_SERVICE, "status": "True"}]}});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            for (inner, value) in value.as_object().into_iter().flatten() {
+                body[key][inner] = value.clone();
+            }
+        }
+        body
+    };
+    let ready = json!({"status": {"conditions": [{"type": IN_SERVICE, "status": "True"}, {"type": "Ready", "status": "False"}]}});
+    vec![
+        allowed(Who::Controller, "the controller stands in where the condition is absent", in_service("fresh", "True")),
+        denied(Who::Controller, "but never takes out of service", add, in_service("fresh", "False")),
+        denied(Who::Controller, "nor lowers what an agent has raised", add, in_service("free", "False")),
+        denied(Who::Controller, "nor raises what an agent has lowered", add, in_service("left", "True")),
+        denied(Who::Controller, "nor sets another condition", only, status("fresh", ready)),
+        denied(Who::Controller, "nor the phase", only, status("fresh", with(json!({"status": {"phase": "Failed"}})))),
+        denied(
+            Who::Controller,
+            "nor a label",
+            only,
+            status("fresh", with(json!({"metadata": {"labels": {"a": "b"}}}))),
+        ),
+        allowed(Who::Uninstall, "at the end everything is put into service", in_service("left", "True")),
+        denied(Who::Uninstall, "and nothing out of it", add, in_service("free", "False")),
+    ]
+}
+
+fn deployments() -> Vec<Row> {
+    let held = |value: Value| Call::merge(format!("{}/held", apps("deployments")), value);
+    let lift = json!({"metadata": {"annotations": {"hitless.dev/rollout": null}}, "spec": {"paused": false}});
+    let gap = json!({"metadata": {"annotations": {"hitless.dev/gap": "{}"}}});
+    let image = json!({"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}});
+    let (spec, meta) = ("only set paused", "only set annotations hitless.dev/");
+    vec![
+        allowed_as(
+            Who::Controller,
+            "the controller lifts mark and pause in one patch",
+            held(lift.clone()),
+            [("/spec/paused", Value::Null), ("/metadata/annotations/hitless.dev~1rollout", Value::Null)],
+        ),
+        allowed_as(Who::Uninstall, "and so does the account it leaves by", held(lift), [("/spec/paused", Value::Null)]),
+        allowed(Who::Controller, "it notes the learned gap", held(gap)),
+        denied(Who::Controller, "it does not scale", spec, held(json!({"spec": {"replicas": 5}}))),
+        denied(Who::Controller, "it does not change the template", spec, held(image)),
+        denied(
+            Who::Controller,
+            "nor the strategy",
+            spec,
+            held(json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}}})),
+        ),
+        denied(Who::Controller, "nor labels", meta, held(json!({"metadata": {"labels": {"a": "b"}}}))),
+        denied(
+            Who::Controller,
+            "nor foreign annotations",
+            meta,
+            held(json!({"metadata": {"annotations": {"a": "b"}}})),
+        ),
+    ]
+}
+
+fn replica_sets() -> Vec<Row> {
+    let history = json!({"labels": {"hitless.dev/history": "x"}});
+    let of = |name: &str| format!("{}/{name}", apps("replicasets"));
+    let template = json!({"metadata": {"labels": {"hitless.dev/live": "x"}}, "spec": {"template": {"metadata": {"annotations": {"hitless.dev/mixed": "1"}}}}});
+    vec![
+        allowed(
+            Who::Controller,
+            "the controller keeps history",
+            Call::create(apps("replicasets"), workload("new", 0, &history)),
+        ),
+        denied(
+            Who::Controller,
+            "history has no pods",
+            "only create history entries",
+            Call::create(apps("replicasets"), workload("new", 1, &history)),
+        ),
+        denied(
+            Who::Controller,
+            "it makes no other ReplicaSet",
+            "only create history entries",
+            Call::create(apps("replicasets"), workload("new", 0, &json!({}))),
+        ),
+        allowed(Who::Controller, "it writes the mixed template", Call::merge(of("ordinary"), template)),
+        denied(
+            Who::Controller,
+            "it does not scale",
+            "does not scale",
+            Call::merge(of("ordinary"), json!({"spec": {"replicas": 0}})),
+        ),
+        allowed(Who::Controller, "it deletes history", Call::delete(of("history"))),
+        denied(Who::Controller, "and no other ReplicaSet", "only delete history entries", Call::delete(of("ordinary"))),
+    ]
+}
+
+fn rights() -> Vec<Row> {
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let account = |name: &str| json!([{"kind": "ServiceAccount", "name": name, "namespace": SYSTEM_NAMESPACE}]);
+    let role = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+    let binding = |name: &str, subjects: Value| json!({"metadata": {"name": name}, "roleRef": role("hitless-agent-operator"), "subjects": subjects});
+    let jane = json!([{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]);
+    let farewell = json!({"metadata": {"name": "hitless-uninstall"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
+    let other = json!({"metadata": {"name": "other"}, "rules": []});
+    let bindings = || format!("{rbac}/namespaces/{BARE}/rolebindings");
+    let accounts = |namespace: &str| format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+    vec![
+        allowed(
+            Who::Controller,
+            "the controller lets agents operate where it keeps a ledger",
+            Call::create(bindings(), binding("hitless-agent", account("hitless-agent"))),
+        ),
+        denied(
+            Who::Controller,
+            "and nobody else",
+            "may only bind",
+            Call::create(bindings(), binding("hitless-agent", jane)),
+        ),
+        denied(
+            Who::Controller,
+            "under no other name",
+            "may only bind",
+            Call::create(bindings(), binding("other", account("hitless-agent"))),
+        ),
+        denied(
+            Who::Controller,
+            "nobody cluster-wide",
+            "",
+            Call::create(format!("{rbac}/clusterrolebindings"), binding("hitless-agent", account("hitless-agent"))),
+        ),
+        allowed(
+            Who::Controller,
+            "it makes the role that it leaves by",
+            Call::create(format!("{rbac}/clusterroles"), farewell),
+        ),
+        denied(Who::Controller, "and no other", "may only create", Call::create(format!("{rbac}/clusterroles"), other)),
+        denied(
+            Who::Controller,
+            "no other account",
+            "may only create",
+            Call::create(accounts(SYSTEM_NAMESPACE), json!({"metadata": {"name": CONTROLLER.to_owned() + "-2"}})),
+        ),
+    ]
+}
