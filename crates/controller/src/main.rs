@@ -1,2 +1,94 @@
-//! controller
-fn main() {}
+//! The controller's process.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use hitless_api::names;
+use hitless_controller::config::Config;
+use hitless_controller::controller::Controller;
+use hitless_controller::metrics::Metrics;
+use hitless_controller::watches::Caches;
+use hitless_controller::writer::Writer;
+use hitless_runtime::config::{EXIT_CONFIGURATION, Settings};
+use hitless_runtime::events::Events;
+use hitless_runtime::http::{self, Health};
+use hitless_runtime::lease::{Election, LeaseConfig};
+use hitless_runtime::liveness::Heartbeat;
+use hitless_runtime::readiness::Readiness;
+use hitless_runtime::shutdown::Tasks;
+use hitless_runtime::write::Writes;
+use hitless_runtime::{client, telemetry, watch};
+use kube::Api;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// A request to the API server may take 4 s; what is begun is finished, then the Lease is given back.
+const GRACE: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    let config = match Config::read(&Settings::from_environment()) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("hitless-controller: {error}");
+            return ExitCode::from(EXIT_CONFIGURATION);
+        }
+    };
+    if let Err(error) = telemetry::init(&config.log, config.log_format) {
+        eprintln!("hitless-controller: HITLESS_LOG: {error}");
+        return ExitCode::from(EXIT_CONFIGURATION);
+    }
+    let done = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")
+        .and_then(|runtime| runtime.block_on(run(config)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
+    let client = match &config.kubeconfig {
+        Some(file) => client::from_kubeconfig(Some(file), None).await?,
+        None => client::in_cluster()?,
+    };
+    let mut registry = http::registry();
+    let (writes, metrics) = (Writes::register(&mut registry), Metrics::register(&mut registry));
+    let watch_metrics = watch::Metrics::register(&mut registry);
+    let (readiness, heartbeat) = (Readiness::default(), Heartbeat::new(Instant::now()));
+    let health = Health { readiness: readiness.clone(), heartbeat: heartbeat.clone(), registry: Arc::new(registry) };
+    let listener = http::bind(config.listen).await?;
+    let wake = Arc::new(Notify::new());
+    let caches = Caches::new(&wake, &watch_metrics);
+
+    let mut tasks = Tasks::new();
+    for (name, watch) in caches.watches(&client, &readiness, &tasks.token()) {
+        tasks.spawn(name, watch);
+    }
+    let leases = Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE);
+    let election = Election::new(leases, names::CONTROLLER, &config.pod, LeaseConfig::default(), writes.clone());
+    let controller = Controller {
+        writer: Writer::new(client.clone(), writes.clone(), caches.clone(), election.subscribe()),
+        events: Events::new(client.clone(), names::CONTROLLER, config.pod, writes),
+        leadership: election.subscribe(),
+        holder: election.identity().to_owned(),
+        client,
+        caches,
+        wake,
+        metrics,
+    };
+    // The Lease is given back only after the loop has sent its last write.
+    let last_write = CancellationToken::new();
+    tasks.spawn("lease", election.run(last_write.clone()));
+    tasks.spawn("controller", controller.run(heartbeat, tasks.token(), last_write));
+    tasks.spawn("http", http::serve(listener, http::router(health), tasks.token()));
+    tracing::info!(version = telemetry::VERSION, commit = telemetry::COMMIT, "started");
+    Ok(tasks.run(GRACE).await?)
+}

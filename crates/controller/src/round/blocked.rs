@@ -131,9 +131,8 @@ pub(super) fn check(pod: &PodView, snapshot: &Snapshot) -> Result<(), Waiting> {
         return Err(Waiting::NoReadinessGate);
     }
     let known = snapshot.nodes.get(node).filter(|known| !known.deleting);
-    let created_again = |uid: &str| {
-        snapshot.node_transitions.get(node).is_some_and(|transition| transition.spec.node_uid != uid)
-    };
+    let created_again =
+        |uid: &str| snapshot.node_transitions.get(node).is_some_and(|transition| transition.spec.node_uid != uid);
     if known.is_none_or(|known| created_again(&known.uid)) {
         return Err(Waiting::NodeGone(node.clone()));
     }

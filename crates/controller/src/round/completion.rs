@@ -89,13 +89,7 @@ fn running<'a>(node: &'a str, grant: &'a Grant, wishes: &Wishes<'a>, draft: &mut
 }
 
 /// The agent has reported a result.
-fn over<'a>(
-    node: &'a str,
-    failure: Failure<'a>,
-    wishes: &Wishes<'a>,
-    draft: &mut Draft<'a>,
-    ended: &mut Ended<'a>,
-) {
+fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
     let Failure { grant, result, .. } = failure;
     let snapshot = draft.snapshot;
     let pod = wishes.pods.get(grant.pod.uid.as_str());
@@ -107,9 +101,8 @@ fn over<'a>(
         (Outcome::Done, None) => pod.is_some_and(|pod| blocked::shows(grant, pod)),
         (_, Some(Evidence::NotReady) | None) => false,
     };
-    let lasting = is_lasting(result)
-        && grant.cancel.is_none()
-        && (wishes.is_the_wish(grant) || is_halting(&failure, wishes));
+    let lasting =
+        is_lasting(result) && grant.cancel.is_none() && (wishes.is_the_wish(grant) || is_halting(&failure, wishes));
     if proven {
         release(grant, draft);
         if !lasting {

@@ -23,8 +23,10 @@ pub(super) struct Draft<'a> {
 struct NodeDraft {
     grants: Vec<Grant>,
     fence: Option<String>,
-    /// Namespaces with a grant that was added here: their ledgers are written first.
+    /// Namespaces with a grant that was added here: agents must be allowed to operate there.
     added: BTreeSet<String>,
+    /// Namespaces with a grant that was added or removed here: their ledgers are written first.
+    touched: BTreeSet<String>,
 }
 
 impl<'a> Draft<'a> {
@@ -79,12 +81,17 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn remove_grant(&mut self, node: &'a str, id: &str) {
-        self.node(node).grants.retain(|grant| grant.id != id);
+        let draft = self.node(node);
+        draft
+            .touched
+            .extend(draft.grants.iter().filter(|grant| grant.id == id).map(|grant| grant.pod.namespace.clone()));
+        draft.grants.retain(|grant| grant.id != id);
     }
 
     pub(super) fn add_grant(&mut self, node: &'a str, grant: Grant) {
         let draft = self.node(node);
         draft.added.insert(grant.pod.namespace.clone());
+        draft.touched.insert(grant.pod.namespace.clone());
         draft.grants.push(grant);
     }
 
@@ -98,7 +105,7 @@ impl<'a> Draft<'a> {
         self.node(node).fence = Some(fence);
     }
 
-    /// The writes: all ledgers first, then the NodeTransitions, each only if the ledgers behind its new grants were written.
+    /// The writes: all ledgers first, then the NodeTransitions, each only if the ledgers behind its changes were written.
     pub(super) fn into_steps(self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut ledger_steps = BTreeMap::new();
@@ -122,7 +129,8 @@ impl<'a> Draft<'a> {
             else {
                 continue;
             };
-            let needs = draft.added.iter().filter_map(|namespace| ledger_steps.get(namespace.as_str()).copied()).collect();
+            let needs =
+                draft.touched.iter().filter_map(|namespace| ledger_steps.get(namespace.as_str()).copied()).collect();
             let write = Write::NodeTransition(NodeTransitionWrite {
                 node: node.to_owned(),
                 version: known.map(|known| known.version.clone()),

@@ -28,7 +28,9 @@ pub enum InvalidDrain {
 pub fn resolve(pod: &PodView) -> Result<DrainSpec, InvalidDrain> {
     let mut spec = match pod.annotations.get(annotations::DRAIN) {
         None => DrainSpec::default(),
-        Some(text) => serde_json::from_str(text).map_err(|error| InvalidDrain::Unreadable { why: error.to_string() })?,
+        Some(text) => {
+            serde_json::from_str(text).map_err(|error| InvalidDrain::Unreadable { why: error.to_string() })?
+        }
     };
     if spec.stragglers == StragglerPolicy::Destroy {
         return Err(InvalidDrain::Destroy);
@@ -61,7 +63,8 @@ mod tests {
         let plain = resolve(&pod(None)).unwrap();
         assert_eq!((plain.min_seconds, plain.deadline_seconds), (1, 60));
         assert_eq!(plain.treatment(80), PortTreatment::Http1);
-        let own = resolve(&pod(Some(r#"{"deadlineSeconds": 90, "ports": [{"port": 80, "treat": "ignore"}]}"#))).unwrap();
+        let own =
+            resolve(&pod(Some(r#"{"deadlineSeconds": 90, "ports": [{"port": 80, "treat": "ignore"}]}"#))).unwrap();
         assert_eq!((own.min_seconds, own.deadline_seconds), (1, 90));
         assert_eq!((own.treatment(80), own.treatment(81)), (PortTreatment::Ignore, PortTreatment::Tcp));
     }

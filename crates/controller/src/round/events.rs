@@ -106,10 +106,8 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
         Outcome::Refused => ("PodRefused", "was refused by the node's agent"),
         Outcome::Failed | Outcome::Done | Outcome::Cancelled => ("PodFailed", "could not be operated"),
     };
-    let at = failure.workload.map_or_else(
-        || pod(&failure.grant.pod),
-        |index| regarding(wishes.workloads[index].deployment),
-    );
+    let at =
+        failure.workload.map_or_else(|| pod(&failure.grant.pod), |index| regarding(wishes.workloads[index].deployment));
     let text = format!("pod {} {what}: {} {}", failure.grant.pod.name, failure.result.reason, failure.message);
     note(at, Severity::Warning, reason, text.trim_end().to_owned())
 }

@@ -100,11 +100,10 @@ fn candidate<'a>(
         return Err(Waiting::NodeFull(node.to_owned()));
     }
     let drain = drain::resolve(pod).map_err(Waiting::Drain)?;
-    let progress_seconds = wish
-        .workload
-        .map_or_else(|| VerifySpec::default().progress_seconds, |index| {
-            wishes.workloads[index].deployment.progress_deadline_seconds
-        });
+    let progress_seconds = wish.workload.map_or_else(
+        || VerifySpec::default().progress_seconds,
+        |index| wishes.workloads[index].deployment.progress_deadline_seconds,
+    );
     let verify = VerifySpec { progress_seconds, ..VerifySpec::default() };
     Ok(Ready { pod, node, intent, drain, verify, owner: wishes.owners.label(pod) })
 }
@@ -222,9 +221,10 @@ fn facts(
 
 /// Places in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
 fn reserved(draft: &Draft<'_>, namespaces: &BTreeSet<&str>) -> BTreeSet<String> {
-    let places = namespaces.iter().filter_map(|namespace| draft.ledger(namespace)).flat_map(|ledger| {
-        ledger.reservations.keys().cloned()
-    });
+    let places = namespaces
+        .iter()
+        .filter_map(|namespace| draft.ledger(namespace))
+        .flat_map(|ledger| ledger.reservations.keys().cloned());
     let running = draft.snapshot.node_transitions.values().flat_map(|node| {
         node.spec
             .grants

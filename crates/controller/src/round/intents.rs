@@ -7,9 +7,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, PodRef};
 use hitless_gate::OwnerKey;
 use hitless_workloads::deployment::{Observed, OptIn, plan};
-use hitless_workloads::{
-    DeploymentPlan, DeploymentView, Obstacle, PodIntent, ReplicaSetView, Stage, restart,
-};
+use hitless_workloads::{DeploymentPlan, DeploymentView, Obstacle, PodIntent, ReplicaSetView, Stage, restart};
 
 use super::events;
 use super::write::{Step, Write};
@@ -123,13 +121,8 @@ pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
         sets: snapshot.replica_sets.iter().map(|set| (set.uid.as_str(), &**set)).collect(),
         deployments: snapshot.deployments.iter().map(|each| (each.uid.as_str(), &**each)).collect(),
     };
-    let mut wishes = Wishes {
-        workloads: plans(snapshot),
-        by_pod: BTreeMap::new(),
-        pods,
-        owners,
-        by_target: HashMap::new(),
-    };
+    let mut wishes =
+        Wishes { workloads: plans(snapshot), by_pod: BTreeMap::new(), pods, owners, by_target: HashMap::new() };
     let mut driven: HashMap<&str, usize> = HashMap::new();
     for (index, workload) in wishes.workloads.iter().enumerate() {
         let deployment = workload.deployment;
@@ -190,12 +183,8 @@ fn plans(snapshot: &Snapshot) -> Vec<Workload<'_>> {
                 || sets.get(each.uid.as_str()).is_some_and(|sets| sets.iter().any(ours))
         })
         .collect();
-    let wanted: BTreeSet<&str> = concerned
-        .iter()
-        .filter_map(|each| sets.get(each.uid.as_str()))
-        .flatten()
-        .map(|set| set.uid.as_str())
-        .collect();
+    let wanted: BTreeSet<&str> =
+        concerned.iter().filter_map(|each| sets.get(each.uid.as_str())).flatten().map(|set| set.uid.as_str()).collect();
     let mut pods: HashMap<&str, Vec<&PodView>> = HashMap::new();
     for pod in &snapshot.pods {
         if let Some(uid) = pod.owner.as_ref().map(|owner| owner.uid.as_str())

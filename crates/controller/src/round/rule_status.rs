@@ -99,10 +99,7 @@ fn detail(rule: &RuleView, verdict: &PodVerdict) -> Option<PodTransitionDetail> 
         passed_rules: passed.iter().map(|answer| answer.rule_name().to_owned()).collect(),
         reject_info: rejected
             .iter()
-            .map(|answer| RejectInfo {
-                rule_name: Some(answer.rule_name().to_owned()),
-                reason: Some(answer.reason()),
-            })
+            .map(|answer| RejectInfo { rule_name: Some(answer.rule_name().to_owned()), reason: Some(answer.reason()) })
             .collect(),
     })
 }

@@ -1,0 +1,63 @@
+//! What one process remembers between rounds. None of it is needed to be safe: a new process starts with nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::round::{Step, Write};
+use crate::snapshot::{AgentState, Evidence, OperationKey, Snapshot};
+use crate::watches;
+
+#[derive(Default)]
+pub(super) struct Memory {
+    agents: BTreeMap<String, AgentState>,
+    evidence: BTreeMap<OperationKey, Evidence>,
+    uncertain: BTreeSet<String>,
+}
+
+impl Memory {
+    /// Takes note of which nodes have an agent, and drops evidence of operations that are over.
+    pub(super) fn look(&mut self, snapshot: &Snapshot, now: Timestamp) {
+        self.agents = watches::agents(snapshot, &self.agents, now);
+        let granted = snapshot
+            .node_transitions
+            .values()
+            .flat_map(|node| &node.spec.grants)
+            .map(|grant| OperationKey { id: grant.id.clone(), since: grant.granted.0 });
+        let reserved = snapshot
+            .ledgers
+            .values()
+            .flat_map(|ledger| ledger.spec.reservations.values())
+            .map(|place| OperationKey { id: place.id.clone(), since: place.since.0 });
+        let live: BTreeSet<OperationKey> = granted.chain(reserved).collect();
+        self.evidence.retain(|operation, _| live.contains(operation));
+    }
+
+    pub(super) fn fill(&self, snapshot: &mut Snapshot) {
+        snapshot.agents.clone_from(&self.agents);
+        snapshot.evidence.clone_from(&self.evidence);
+        snapshot.uncertain.clone_from(&self.uncertain);
+    }
+
+    /// What was true in one term need not be so in the next.
+    pub(super) fn forget_operations(&mut self) {
+        self.evidence.clear();
+        self.uncertain.clear();
+    }
+
+    pub(super) fn prove(&mut self, operation: OperationKey, evidence: Evidence) {
+        self.evidence.insert(operation, evidence);
+    }
+
+    /// A write to the node's NodeTransition was not answered.
+    pub(super) fn uncertain(&mut self, node: &str) {
+        self.uncertain.insert(node.to_owned());
+    }
+
+    /// A later write to the same NodeTransition has succeeded: an earlier one can't arrive any more.
+    pub(super) fn certain(&mut self, step: &Step) {
+        if let Write::NodeTransition(write) = &step.write {
+            self.uncertain.remove(&write.node);
+        }
+    }
+}
