@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use hitless_agent::agent::{Agent, Caches};
 use hitless_agent::config::Config;
 use hitless_agent::drain::observer::Observer;
@@ -39,7 +39,8 @@ fn main() -> ExitCode {
     match block_on(run(config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            // The messages of our errors contain their causes.
+            tracing::error!("{error}");
             ExitCode::FAILURE
         }
     }
@@ -47,7 +48,10 @@ fn main() -> ExitCode {
 
 /// One thread is enough, and costs the least memory.
 fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| anyhow!("can't start the runtime: {error}"))?;
     runtime.block_on(work)
 }
 
@@ -64,7 +68,10 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let watch_metrics = watch::Metrics::register(&mut registry);
     let wake = Arc::new(Notify::new());
     let caches = Caches::new(&wake, &watch_metrics);
-    let observer = Arc::new(Observer::start(config.proc_root.clone(), wake.clone()).context("start the drain thread")?);
+    let observer = Arc::new(
+        Observer::start(config.proc_root.clone(), wake.clone())
+            .map_err(|error| anyhow!("can't start the drain thread: {error}"))?,
+    );
     let readiness = Readiness::default();
     let heartbeat = Heartbeat::new(Instant::now());
     let health = Health { readiness: readiness.clone(), heartbeat: heartbeat.clone(), registry: Arc::new(registry) };

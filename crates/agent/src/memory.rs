@@ -20,6 +20,8 @@ pub struct Memory {
     pub lowered: Option<Timestamp>,
     /// When the image patch was sent, and which containers ran then.
     pub operated: Option<Operated>,
+    /// When the images were patched back, and which containers ran then.
+    pub undone: Option<Operated>,
     /// The phase, and since when.
     pub phase: Option<(Phase, Timestamp)>,
     /// What asking for a pod that is not in the cache gave.
@@ -75,12 +77,17 @@ impl Memory {
         }
     }
 
-    /// The image patch is about to be sent. Noted before the answer: the kubelet is quicker.
-    pub fn operating(&mut self, grant: &Grant, pod: &PodView, now: Timestamp) {
+    /// A write is about to be sent. What an image patch replaces is noted before the answer: the kubelet is quicker.
+    pub fn sending(&mut self, action: &Action, grant: &Grant, pod: &PodView, now: Timestamp) {
         let touched = pod.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
-        let before = touched
+        let ids = touched
             .filter_map(|container| Some((container.name.clone(), container.status.as_ref()?.container_id.clone())));
-        self.operated = Some(Operated { at: now, before: before.collect() });
+        let operated = || Some(Operated { at: now, before: ids.collect() });
+        match action {
+            Action::Operate => self.operated = operated(),
+            Action::Undo => self.undone = operated(),
+            Action::Look | Action::Lower | Action::Raise { .. } => {}
+        }
     }
 
     /// A write was done.
@@ -93,8 +100,10 @@ impl Memory {
 
     /// A write was certainly not done.
     pub fn not_done(&mut self, action: &Action) {
-        if *action == Action::Operate {
-            self.operated = None;
+        match action {
+            Action::Operate => self.operated = None,
+            Action::Undo => self.undone = None,
+            Action::Look | Action::Lower | Action::Raise { .. } => {}
         }
     }
 

@@ -62,14 +62,12 @@ impl Pods {
             return self.look(grant, memory, node).await;
         }
         let Some(pod) = self.known(&grant.pod) else { return };
+        memory.sending(action, grant, &pod.view, super::now());
         let result = match action {
             Action::Look => return,
             Action::Lower => self.set_in_service(&pod, false, "Leaving", &grant.id).await,
             Action::Raise { reason, message } => self.set_in_service(&pod, true, reason, message).await,
-            Action::Operate => {
-                memory.operating(grant, &pod.view, super::now());
-                self.patch_images(grant, &pod, Direction::Forward).await
-            }
+            Action::Operate => self.patch_images(grant, &pod, Direction::Forward).await,
             Action::Undo => self.patch_images(grant, &pod, Direction::Back).await,
         };
         let now = super::now();

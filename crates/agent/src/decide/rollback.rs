@@ -1,15 +1,16 @@
 //! The way back, after its reason is stored in the report.
 
 use hitless_api::Phase;
+use hitless_api::pod::ContainerView;
 use jiff::Timestamp;
 
 use super::case::{Case, Images, names, runs};
 use super::{Action, Decision, WaitingFor};
 use crate::instant::after_seconds;
 
-/// A kubelet that reports no observedGeneration may still describe the container before the patch: so long, in seconds,
-/// its word counts for nothing.
-const UNOBSERVED_SECONDS: u32 = 5;
+/// An agent that was restarted in the very second in which a container was may not be able to tell the old one from the new
+/// one. After so many seconds, longer than containers take to stop, it is the new one.
+const SURELY_REPLACED_SECONDS: u32 = 120;
 
 /// The report holds a reason for the way back.
 pub(super) fn decide(case: &Case<'_>) -> Decision {
@@ -41,13 +42,8 @@ fn patch_back(case: &Case<'_>, deadline: Timestamp) -> Decision {
 }
 
 fn back(case: &Case<'_>, since: Timestamp, deadline: Timestamp) -> Decision {
-    let settled = after_seconds(since, UNOBSERVED_SECONDS);
-    let is_current = case.observed() && (case.pod.observed_generation > 0 || case.now >= settled);
-    let unready = names(
-        case.containers()
-            .filter(|container| !container.status.as_ref().is_some_and(|status| status.ready && runs(status))),
-    );
-    if is_current && unready.is_empty() {
+    let missing = names(case.containers().filter(|container| !is_back(case, container, since)));
+    if missing.is_empty() {
         return if case.out_of_service() {
             case.raise(super::returned::IN_SERVICE)
         } else {
@@ -55,9 +51,26 @@ fn back(case: &Case<'_>, since: Timestamp, deadline: Timestamp) -> Decision {
         };
     }
     if case.now >= deadline {
-        return case.give_up("RollbackNotReady", format!("not ready in time after the way back: {unready}"));
+        return case.give_up("RollbackNotReady", format!("not ready in time after the way back: {missing}"));
     }
-    let what = if unready.is_empty() { names(case.containers()) } else { unready };
-    let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(what)).until(deadline);
-    if case.now < settled { waiting.waking_at(settled) } else { waiting }
+    let surely = after_seconds(since, SURELY_REPLACED_SECONDS);
+    let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(missing)).until(deadline);
+    if case.now < surely { waiting.waking_at(surely) } else { waiting }
+}
+
+/// The container with the image before runs and is ready. The kubelet describes the one with the image after, which may be
+/// ready too, until that has stopped, even when it has seen the patch back.
+fn is_back(case: &Case<'_>, container: &ContainerView, since: Timestamp) -> bool {
+    let Some(status) = &container.status else { return false };
+    let (name, id) = (&container.name, &status.container_id);
+    // Patched back before the kubelet had touched it.
+    let is_original = case.grant.before.get(name) == Some(id);
+    let is_new = match &case.memory.undone {
+        Some(undone) => undone.before.get(name) != Some(id),
+        None => {
+            status.running_since.is_some_and(|running| running >= since)
+                || case.now >= after_seconds(since, SURELY_REPLACED_SECONDS)
+        }
+    };
+    runs(status) && status.ready && case.observed() && (is_original || is_new)
 }

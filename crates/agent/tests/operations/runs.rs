@@ -224,11 +224,13 @@ proptest! {
         cancel_at in prop::option::weighted(0.3, 0..70_000_i64),
         kills in prop::collection::vec(0..90_000_i64, 0..6),
         dead_kubelet in prop::bool::weighted(0.05),
+        stopping in prop_oneof![Just(110_i64), 100..30_000_i64],
     ) {
         let mut world = World::new(grant(start()), image);
         world.clients = clients;
         world.faults = faults;
         world.kubelet.dead = dead_kubelet;
+        world.kubelet.stopping = stopping;
         world.transition.spec.grants[0].drain.stragglers = stragglers;
         world.transition.spec.grants[0].verify.soak_seconds = soak;
         let mut left = kills.clone();

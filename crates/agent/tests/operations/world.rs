@@ -259,9 +259,7 @@ impl World {
     fn act(&mut self, grant: &Grant, action: &Action) -> bool {
         let now = self.now;
         let memory = self.memories.get_mut(&grant.id).unwrap();
-        if *action == Action::Operate {
-            memory.operating(grant, &self.pod.view, now);
-        }
+        memory.sending(action, grant, &self.pod.view, now);
         if self.denied && matches!(action, Action::Operate | Action::Undo) {
             memory.not_done(action);
             memory.refused("AdmissionDenied", "not granted", now);
@@ -294,6 +292,9 @@ impl World {
                 pod::set_in_service(&mut self.pod, false, "Leaving", &grant.id, self.now);
             }
             Action::Raise { reason, message } => {
+                let status = self.pod.view.containers[0].status.as_ref().unwrap();
+                let is_current = self.kubelet.running_image == self.image() && status.ready;
+                assert!(reason != "InService" || is_current, "raised before the right container was ready");
                 self.write("pods/status");
                 pod::set_in_service(&mut self.pod, true, reason, message, self.now);
             }

@@ -22,7 +22,7 @@ pub(crate) enum Image {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// Ready follows gate and containers.
+    /// Ready follows gate and containers, and the spec is noted.
     Settle,
     /// The container of the spec's image is to run.
     Replace,
@@ -33,7 +33,9 @@ enum Event {
 pub(crate) struct Kubelet {
     new_image: Image,
     pub(crate) dead: bool,
-    running_image: String,
+    /// Milliseconds from an image patch until the old container has stopped.
+    pub(crate) stopping: i64,
+    pub(crate) running_image: String,
     containers: u32,
     events: Vec<(Timestamp, Event)>,
 }
@@ -44,7 +46,7 @@ fn later(now: Timestamp, milliseconds: i64) -> Timestamp {
 
 impl Kubelet {
     pub(crate) fn new(new_image: Image) -> Self {
-        Self { new_image, dead: false, running_image: FROM.into(), containers: 0, events: vec![] }
+        Self { new_image, dead: false, stopping: 110, running_image: FROM.into(), containers: 0, events: vec![] }
     }
 
     pub(crate) fn next(&self) -> Option<Timestamp> {
@@ -58,7 +60,7 @@ impl Kubelet {
         }
         self.events.push((later(now, 20), Event::Settle));
         if pod.view.containers[0].image != self.running_image {
-            self.events.push((later(now, 110), Event::Replace));
+            self.events.push((later(now, self.stopping), Event::Replace));
         }
     }
 
@@ -73,7 +75,7 @@ impl Kubelet {
 
     fn happen(&mut self, pod: &mut NodePod, event: Event, now: Timestamp) {
         match event {
-            Event::Settle => {}
+            Event::Settle => pod.view.observed_generation = pod.view.generation,
             Event::Replace => self.replace(pod, now),
             Event::BecomeReady => {
                 if let Some(status) = &mut pod.view.containers[0].status {
@@ -87,7 +89,6 @@ impl Kubelet {
 
     fn replace(&mut self, pod: &mut NodePod, now: Timestamp) {
         let view = &mut pod.view;
-        view.observed_generation = view.generation;
         let image = view.containers[0].image.clone();
         if image == self.running_image {
             return;
