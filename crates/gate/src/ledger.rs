@@ -1,7 +1,17 @@
 //! The arithmetic of a namespace's ledger: taking places, giving them back, and fencing off a deposed leader.
 //!
 //! Pure functions from one spec to the next. The caller writes the result with the resourceVersion that it read the first
-//! one with; on a conflict it reads again and decides again.
+//! one with; on a conflict it reads again and decides again. What else the caller owes, each of it found necessary by the model
+//! check in `tests/ledger_model`, where leaving it out lets more pods go than the budget has:
+//!
+//! * It writes no NodeTransition whose `spec.epoch` is later than its own: its view of the ledger may be older than its view of
+//!   the node.
+//! * It frees a reservation that has no grant only after it has rewritten that NodeTransition, so that a grant on its way fails.
+//! * A reservation ends, with a grant or without one, only when a fresh read of the pod shows that it is ready (or gone).
+//! * A result counts only if the grant's `granted` is the reservation's `since`: two attempts at one operation have the same id,
+//!   and the view of the node may be of the earlier one.
+//! * A pod that [`crate::Verdict::rests_on_unavailability`] is read again, after the ledger, before it is reserved: an old cache
+//!   may show it as it was during an operation that has ended since.
 
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{Reservation, TransitionLedgerSpec};

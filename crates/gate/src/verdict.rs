@@ -176,6 +176,13 @@ impl Verdict {
         self.rules.iter().filter(|rule| rule.verdict == Decision::Denied)
     }
 
+    /// Whether the pod may go only because it is unavailable anyway. A cache may be older than the ledger and show the pod as it was
+    /// during an operation that has ended since: the caller reads such a pod again before it reserves a place for it.
+    #[must_use]
+    pub fn rests_on_unavailability(&self) -> bool {
+        self.allowed && self.rules.iter().any(|rule| rule.because == Because::AlreadyUnavailable)
+    }
+
     /// Names of the rules that were really asked and agreed, for the grant and the ledger.
     #[must_use]
     pub fn agreed(&self) -> Vec<String> {

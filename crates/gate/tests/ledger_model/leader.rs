@@ -1,0 +1,286 @@
+//! What a leader does: the controller's order of reads and writes around the gate's own functions.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Mutex;
+
+use hitless_api::TransitionLedgerSpec;
+use hitless_api::ledger::LedgerLeader;
+use hitless_gate::{Candidate, GateInput, OwnerFacts, OwnerKey, PodFacts, RuleSet};
+use jiff::Timestamp;
+
+use crate::world::{Attempt, Leader, Ledger, Node, PODS, Pod, View, World, holder, reservation, uid};
+
+/// Which protections are on.
+#[derive(Clone, Copy)]
+pub(crate) struct Protections {
+    /// Ledger writes carry the resourceVersion.
+    pub(crate) ledger_cas: bool,
+    /// A NodeTransition is rewritten before a reservation without a grant is freed.
+    pub(crate) fence_before_free: bool,
+    /// A leader does not write a NodeTransition with a later epoch than its own.
+    pub(crate) node_epoch: bool,
+    /// A reservation ends only when a fresh read shows that the pod is ready, also if there is no grant (any more).
+    pub(crate) ready_before_release: bool,
+    /// A result is that of the reserved attempt only if the grant's `granted` is the reservation's `since`.
+    pub(crate) same_attempt: bool,
+    /// A pod that is unavailable in the cache, and so costs nothing, is read again before it is reserved.
+    pub(crate) fresh_unavailable: bool,
+}
+
+impl Protections {
+    pub(crate) const ALL: Self = Self {
+        ledger_cas: true,
+        fence_before_free: true,
+        node_epoch: true,
+        ready_before_release: true,
+        same_attempt: true,
+        fresh_unavailable: true,
+    };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// It is killed and starts again with empty hands.
+    Crash,
+    SeeLedger,
+    TakeOver,
+    /// Release what has ended and reserve what may go, in one ledger write; this pod has the highest priority.
+    Round(usize, [Sight; PODS]),
+    WriteGrant(usize),
+    /// A reservation without a grant: the grant is written after all, ...
+    Regrant(usize),
+    /// ... or the node is rewritten ...
+    Fence(usize),
+    /// ... and then the reservation freed.
+    Free(usize),
+    RemoveGrant(usize),
+}
+
+/// How a leader's caches show a pod and its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Sight {
+    /// As they are.
+    Now,
+    /// As before everything began.
+    Untouched,
+    /// As while the pod was out of service, before its node's cache showed a grant.
+    Down,
+    /// With the result of an attempt that was refused.
+    Refused,
+}
+
+impl Sight {
+    pub(crate) const OLD: [Self; 3] = [Self::Untouched, Self::Down, Self::Refused];
+
+    /// Whether it differs from now, and ever was so.
+    pub(crate) fn is_possible(self, world: &World, pod: usize) -> bool {
+        let (state, node) = (world.pods[pod], world.nodes[pod]);
+        match self {
+            Self::Now => true,
+            Self::Untouched => state.updated || state.down || node.granted.is_some(),
+            Self::Down => state.was_down,
+            Self::Refused => state.was_refused,
+        }
+    }
+}
+
+pub(crate) struct Controller {
+    pub(crate) max_unavailable: u32,
+    pub(crate) protections: Protections,
+    owners: BTreeMap<OwnerKey, OwnerFacts>,
+    rule_sets: Vec<RuleSet>,
+    answers: Mutex<HashMap<Question, [bool; PODS]>>,
+}
+
+/// Which pods are down, reserved and wishing, and which one is urgent.
+type Question = ([bool; PODS], [bool; PODS], [bool; PODS], usize);
+
+impl Controller {
+    pub(crate) fn new(max_unavailable: u32, protections: Protections) -> Self {
+        let spec = serde_json::from_value(serde_json::json!({
+            "selector": {"matchLabels": {"app": "web"}},
+            "rules": [{"name": "max", "availablePolicy": {"maxUnavailableValue": max_unavailable}}],
+        }))
+        .unwrap();
+        let rule_sets = vec![RuleSet { name: "web".into(), namespace: "default".into(), spec }];
+        let owners = BTreeMap::from([(owner(), OwnerFacts { desired: PODS.try_into().unwrap() })]);
+        Self { max_unavailable, protections, owners, rule_sets, answers: Mutex::default() }
+    }
+
+    /// One step of leader `who`; `None` if it can't be taken now.
+    pub(crate) fn step(&self, world: &mut World, who: usize, step: Step) -> Option<()> {
+        let me = world.leaders[who];
+        match step {
+            _ if me.epoch == 0 => return None,
+            Step::Crash => {
+                world.crashes_left = world.crashes_left.checked_sub(1)?;
+                world.leaders[who] = Leader { epoch: me.epoch, ..Leader::IDLE };
+            }
+            Step::SeeLedger => {
+                let deposed = hitless_gate::refuse_if_deposed(&world.ledger.into(), me.epoch).is_err();
+                let ledger = Some(View { seen: world.ledger, current: true });
+                world.leaders[who] = if deposed { Leader::IDLE } else { Leader { ledger, ..me } };
+            }
+            Step::TakeOver => {
+                let spec = hitless_gate::take_over(&me.ledger?.seen.into(), me.epoch, &holder(me.epoch))?;
+                self.write_ledger(world, who, spec.into());
+            }
+            Step::WriteGrant(pod) => {
+                let grant = me.pending[pod]?;
+                world.leaders[who].pending[pod] = None;
+                let next = Node { epoch: me.epoch, granted: Some(grant.seen), result: false };
+                if grant.current {
+                    self.write_node(world, who, pod, next);
+                }
+            }
+            Step::Round(..) | Step::Regrant(_) | Step::Fence(_) | Step::Free(_) | Step::RemoveGrant(_) => {
+                let ledger = me.ledger?.seen;
+                if hitless_gate::take_over(&ledger.into(), me.epoch, "").is_some() {
+                    return None;
+                }
+                self.decide(world, who, step, ledger)?;
+            }
+        }
+        Some(())
+    }
+
+    fn decide(&self, world: &mut World, who: usize, step: Step, ledger: Ledger) -> Option<()> {
+        let me = world.leaders[who];
+        let reserved = |pod: usize| ledger.reserved[pod].is_some();
+        let orphan = |pod: usize| reserved(pod) && world.nodes[pod].granted.is_none();
+        let ready = |pod: usize| !world.pods[pod].down || !self.protections.ready_before_release;
+        // An old view of a node can't lead to a write of the node, only to one of the ledger.
+        let may_free = |pod: usize| me.fenced[pod] || !self.protections.fence_before_free && !me.is_writing();
+        match step {
+            Step::Free(pod) if reserved(pod) && ready(pod) && may_free(pod) => {
+                world.leaders[who].fenced[pod] = false;
+                self.write_ledger(world, who, hitless_gate::release(&ledger.into(), [uid(pod)]).into());
+            }
+            _ if me.is_writing() => return None,
+            Step::Round(urgent, sight) => self.round(world, who, ledger, urgent, sight)?,
+            Step::Regrant(pod) if orphan(pod) && !world.pods[pod].updated => {
+                world.leaders[who].pending[pod] = Some(View { seen: ledger.reserved[pod]?, current: true });
+            }
+            Step::Fence(pod) if orphan(pod) => {
+                let next = Node { epoch: me.epoch, ..world.nodes[pod] };
+                world.leaders[who].fenced[pod] = self.write_node(world, who, pod, next);
+            }
+            Step::RemoveGrant(pod) if world.nodes[pod].result && ledger.reserved[pod] != world.nodes[pod].granted => {
+                self.write_node(world, who, pod, Node { epoch: me.epoch, granted: None, result: false });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn round(&self, world: &mut World, who: usize, ledger: Ledger, urgent: usize, sight: [Sight; PODS]) -> Option<()> {
+        let mut seen: [(Pod, Node); PODS] = std::array::from_fn(|pod| (world.pods[pod], world.nodes[pod]));
+        for (pod, (state, node)) in seen.iter_mut().enumerate() {
+            let untouched = Node { granted: None, result: false, ..*node };
+            match sight[pod] {
+                Sight::Now => {}
+                Sight::Untouched => (*state, *node) = (Pod { updated: false, down: false, ..*state }, untouched),
+                // A pod that costs nothing is looked at again.
+                Sight::Down if self.protections.fresh_unavailable => *node = untouched,
+                Sight::Down => (*state, *node) = (Pod { updated: false, down: true, ..*state }, untouched),
+                Sight::Refused => *node = Node { granted: None, result: true, ..*node },
+            }
+        }
+        let ended = (0..PODS).filter(|&pod| {
+            let Node { granted, result, .. } = seen[pod].1;
+            let same = ledger.reserved[pod] == granted || !self.protections.same_attempt;
+            let ready = !world.pods[pod].down || !self.protections.ready_before_release;
+            ledger.reserved[pod].is_some() && result && same && ready
+        });
+        let released = hitless_gate::release(&ledger.into(), ended.map(uid));
+        let wishes = |pod: usize| {
+            let (state, node) = seen[pod];
+            !state.updated && node.granted.is_none() && !node.result && !released.reservations.contains_key(&uid(pod))
+        };
+        let allowed = self.allowed(&released, seen.map(|(state, _)| state), std::array::from_fn(wishes), urgent);
+        let attempts: Vec<(usize, Attempt)> =
+            (0..PODS).filter(|&pod| allowed[pod]).map(|pod| (pod, world.new_attempt(pod))).collect();
+        let batch = attempts.iter().map(|&(pod, attempt)| (uid(pod), reservation(&uid(pod), attempt))).collect();
+        let epoch = world.leaders[who].epoch;
+        let next = hitless_gate::reserve(&released, batch, &LedgerLeader { epoch, holder: holder(epoch) }).ok()?;
+        let next = Ledger::from(next);
+        if next.reserved == ledger.reserved {
+            return None;
+        }
+        if self.write_ledger(world, who, next) {
+            for (pod, attempt) in attempts {
+                let current = seen[pod].1 == world.nodes[pod];
+                world.leaders[who].pending[pod] = Some(View { seen: attempt, current });
+            }
+        }
+        Some(())
+    }
+
+    /// The gate's answer; the same question comes up in many states.
+    fn allowed(
+        &self,
+        ledger: &TransitionLedgerSpec,
+        pods: [Pod; PODS],
+        wishes: [bool; PODS],
+        urgent: usize,
+    ) -> [bool; PODS] {
+        let down = pods.map(|pod| pod.down);
+        let reserved = std::array::from_fn(|pod| ledger.reservations.contains_key(&uid(pod)));
+        let question = (down, reserved, wishes, urgent);
+        *self.answers.lock().unwrap().entry(question).or_insert_with(|| self.ask(question))
+    }
+
+    fn ask(&self, (down, reserved, wishes, urgent): Question) -> [bool; PODS] {
+        let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
+        let reserved: BTreeSet<String> = chosen(reserved).map(uid).collect();
+        let candidates: Vec<Candidate> =
+            chosen(wishes).map(|pod| Candidate { pod_uid: uid(pod), priority: i32::from(pod == urgent) }).collect();
+        let facts: Vec<PodFacts> = down.iter().enumerate().map(|(pod, &down)| facts(pod, down)).collect();
+        let input = GateInput {
+            pods: &facts,
+            owners: &self.owners,
+            rule_sets: &self.rule_sets,
+            reserved: &reserved,
+            implicit: None,
+        };
+        let verdicts = hitless_gate::decide(&input, &candidates, Timestamp::UNIX_EPOCH);
+        std::array::from_fn(|pod| verdicts.iter().any(|verdict| verdict.allowed && verdict.pod_uid == uid(pod)))
+    }
+
+    /// A compare-and-swap on the ledger; the writer learns the result, on a conflict only that there was one.
+    fn write_ledger(&self, world: &mut World, who: usize, next: Ledger) -> bool {
+        let stored = world.leaders[who].ledger.is_some_and(|view| view.current) || !self.protections.ledger_cas;
+        if stored {
+            world.store_ledger(next);
+        }
+        world.leaders[who].ledger = stored.then_some(View { seen: next, current: true });
+        stored
+    }
+
+    /// A write of a NodeTransition whose version is the current one.
+    fn write_node(&self, world: &mut World, who: usize, pod: usize, next: Node) -> bool {
+        let deposed = world.nodes[pod].epoch > next.epoch && self.protections.node_epoch;
+        if deposed {
+            world.leaders[who] = Leader::IDLE;
+        } else {
+            world.store_node(pod, next);
+        }
+        !deposed
+    }
+}
+
+fn owner() -> OwnerKey {
+    OwnerKey { kind: "Deployment".into(), namespace: "default".into(), name: "web".into(), uid: "web".into() }
+}
+
+fn facts(pod: usize, down: bool) -> PodFacts {
+    PodFacts {
+        uid: uid(pod),
+        namespace: "default".into(),
+        name: format!("web-{pod}"),
+        labels: BTreeMap::from([("app".into(), "web".into())]),
+        node: Some(format!("node-{pod}")),
+        owner: Some(owner()),
+        available: !down,
+    }
+}
