@@ -49,7 +49,8 @@ pub(crate) enum Clients {
 pub(crate) struct Patched {
     pub(crate) forward: bool,
     pub(crate) at: Timestamp,
-    pub(crate) lowered_since: Option<Timestamp>,
+    /// When the pod left, exactly.
+    pub(crate) lowered_at: Option<Timestamp>,
     pub(crate) ready: bool,
     pub(crate) cancelled_before: bool,
 }
@@ -67,7 +68,8 @@ pub(crate) struct World {
     pub(crate) denied: bool,
     memories: BTreeMap<String, Memory>,
     pace: Pace,
-    /// When the agent saw cancel first.
+    lowered_at: Option<Timestamp>,
+    /// The agent has seen a cancel.
     cancel_seen: bool,
     version: u64,
 }
@@ -91,6 +93,7 @@ impl World {
             denied: false,
             memories: BTreeMap::new(),
             pace: Pace::default(),
+            lowered_at: None,
             cancel_seen: false,
             version: 10,
         }
@@ -290,6 +293,7 @@ impl World {
             Action::Lower => {
                 self.write("pods/status");
                 pod::set_in_service(&mut self.pod, false, "Leaving", &grant.id, self.now);
+                self.lowered_at = Some(self.now);
             }
             Action::Raise { reason, message } => {
                 let status = self.pod.view.containers[0].status.as_ref().unwrap();
@@ -303,7 +307,7 @@ impl World {
                 self.patches.push(Patched {
                     forward,
                     at: self.now,
-                    lowered_since: self.lowered_since(),
+                    lowered_at: self.lowered_since().and(self.lowered_at),
                     ready: self.pod.view.ready(),
                     cancelled_before: self.cancel_seen,
                 });
