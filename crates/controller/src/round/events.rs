@@ -15,7 +15,12 @@ pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdi
     let stages = wishes.workloads.iter().filter_map(stage);
     let blocked = wishes.workloads.iter().enumerate().filter_map(|(index, workload)| {
         let halted = ended.failures.iter().any(|failure| failure.workload == Some(index));
-        if halted { None } else { blocked(workload, wishes, verdicts) }
+        let moving = ended
+            .busy
+            .iter()
+            .filter_map(|uid| wishes.pods.get(uid))
+            .any(|pod| wishes.owners.of(pod).is_some_and(|(owner, _)| owner.uid == workload.deployment.uid));
+        if halted || moving { None } else { blocked(workload, wishes, verdicts) }
     });
     let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
     let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
