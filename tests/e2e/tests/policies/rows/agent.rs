@@ -200,7 +200,7 @@ fn spec() -> Vec<Row> {
 /// The status but its one condition.
 fn status_rows() -> Vec<Row> {
     let only = "only set the condition";
-    let ready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
+    let ready = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "Forged"}]});
     let statuses = json!({"containerStatuses": [{"name": "web", "image": "web:9", "imageID": "", "ready": false, "restartCount": 0}]});
     let address = json!({"status": {"podIP": "192.0.2.2", "podIPs": [{"ip": "192.0.2.2"}]}});
     let address = Call::merge(format!("{}/status", at("reserved")), address);
@@ -281,6 +281,8 @@ fn ledger() -> Vec<Row> {
 /// The catch-all.
 fn everything_else() -> Vec<Row> {
     let not = "agents may not";
+    // Two policies refuse these, and either may be the one that is named.
+    let either = "ValidatingAdmissionPolicy 'hitless-";
     let ntr = "/apis/hitless.dev/v1alpha1/nodetransitions";
     let new = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "NodeTransition", "metadata": {"name": "new"}, "spec": {"nodeUID": "x"}});
     let ledger = format!("/apis/hitless.dev/v1alpha1/namespaces/{NAMESPACE}/transitionledgers/ledger");
@@ -291,12 +293,12 @@ fn everything_else() -> Vec<Row> {
         denied(
             Who::Agent,
             "no grant, not even for its own node",
-            not,
+            either,
             Call::merge(format!("{ntr}/{NODE}"), json!({"spec": {"epoch": 9}})),
         ),
-        denied(Who::Agent, "no NodeTransition", not, Call::create(ntr, new)),
-        denied(Who::Agent, "no end of a NodeTransition", not, Call::delete(format!("{ntr}/{NODE}"))),
-        denied(Who::Agent, "no reservation", not, Call::merge(ledger, json!({"spec": {"leader": {"epoch": 9}}}))),
+        denied(Who::Agent, "no NodeTransition", either, Call::create(ntr, new)),
+        denied(Who::Agent, "no end of a NodeTransition", either, Call::delete(format!("{ntr}/{NODE}"))),
+        denied(Who::Agent, "no reservation", either, Call::merge(ledger, json!({"spec": {"leader": {"epoch": 9}}}))),
         denied(
             Who::Agent,
             "no Deployment",

@@ -31,7 +31,7 @@ fn stand_in() -> Vec<Row> {
         }
         body
     };
-    let ready = json!({"status": {"conditions": [{"type": IN_SERVICE, "status": "True"}, {"type": "Ready", "status": "False"}]}});
+    let ready = json!({"status": {"conditions": [{"type": IN_SERVICE, "status": "True"}, {"type": "Ready", "status": "True", "reason": "Forged"}]}});
     vec![
         allowed(Who::Controller, "the controller stands in where the condition is absent", in_service("fresh", "True")),
         denied(Who::Controller, "but never takes out of service", add, in_service("fresh", "False")),
