@@ -113,13 +113,11 @@ struct Connections {
 }
 
 async fn drain(State(desk): State<Desk>, Path((namespace, name)): Path<(String, String)>) -> Response {
-    match desk.caches.pods.get(&namespace, &name) {
-        Some(pod) => Json(answer(&desk, &pod.view, Timestamp::now())).into_response(),
-        None => {
-            let error = format!("there is no pod {name} in namespace {namespace} on node {}; ask its node", desk.node);
-            (StatusCode::NOT_FOUND, Json(serde_json::json!({ "error": error }))).into_response()
-        }
+    if let Some(pod) = desk.caches.pods.get(&namespace, &name) {
+        return Json(answer(&desk, &pod.view, Timestamp::now())).into_response();
     }
+    let error = format!("there is no pod {name} in namespace {namespace} on node {}; ask its node", desk.node);
+    (StatusCode::NOT_FOUND, Json(serde_json::json!({ "error": error }))).into_response()
 }
 
 fn answer(desk: &Desk, pod: &PodView, now: Timestamp) -> Answer {

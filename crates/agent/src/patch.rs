@@ -105,7 +105,7 @@ mod tests {
         NodePod::from(&serde_json::from_value::<Pod>(object.clone()).unwrap())
     }
 
-    fn grant(labels: BTreeMap<String, Change>, annotations: BTreeMap<String, Change>) -> Grant {
+    fn grant(labels: &BTreeMap<String, Change>, annotations: &BTreeMap<String, Change>) -> Grant {
         let pod = PodRef { namespace: "n".into(), name: "p".into(), uid: "u-1".into() };
         let change = ImageChange { from: "c:1".into(), to: "c:2".into() };
         serde_json::from_value(json!({
@@ -150,7 +150,7 @@ mod tests {
         #[test]
         fn there_and_back_is_where_it_began((labels, label_changes) in changes(), (annotations, changes) in changes()) {
             let before = object(&labels, &annotations, "c:1");
-            let grant = grant(label_changes, changes.clone());
+            let grant = grant(&label_changes, &changes);
             let after = apply(&before, images(&node_pod(&before), &grant, Direction::Forward)).unwrap();
             prop_assert_eq!(&after["spec"]["containers"][1]["image"], "c:2");
             prop_assert_eq!(&after["spec"]["containers"][0]["image"], "s:1");
@@ -165,7 +165,7 @@ mod tests {
         #[test]
         fn a_patch_is_never_applied_twice_nor_to_another_state((labels, label_changes) in changes(), image in "c:[2-4]") {
             let other = object(&labels, &Map::new(), &image);
-            let patch = images(&node_pod(&other), &grant(label_changes, BTreeMap::new()), Direction::Forward);
+            let patch = images(&node_pod(&other), &grant(&label_changes, &BTreeMap::new()), Direction::Forward);
             prop_assert!(apply(&other, patch).is_err());
         }
     }
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn another_pod_of_the_same_name_is_not_patched() {
         let mut other = object(&Map::new(), &Map::new(), "c:1");
-        let patch = images(&node_pod(&other), &grant(BTreeMap::new(), BTreeMap::new()), Direction::Forward);
+        let patch = images(&node_pod(&other), &grant(&BTreeMap::new(), &BTreeMap::new()), Direction::Forward);
         other["metadata"]["uid"] = json!("u-2");
         assert!(apply(&other, patch).is_err());
     }

@@ -73,7 +73,7 @@ prop_compose! {
     ) -> NodePod {
         let mut known = pod::running(start());
         let view = &mut known.view;
-        view.containers[0].image = image.to_owned();
+        image.clone_into(&mut view.containers[0].image);
         view.conditions.insert("Ready".into(), ConditionView {
             is_true: ready, reason: String::new(), message: String::new(), since: None });
         view.conditions.remove(IN_SERVICE);
@@ -92,9 +92,9 @@ prop_compose! {
             }
         }
         (view.generation, view.observed_generation) = generations;
-        view.gated = flags & 1 == 0;
-        view.terminating = flags & 6 == 6;
-        view.finished = flags & 12 == 12;
+        view.gated = flags & 0b0001 == 0;
+        view.terminating = flags & 0b0110 == 0b0110;
+        view.finished = flags & 0b1100 == 0b1100;
         if !has_container { view.containers.clear(); }
         known
     }

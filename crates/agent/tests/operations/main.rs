@@ -1,6 +1,10 @@
 //! Tests of the agent's decisions, without a cluster.
 
+#[cfg(test)]
 mod any_state;
+#[cfg(test)]
 mod refusals;
+#[cfg(test)]
 mod runs;
+#[cfg(test)]
 mod world;

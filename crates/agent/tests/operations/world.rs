@@ -216,7 +216,7 @@ impl World {
         let report = self.pace.report(&stored, &entries, &hitless_api::node_transition::AgentInfo::default(), now);
         if let Some(status) = report.write {
             wake = Some(now);
-            if !self.store(status) {
+            if !self.store(&status) {
                 return wake;
             }
         }
@@ -238,12 +238,12 @@ impl World {
     }
 
     /// Stores the report; false if the agent was killed.
-    fn store(&mut self, status: NodeTransitionStatus) -> bool {
+    fn store(&mut self, status: &NodeTransitionStatus) -> bool {
         let fault = self.fault();
         if !matches!(fault, Fault::KilledBefore | Fault::Lost | Fault::Conflict) {
             self.write("nodetransitions/status");
             // What the wire can't hold is lost.
-            self.transition.status = serde_json::from_value(serde_json::to_value(&status).unwrap()).unwrap();
+            self.transition.status = serde_json::from_value(serde_json::to_value(status).unwrap()).unwrap();
         }
         match fault {
             Fault::KilledBefore | Fault::KilledAfter => self.kill(),
