@@ -72,7 +72,7 @@ impl Model for Rollout {
             Act::Elect => return None,
             Act::Lead(who, step) => self.controller.step(&mut world, who, step)?,
             Act::Begin(pod) | Act::Done(pod) | Act::Refused(pod) | Act::Ready(pod) => {
-                self.operate(&mut world, pod, action)?;
+                operate(&mut world, pod, action)?;
             }
         }
         let world = world.canonical();
@@ -98,30 +98,30 @@ impl Rollout {
     fn new(protections: Protections) -> Self {
         Self { controller: Controller::new(1, protections), crashes: 1, refusals: 1 }
     }
+}
 
-    fn operate(&self, world: &mut World, pod: usize, action: Act) -> Option<()> {
-        let node = world.nodes[pod];
-        let open = node.granted.is_some() && !node.result;
-        let state = &mut world.pods[pod];
-        match action {
-            Act::Begin(_) if open && !state.updated && !state.down => {
-                (state.down, state.was_down) = (true, true);
-            }
-            Act::Done(_) if open && (state.down || state.updated) => {
-                state.updated = true;
-                world.store_node(pod, Node { result: true, ..node });
-            }
-            Act::Refused(_) if open && !state.updated => {
-                world.refusals_left = world.refusals_left.checked_sub(1)?;
-                world.pods[pod].was_refused = true;
-                world.store_node(pod, Node { result: true, ..node });
-            }
-            // The agent raises InService before it reports a result.
-            Act::Ready(_) if state.down && !open => state.down = false,
-            _ => return None,
+fn operate(world: &mut World, pod: usize, action: Act) -> Option<()> {
+    let node = world.nodes[pod];
+    let open = node.granted.is_some() && !node.result;
+    let state = &mut world.pods[pod];
+    match action {
+        Act::Begin(_) if open && !state.updated && !state.down => {
+            (state.down, state.was_down) = (true, true);
         }
-        Some(())
+        Act::Done(_) if open && (state.down || state.updated) => {
+            state.updated = true;
+            world.store_node(pod, Node { result: true, ..node });
+        }
+        Act::Refused(_) if open && !state.updated => {
+            world.refusals_left = world.refusals_left.checked_sub(1)?;
+            world.pods[pod].was_refused = true;
+            world.store_node(pod, Node { result: true, ..node });
+        }
+        // The agent raises InService before it reports a result.
+        Act::Ready(_) if state.down && !open => state.down = false,
+        _ => return None,
     }
+    Some(())
 }
 
 /// Every combination of what a leader's caches may show.
