@@ -118,3 +118,83 @@ pub fn take_over(spec: &TransitionLedgerSpec, epoch: i64, holder: &str) -> Optio
         reservations: spec.reservations.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::MicroTime;
+    use jiff::Timestamp;
+
+    fn leader(epoch: i64) -> LedgerLeader {
+        LedgerLeader { epoch, holder: format!("controller-{epoch}") }
+    }
+
+    fn one(uid: &str, id: &str, since: i64) -> (String, Reservation) {
+        let reservation = Reservation {
+            id: id.into(),
+            pod: uid.into(),
+            node: "n".into(),
+            owner: String::new(),
+            rules: Vec::new(),
+            since: MicroTime(Timestamp::from_second(since).unwrap()),
+            images: [].into(),
+            from_images: [].into(),
+            labels: [].into(),
+        };
+        (uid.to_owned(), reservation)
+    }
+
+    fn uids(spec: &TransitionLedgerSpec) -> Vec<&str> {
+        spec.reservations.keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn the_same_operation_keeps_its_place_and_another_one_has_to_wait() {
+        let empty = TransitionLedgerSpec::default();
+        let first = reserve(&empty, vec![one("a", "a.1", 1), one("b", "b.1", 1)], &leader(1)).unwrap();
+        assert_eq!((uids(&first), first.leader.epoch), (vec!["a", "b"], 1));
+        let again = reserve(&first, vec![one("a", "a.1", 9)], &leader(1)).unwrap();
+        assert_eq!(again, first, "reserved since the first time");
+        let error = reserve(&first, vec![one("c", "c.1", 2), one("a", "a.2", 2)], &leader(1)).unwrap_err();
+        assert_eq!(error, LedgerError::Taken { uid: "a".into(), held: "a.1".into(), wanted: "a.2".into() });
+        let next = reserve(&release(&first, ["a", "gone"]), vec![one("a", "a.2", 2)], &leader(1)).unwrap();
+        assert_eq!(next.reservations["a"].id, "a.2");
+    }
+
+    #[test]
+    fn a_full_ledger_says_who_found_no_room_and_keeps_the_others() {
+        let limit = TransitionLedgerSpec::MAX_RESERVATIONS;
+        let many: Vec<_> = (1..limit).map(|number| one(&format!("p{number:04}"), "op", 1)).collect();
+        let nearly = reserve(&TransitionLedgerSpec::default(), many, &leader(1)).unwrap();
+        let batch = vec![one("x", "x.1", 2), one("y", "y.1", 2), one("p0001", "op", 2), one("z", "z.1", 2)];
+        let error = reserve(&nearly, batch, &leader(1)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the namespace's ledger is full (4000 reservations): 2 pods wait until operations end: y, z"
+        );
+        let LedgerError::LedgerFull { limit: said, dropped, fitted } = error else { panic!("{error}") };
+        assert_eq!((said, dropped), (limit, vec!["y".to_owned(), "z".to_owned()]));
+        assert_eq!(fitted.reservations.len(), limit);
+        assert!(fitted.reservations.contains_key("x"));
+    }
+
+    #[test]
+    fn a_deposed_leader_neither_reserves_nor_takes_over() {
+        let theirs = reserve(&TransitionLedgerSpec::default(), vec![one("a", "a.1", 1)], &leader(5)).unwrap();
+        let deposed = LedgerError::Deposed { epoch: 5, holder: "controller-5".into(), ours: 4 };
+        assert_eq!(reserve(&theirs, vec![one("b", "b.1", 1)], &leader(4)), Err(deposed.clone()));
+        assert_eq!(refuse_if_deposed(&theirs, 4), Err(deposed));
+        assert_eq!(take_over(&theirs, 4, "controller-4"), None);
+        assert_eq!(refuse_if_deposed(&theirs, 5), Ok(()));
+    }
+
+    #[test]
+    fn a_new_leader_takes_over_what_is_not_empty_once() {
+        let empty = TransitionLedgerSpec { leader: leader(1), ..TransitionLedgerSpec::default() };
+        assert_eq!(take_over(&empty, 2, "controller-2"), None);
+        let theirs = reserve(&empty, vec![one("a", "a.1", 1)], &leader(1)).unwrap();
+        let ours = take_over(&theirs, 2, "controller-2").unwrap();
+        assert_eq!((&ours.leader, &ours.reservations), (&leader(2), &theirs.reservations));
+        assert_eq!(take_over(&ours, 2, "controller-2"), None);
+    }
+}
