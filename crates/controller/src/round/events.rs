@@ -29,6 +29,10 @@ pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdi
 
 /// Once `write` has succeeded.
 pub(super) fn after(workload: &Workload<'_>, write: &WorkloadWrite) -> Option<Note> {
+    if let (WorkloadWrite::Unpause { .. }, Stage::SteppingAside(because)) = (write, &workload.plan.stage) {
+        let text = format!("{}; the Deployment controller rolls it", why(because));
+        return Some(note(regarding(workload.deployment), Severity::Normal, "NativeRollout", text));
+    }
     let finished = match write {
         WorkloadWrite::Unpause { .. } => workload.plan.stage == Stage::Finishing,
         WorkloadWrite::SetExact { .. } => workload.plan.permanent && workload.plan.stage == Stage::Finishing,
@@ -50,10 +54,6 @@ fn stage(workload: &Workload<'_>) -> Option<Note> {
             );
             Some(note(at, Severity::Normal, "RolloutHeld", text))
         }
-        Stage::SteppingAside(because) => {
-            let text = format!("{}; the Deployment controller rolls it", why(because));
-            Some(note(at, Severity::Normal, "NativeRollout", text))
-        }
         Stage::Refused(because) => {
             let text = format!(
                 "{}, and {}; change it back, or allow a native rollout with {}=in-place and no pause of your own",
@@ -63,7 +63,9 @@ fn stage(workload: &Workload<'_>) -> Option<Note> {
             );
             Some(note(at, Severity::Warning, "RolloutRefused", text))
         }
-        Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling | Stage::Finishing => None,
+        Stage::NotOurs | Stage::Idle | Stage::Native | Stage::SteppingAside(_) | Stage::Rolling | Stage::Finishing => {
+            None
+        }
     }
 }
 
