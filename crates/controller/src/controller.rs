@@ -167,21 +167,21 @@ impl Controller {
                     }
                 }
                 Outcome::Dropped => tracing::debug!(write = %key, "dropped: what it needs was not written"),
-                Outcome::Failed(error) => self.failed(step, &key, &error, memory, retries),
+                Outcome::Failed(error) => failed(step, &key, &error, memory, retries),
             }
         }
         retries.next()
     }
+}
 
-    fn failed(&self, step: &Step, key: &str, error: &WriteError, memory: &mut Memory, retries: &mut Retries) {
-        if error.is_stale() {
-            tracing::debug!(write = %key, %error, "decided on an older version, deciding again");
-        } else {
-            tracing::warn!(write = %key, %error, "not written");
-        }
-        if let (Write::NodeTransition(write), WriteError::Transient { .. }) = (&step.write, error) {
-            memory.uncertain(&write.node);
-        }
-        retries.failed(key, error, Instant::now());
+fn failed(step: &Step, key: &str, error: &WriteError, memory: &mut Memory, retries: &mut Retries) {
+    if error.is_stale() {
+        tracing::debug!(write = %key, %error, "decided on an older version, deciding again");
+    } else {
+        tracing::warn!(write = %key, %error, "not written");
     }
+    if let (Write::NodeTransition(write), WriteError::Transient { .. }) = (&step.write, error) {
+        memory.uncertain(&write.node);
+    }
+    retries.failed(key, error, Instant::now());
 }

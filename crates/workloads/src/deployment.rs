@@ -74,13 +74,19 @@ pub struct DeploymentPlan {
     pub wishes: Vec<PodWish>,
     /// Revision that pods are brought to, or are at.
     pub target: String,
-    /// Pods of the live ReplicaSet that are as the target says.
-    pub up_to_date: usize,
+    /// uids of the live ReplicaSet's pods that are not as the target says.
+    pub behind: BTreeSet<String>,
     /// Pods of the live ReplicaSet.
     pub total: usize,
 }
 
 impl DeploymentPlan {
+    /// Pods of the live ReplicaSet that are as the target says.
+    #[must_use]
+    pub fn up_to_date(&self) -> usize {
+        self.total - self.behind.len()
+    }
+
     /// Whether operations that lead to [`DeploymentPlan::target`] are still wanted.
     #[must_use]
     pub fn drives(&self) -> bool {
@@ -138,6 +144,13 @@ pub fn plan(observed: Observed<'_>) -> DeploymentPlan {
     planner.drive(live)
 }
 
+fn remove_twin(twin: &ReplicaSetView) -> WorkloadWrite {
+    if twin.is_history() {
+        return WorkloadWrite::DeleteTwin { replica_set: twin.into() };
+    }
+    WorkloadWrite::LabelTwin { replica_set: twin.into(), revision: twin.template.revision().to_owned() }
+}
+
 struct Planner<'a> {
     deployment: &'a DeploymentView,
     owned: &'a [&'a ReplicaSetView],
@@ -153,7 +166,7 @@ impl Planner<'_> {
             next_write,
             wishes: Vec::new(),
             target: self.deployment.template.revision().to_owned(),
-            up_to_date: 0,
+            behind: BTreeSet::new(),
             total: 0,
         }
     }
@@ -191,7 +204,8 @@ impl Planner<'_> {
             let mut plan = self.idle(Stage::Idle, self.strip(&[labels::LIVE]));
             let pods = self.pods(live);
             plan.total = pods.len();
-            plan.up_to_date = pods.iter().filter(|pod| matches!(self.need(pod), Need::Nothing)).count();
+            let behind = pods.iter().filter(|pod| !matches!(self.need(pod), Need::Nothing));
+            plan.behind = behind.map(|pod| pod.id.uid.clone()).collect();
             return plan;
         }
         // The Deployment controller may need any of them now.
@@ -209,7 +223,7 @@ impl Planner<'_> {
             })
             .collect();
         let total = pods.len();
-        let up_to_date = total - wishes.len();
+        let behind: BTreeSet<String> = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
         let at_target = live.template.revision() == target.revision();
         let exact = at_target && !live.template.is_mixed();
         // At replicas 0 the Deployment controller would raise the newest ReplicaSet, which is history: end at once.
@@ -218,7 +232,7 @@ impl Planner<'_> {
         let settled = wishes.is_empty() && self.settled(live, &pods);
         // A pause of the owner's own, and nothing changed under it (CONTRACT 20).
         if self.permanent && exact {
-            return DeploymentPlan { up_to_date, total, ..self.idle(Stage::Idle, None) };
+            return DeploymentPlan { behind, total, ..self.idle(Stage::Idle, None) };
         }
 
         let mixed_missing = !(at_target && live.template.is_mixed());
@@ -230,7 +244,7 @@ impl Planner<'_> {
             mixed_missing.then(|| self.first_history(live, || self.set_mixed(live)))
         } else if let Some(twin) = self.twin(live) {
             let empty = twin.replicas == 0 && twin.status_replicas == 0;
-            empty.then(|| WorkloadWrite::DeleteTwin { replica_set: twin.into() })
+            empty.then(|| remove_twin(twin))
         } else {
             self.unpause().filter(|_| settled)
         };
@@ -242,7 +256,7 @@ impl Planner<'_> {
             next_write,
             wishes,
             target: target.revision().to_owned(),
-            up_to_date,
+            behind,
             total,
         }
     }

@@ -73,9 +73,10 @@ impl Retries {
 mod tests {
     use super::*;
     use crate::round::{LedgerWrite, Write};
+    use hitless_api::TransitionLedgerSpec;
 
     fn step(namespace: &str, needs: Vec<usize>) -> Step {
-        let write = LedgerWrite { namespace: namespace.into(), version: None, spec: Default::default() };
+        let write = LedgerWrite { namespace: namespace.into(), version: None, spec: TransitionLedgerSpec::default() };
         Step { write: Write::Ledger(write), needs, done: None }
     }
 

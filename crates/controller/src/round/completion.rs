@@ -96,8 +96,7 @@ fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mu
     let evidence = snapshot.evidence.get(&key(grant));
     // A Done was seen Ready by the agent; what is derived from the pod must know of it, or it would be wished again.
     let proven = match (result.outcome, evidence) {
-        (_, Some(Evidence::Ready | Evidence::Gone)) => true,
-        (Outcome::Done, Some(Evidence::NotReady)) => true,
+        (_, Some(Evidence::Ready | Evidence::Gone)) | (Outcome::Done, Some(Evidence::NotReady)) => true,
         (Outcome::Done, None) => pod.is_some_and(|pod| blocked::shows(grant, pod)),
         (_, Some(Evidence::NotReady) | None) => false,
     };
@@ -153,9 +152,9 @@ fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>
                 continue;
             }
             let wish = wishes.by_pod.get(uid.as_str());
-            let wished = wish.is_some_and(|wish| wish.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
+            let still_due = wish.is_some_and(|wish| wish.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
             let old = key.since.saturating_add(SignedDuration::from_secs(REGRANT_SECONDS)).unwrap_or(draft.now);
-            if wished && draft.now < old {
+            if still_due && draft.now < old {
                 ended.wake_at = Some(ended.wake_at.map_or(old, |other| other.min(old)));
                 ended.regrant.insert(uid, key);
                 continue;

@@ -182,7 +182,7 @@ fn ask(wishes: &Wishes<'_>, draft: &Draft<'_>, candidates: &BTreeMap<&str, Ready
         .map(|rule| RuleSet { name: rule.name.clone(), namespace: rule.namespace.clone(), spec: rule.spec.clone() })
         .collect();
     let reserved = reserved(draft, &namespaces);
-    let wished: Vec<Candidate> =
+    let asking: Vec<Candidate> =
         candidates.keys().map(|uid| Candidate { pod_uid: (*uid).to_owned(), priority: 0 }).collect();
     let input = GateInput {
         pods: &pods,
@@ -191,7 +191,7 @@ fn ask(wishes: &Wishes<'_>, draft: &Draft<'_>, candidates: &BTreeMap<&str, Ready
         reserved: &reserved,
         implicit: Some(ImplicitBudget::default()),
     };
-    hitless_gate::decide(&input, &wished, draft.now)
+    hitless_gate::decide(&input, &asking, draft.now)
 }
 
 fn facts(

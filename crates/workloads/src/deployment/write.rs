@@ -73,7 +73,15 @@ pub enum WorkloadWrite {
         /// Whether the label `hitless.dev/live` is on it and goes with the same write.
         marked: bool,
     },
-    /// Remove an empty ReplicaSet that has the target template: the Deployment controller would take it for the live one.
+    /// Make an empty ReplicaSet of the Deployment controller's, with the target template, a history entry: only such ones
+    /// are deleted, so that nobody else's can be by mistake.
+    LabelTwin {
+        /// The empty ReplicaSet.
+        replica_set: ObjectVersion,
+        /// Revision of its template.
+        revision: String,
+    },
+    /// Remove a history entry that has the target template: the Deployment controller would take it for the live one.
     DeleteTwin {
         /// The empty ReplicaSet.
         replica_set: ObjectVersion,
@@ -126,6 +134,7 @@ impl WorkloadWrite {
             Self::CreateHistory { .. } => "create-history",
             Self::SetMixed { .. } => "set-mixed",
             Self::SetExact { .. } => "set-exact",
+            Self::LabelTwin { .. } => "label-twin",
             Self::DeleteTwin { .. } => "delete-twin",
             Self::StripLabels { .. } => "strip-labels",
             Self::Unpause { .. } => "unpause",
@@ -156,6 +165,11 @@ impl WorkloadWrite {
                 }
                 patch(Kind::ReplicaSet, live, operations)
             }
+            Self::LabelTwin { replica_set, revision } => patch(
+                Kind::ReplicaSet,
+                replica_set,
+                vec![json!({"op": "add", "path": label(labels::HISTORY), "value": revision})],
+            ),
             Self::DeleteTwin { replica_set } => Request::Delete { target: replica_set.clone() },
             Self::StripLabels { replica_set, labels } => patch(
                 Kind::ReplicaSet,

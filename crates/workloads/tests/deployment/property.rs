@@ -90,7 +90,7 @@ fn assert_at_rest(world: &World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_rollout_ends_with_the_exact_target(actions in prop::collection::vec(action(), 0..60)) {

@@ -186,3 +186,20 @@ fn a_deleted_live_replica_set_ends_in_a_native_rollout_not_in_nothing() {
     world.settle();
     assert_eq!((world.pods.len(), world.images()), (2, BTreeSet::from([image(2)])));
 }
+
+#[test]
+fn an_empty_native_replica_set_with_the_target_template_is_removed_before_the_pause_is_lifted() {
+    let mut world = World::new("no", 2);
+    world.set_image(2);
+    for _ in 0..9 {
+        let _ = (world.deployment_controller(), world.replica_set_controller());
+    }
+    assert_eq!((world.sets.len(), world.images()), (2, BTreeSet::from([image(2)])), "natively rolled");
+    world.deployment["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place");
+    world.set_image(1);
+    assert_eq!(
+        verbs_until_idle(&mut world),
+        ["create-history", "set-mixed", "operate", "operate", "set-exact", "label-twin", "delete-twin", "unpause"]
+    );
+    assert_eq!(world.images(), BTreeSet::from([image(1)]));
+}

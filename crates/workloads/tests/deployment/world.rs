@@ -73,7 +73,8 @@ impl World {
     pub(crate) fn user(&mut self, change: impl FnOnce(&mut Value)) {
         let old = self.deployment.clone();
         change(&mut self.deployment);
-        let opted = self.deployment["metadata"]["annotations"].get("hitless.dev/update").is_some();
+        let update = self.deployment["metadata"]["annotations"]["hitless.dev/update"].as_str();
+        let opted = matches!(update, Some("in-place" | "in-place-only"));
         let running = self.deployment["spec"]["replicas"] != 0;
         let held = !old["metadata"]["annotations"][MARK].is_null() && old["spec"]["paused"] == true;
         if opted && running && (self.deployment["spec"]["template"] != old["spec"]["template"] || held) {

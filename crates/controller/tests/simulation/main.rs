@@ -1,0 +1,14 @@
+//! The real round against a cluster in miniature: an API with resourceVersions, agents that take their time, caches that are
+//! old and old in different places, two controllers that both believe to lead, writes that arrive late, processes that are
+//! killed between two writes.
+
+#[cfg(test)]
+mod brain;
+#[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod node;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod scenarios;

@@ -1,0 +1,146 @@
+//! Agents in miniature: one step of one operation at a time, and every moment checked against the ledger.
+
+use std::collections::BTreeMap;
+
+use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, Transition, TransitionResult};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, NAMESPACE, view};
+
+/// How an operation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Done,
+    RolledBack,
+    Expired,
+}
+
+fn annotate(pod: &mut Value, changes: &BTreeMap<String, Change>, to: impl Fn(&Change) -> Option<&String>) {
+    let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
+    for (name, change) in changes {
+        match to(change) {
+            Some(value) => annotations.insert(name.clone(), json!(value)),
+            None => annotations.remove(name),
+        };
+    }
+}
+
+impl Cluster {
+    fn report(&mut self, grant: &Grant, phase: Phase, result: Option<(Outcome, &str)>) {
+        let (version, since) = (self.bump(), MicroTime(self.now));
+        let Some(node) =
+            self.transitions.values_mut().find(|node| node.spec.grants.iter().any(|each| each.id == grant.id))
+        else {
+            return;
+        };
+        let result = result.map(|(outcome, reason)| TransitionResult {
+            outcome,
+            reason: reason.into(),
+            report: BTreeMap::default(),
+        });
+        node.transitions.retain(|each| each.id != grant.id);
+        node.transitions.push(Transition {
+            id: grant.id.clone(),
+            phase,
+            since,
+            deadline: None,
+            connections: None,
+            gap_milliseconds: None,
+            rollback: None,
+            message: String::new(),
+            result,
+        });
+        node.version.resource_version = version;
+    }
+
+    /// Entries whose grant is gone are dropped.
+    pub(crate) fn agents_forget(&mut self) {
+        let version = self.bump();
+        for node in self.transitions.values_mut() {
+            let before = node.transitions.len();
+            node.transitions.retain(|each| node.spec.grants.iter().any(|grant| grant.id == each.id));
+            if node.transitions.len() != before {
+                node.version.resource_version.clone_from(&version);
+            }
+        }
+    }
+
+    fn change_pod(&mut self, uid: &str, change: impl FnOnce(&mut serde_json::Value)) {
+        let version = self.bump();
+        if let Some(pod) = self.pods.get_mut(uid) {
+            change(pod);
+            pod["metadata"]["resourceVersion"] = json!(version);
+        }
+    }
+
+    fn set_ready(&mut self, uid: &str, ready: bool) {
+        let status = if ready { "True" } else { "False" };
+        self.change_pod(uid, |pod| {
+            pod["status"]["conditions"] =
+                json!([{"type": "Ready", "status": status}, {"type": "hitless.dev/InService", "status": status}]);
+        });
+    }
+
+    /// The next step of the `index`-th operation that has not ended. `fate` is how it ends once it is operated.
+    pub(crate) fn agent(&mut self, index: usize, fate: Fate) -> bool {
+        self.agents_forget();
+        let live: Vec<(Grant, Option<Phase>)> = self
+            .transitions
+            .values()
+            .flat_map(|node| node.spec.grants.iter().map(|grant| (grant.clone(), node.transition(&grant.id).cloned())))
+            .filter(|(_, transition)| transition.as_ref().is_none_or(|transition| transition.result.is_none()))
+            .map(|(grant, transition)| (grant, transition.map(|transition| transition.phase)))
+            .collect();
+        let Some((grant, phase)) = live.get(index % live.len().max(1)) else { return false };
+        let uid = grant.pod.uid.as_str();
+        let Some(pod) = self.pods.get(uid).map(view) else {
+            self.report(grant, Phase::Returning, Some((Outcome::Cancelled, "PodGone")));
+            return true;
+        };
+        let change = &grant.containers["web"];
+        match phase {
+            None if fate == Fate::Expired => self.report(grant, Phase::Granted, Some((Outcome::Refused, "Expired"))),
+            None | Some(Phase::Draining) if grant.cancel.is_some() => {
+                self.set_ready(uid, true);
+                self.report(grant, Phase::Returning, Some((Outcome::Cancelled, "WishGone")));
+            }
+            None if pod.containers[0].image != change.from => {
+                self.report(grant, Phase::Granted, Some((Outcome::Refused, "ImageChanged")));
+            }
+            None => {
+                self.set_ready(uid, false);
+                self.report(grant, Phase::Draining, None);
+            }
+            Some(Phase::Draining) => {
+                self.change_pod(uid, |pod| {
+                    pod["spec"]["containers"][0]["image"] = json!(change.to);
+                    annotate(pod, &grant.annotations, |change| change.to.as_ref());
+                });
+                self.report(grant, Phase::Verifying, None);
+            }
+            Some(_) if fate == Fate::RolledBack || grant.cancel.is_some() => {
+                self.change_pod(uid, |pod| {
+                    pod["spec"]["containers"][0]["image"] = json!(change.from);
+                    annotate(pod, &grant.annotations, |change| change.from.as_ref());
+                });
+                self.set_ready(uid, true);
+                self.report(grant, Phase::Returning, Some((Outcome::RolledBack, "NotReady")));
+            }
+            Some(_) => {
+                self.set_ready(uid, true);
+                self.report(grant, Phase::Returning, Some((Outcome::Done, "Done")));
+            }
+        }
+        true
+    }
+
+    /// Pods that are out of service because of us never outnumber the budget, and each has its place in the ledger.
+    pub(crate) fn assert_within_budget(&self, max_unavailable: usize) {
+        let out: Vec<_> = self.pods.values().map(view).filter(|pod| !pod.ready()).collect();
+        assert!(out.len() <= max_unavailable, "{} pods are out of service", out.len());
+        for pod in out {
+            let place = self.ledgers.get(NAMESPACE).and_then(|ledger| ledger.spec.reservations.get(&pod.id.uid));
+            assert!(place.is_some(), "{} is out of service without a place in the ledger", pod.id.name);
+        }
+    }
+}

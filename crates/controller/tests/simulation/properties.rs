@@ -1,0 +1,126 @@
+//! Whatever happens in whatever order: budgets hold at every instant, and every rollout ends.
+
+use proptest::prelude::*;
+
+use crate::brain::{Brain, Writing};
+use crate::cluster::Cluster;
+use crate::node::Fate;
+
+#[derive(Clone, Debug)]
+enum Action {
+    /// One of the two controllers gets news of some kinds.
+    Refresh(bool, u8),
+    Turn(bool, Writing),
+    /// One of the two controllers is started anew, with the caches of that moment.
+    Restart(bool),
+    Arrive(bool),
+    Agent(usize, Fate),
+    Forget,
+    Kubernetes,
+    SetImage(u8),
+    DeletePod(usize),
+    Pass(i64),
+}
+
+fn writing() -> impl Strategy<Value = Writing> {
+    prop_oneof![
+        6 => Just(Writing::All),
+        1 => (0..3_usize).prop_map(Writing::Killed),
+        1 => (0..3_usize).prop_map(Writing::Unanswered),
+    ]
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![12 => Just(Fate::Done), 1 => Just(Fate::RolledBack), 1 => Just(Fate::Expired)]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        6 => (any::<bool>(), 0..16_u8).prop_map(|(who, kinds)| Action::Refresh(who, kinds)),
+        2 => any::<bool>().prop_map(|who| Action::Refresh(who, 15)),
+        8 => (any::<bool>(), writing()).prop_map(|(who, writing)| Action::Turn(who, writing)),
+        1 => any::<bool>().prop_map(Action::Restart),
+        2 => any::<bool>().prop_map(Action::Arrive),
+        10 => (0..4_usize, fate()).prop_map(|(index, fate)| Action::Agent(index, fate)),
+        2 => Just(Action::Forget),
+        3 => Just(Action::Kubernetes),
+        2 => (1..4_u8).prop_map(Action::SetImage),
+        1 => (0..4_usize).prop_map(Action::DeletePod),
+        1 => prop_oneof![Just(1_i64), Just(20), Just(40_000)].prop_map(Action::Pass),
+    ]
+}
+
+fn run(actions: &[Action], budget: u8) -> (Cluster, [Brain; 2]) {
+    let mut cluster = Cluster::new(4, i32::from(budget));
+    let mut brains = [Brain::new(1, &cluster), Brain::new(2, &cluster)];
+    cluster.set_image(2);
+    let mut epochs = 2;
+    for action in actions {
+        cluster.pass(1);
+        match action {
+            Action::Refresh(who, kinds) => brains[usize::from(*who)].refresh(&cluster, *kinds),
+            Action::Turn(who, writing) => {
+                let _ = brains[usize::from(*who)].turn(&mut cluster, *writing);
+            }
+            Action::Restart(who) => {
+                epochs += 1;
+                let in_flight = std::mem::take(&mut brains[usize::from(*who)].in_flight);
+                brains[usize::from(*who)] = Brain::new(epochs, &cluster);
+                brains[usize::from(*who)].in_flight = in_flight;
+            }
+            Action::Arrive(who) => brains[usize::from(*who)].arrive(&mut cluster),
+            Action::Agent(index, fate) => {
+                let _ = cluster.agent(*index, *fate);
+            }
+            Action::Forget => cluster.agents_forget(),
+            Action::Kubernetes => cluster.controllers(),
+            Action::SetImage(version) => cluster.set_image(*version),
+            Action::DeletePod(index) => {
+                // A pod that is out of service anyway: a deletion is not ours to count.
+                let victim = cluster.pods.keys().nth(*index).cloned();
+                if let Some(uid) = victim {
+                    cluster.pods.remove(&uid);
+                }
+            }
+            Action::Pass(milliseconds) => cluster.pass(*milliseconds),
+        }
+        cluster.assert_within_budget(usize::from(budget));
+    }
+    (cluster, brains)
+}
+
+/// One controller leads, with fresh caches, until nothing happens any more.
+fn finish(cluster: &mut Cluster, budget: usize) {
+    let mut leader = Brain::new(99, cluster);
+    for _ in 0..300 {
+        cluster.pass(500);
+        leader.refresh(cluster, 15);
+        let acted = leader.turn(cluster, Writing::All);
+        cluster.assert_within_budget(budget);
+        let operated = cluster.agent(0, Fate::Done);
+        cluster.assert_within_budget(budget);
+        cluster.agents_forget();
+        cluster.controllers();
+        if !acted && !operated {
+            return;
+        }
+    }
+    panic!("never ends: {:#?} {:#?}", cluster.transitions, cluster.ledgers);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn budgets_hold_and_every_rollout_ends(actions in prop::collection::vec(action(), 0..120), budget in 1..3_u8) {
+        let (mut cluster, mut brains) = run(&actions, budget);
+        finish(&mut cluster, usize::from(budget));
+        // A halted rollout goes on with another target, and what was under way arrives late.
+        for brain in &mut brains {
+            brain.arrive(&mut cluster);
+        }
+        cluster.set_image(9);
+        finish(&mut cluster, usize::from(budget));
+        cluster.assert_at_rest();
+    }
+}

@@ -1,0 +1,150 @@
+//! Single stories.
+
+use crate::brain::{Brain, Writing};
+use crate::cluster::Cluster;
+use crate::node::Fate;
+
+fn turns(cluster: &mut Cluster, brain: &mut Brain, count: usize) {
+    for _ in 0..count {
+        cluster.pass(100);
+        brain.refresh(cluster, 15);
+        let _ = brain.turn(cluster, Writing::All);
+        cluster.controllers();
+    }
+}
+
+fn roll(cluster: &mut Cluster, brain: &mut Brain) {
+    for _ in 0..200 {
+        turns(cluster, brain, 1);
+        let _ = cluster.agent(0, Fate::Done);
+        cluster.assert_within_budget(1);
+    }
+    cluster.agents_forget();
+    turns(cluster, brain, 5);
+}
+
+#[test]
+fn one_at_a_time_costs_one_write_to_the_ledger_and_one_to_a_node_for_each_pod() {
+    let mut cluster = Cluster::new(10, 1);
+    let mut brain = Brain::new(1, &cluster);
+    // All on one node, so that "remove this one, add the next" is one write.
+    for pod in cluster.pods.values_mut() {
+        pod["spec"]["nodeName"] = "n0".into();
+    }
+    cluster.set_image(2);
+    roll(&mut cluster, &mut brain);
+    cluster.assert_at_rest();
+    assert!(cluster.written["ledger"] <= 11, "{:?}", cluster.written);
+    assert!(cluster.written["node-transition"] <= 11, "{:?}", cluster.written);
+    assert_eq!(cluster.written["workload"], 4, "history, mixed, exact, un-pause");
+}
+
+#[test]
+fn killed_between_ledger_and_grant_the_next_leader_writes_the_grant() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut first = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut first, 2);
+    first.refresh(&cluster, 15);
+    let _ = first.turn(&mut cluster, Writing::Killed(1));
+    assert_eq!((cluster.ledgers["shop"].spec.reservations.len(), cluster.grants().len()), (1, 0));
+    let mut second = Brain::new(2, &cluster);
+    turns(&mut cluster, &mut second, 2);
+    assert_eq!((cluster.ledgers["shop"].spec.reservations.len(), cluster.grants().len()), (1, 1));
+    assert_eq!(cluster.ledgers["shop"].spec.leader.epoch, 2);
+    roll(&mut cluster, &mut second);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn a_place_without_a_grant_whose_wish_is_gone_is_freed_behind_a_fence() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut first = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut first, 2);
+    first.refresh(&cluster, 15);
+    // Its grant is sent and not answered.
+    let _ = first.turn(&mut cluster, Writing::Unanswered(1));
+    cluster.set_image(1);
+    let mut second = Brain::new(2, &cluster);
+    turns(&mut cluster, &mut second, 4);
+    assert!(cluster.ledgers["shop"].spec.reservations.is_empty());
+    first.arrive(&mut cluster);
+    assert!(cluster.grants().is_empty(), "the late grant fails on the fence");
+    roll(&mut cluster, &mut second);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn a_rolled_back_pod_halts_the_rollout_until_the_target_changes() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 3);
+    for _ in 0..3 {
+        assert!(cluster.agent(0, Fate::RolledBack));
+    }
+    turns(&mut cluster, &mut brain, 10);
+    assert_eq!(cluster.images(), ["web:v1"; 3]);
+    assert_eq!(cluster.grants().len(), 1, "the evidence stays");
+    assert!(cluster.ledgers["shop"].spec.reservations.is_empty(), "its place does not");
+    assert_eq!(cluster.deployment["spec"]["paused"], true);
+    cluster.set_image(3);
+    roll(&mut cluster, &mut brain);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn a_budget_of_nothing_moves_nothing() {
+    let mut cluster = Cluster::new(3, 0);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 10);
+    assert!(cluster.grants().is_empty());
+    let status = cluster.rules[0].status.as_ref().unwrap();
+    assert_eq!(status.targets.len(), 3);
+    assert!(
+        status.details.iter().all(|detail| !detail.passed && detail.reject_info[0].rule_name.as_deref() == Some("max"))
+    );
+}
+
+#[test]
+fn a_deleted_pod_gives_its_place_back_though_its_agent_says_nothing() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 3);
+    let uid = cluster.grants()[0].pod.uid.clone();
+    cluster.pods.remove(&uid);
+    turns(&mut cluster, &mut brain, 3);
+    assert!(!cluster.ledgers["shop"].spec.reservations.contains_key(&uid));
+    assert!(cluster.grants().iter().all(|grant| grant.pod.uid != uid));
+    roll(&mut cluster, &mut brain);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn a_change_back_cancels_what_has_not_been_operated() {
+    let mut cluster = Cluster::new(2, 1);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 3);
+    assert!(cluster.agent(0, Fate::Done), "draining");
+    cluster.set_image(1);
+    turns(&mut cluster, &mut brain, 2);
+    assert_eq!(cluster.grants()[0].cancel.as_ref().unwrap().reason, "WishGone");
+    roll(&mut cluster, &mut brain);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn a_deposed_leader_writes_nothing() {
+    let mut cluster = Cluster::new(3, 3);
+    let (mut old, mut new) = (Brain::new(1, &cluster), Brain::new(2, &cluster));
+    cluster.set_image(2);
+    turns(&mut cluster, &mut new, 4);
+    cluster.scale(4);
+    let before = cluster.written.clone();
+    turns(&mut cluster, &mut old, 3);
+    assert_eq!(cluster.written, before);
+}
