@@ -262,3 +262,29 @@ impl fmt::Display for Because {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_data_and_text() {
+        let because = Because::MaxUnavailable { quota: 0, unavailable: 0, missing: 0, total: 2 };
+        let rule = RuleVerdict { rule: "max/r/1".into(), verdict: Decision::Denied, because };
+        assert_eq!((rule.rule_set(), rule.rule_name()), (Some("max"), "r/1"));
+        let verdict = Verdict {
+            pod_uid: "u".into(),
+            pod: "p0".into(),
+            namespace: "default".into(),
+            allowed: false,
+            rules: vec![rule],
+        };
+        let expected = serde_json::json!({
+            "podUid": "u", "pod": "p0", "namespace": "default", "allowed": false,
+            "rules": [{"rule": "max/r/1", "verdict": "Denied", "because":
+                {"reason": "MaxUnavailable", "quota": 0, "unavailable": 0, "missing": 0, "total": 2}}],
+        });
+        assert_eq!(serde_json::to_value(&verdict).unwrap(), expected);
+        assert!(verdict.to_string().starts_with("p0: waits\n  - max/r/1: [r/1] blocked by max unavailable policy: "));
+    }
+}

@@ -31,7 +31,7 @@ enum Churn {
     Break(usize),
     Mend(usize),
     Delete(usize),
-    Add(PodFacts),
+    Add(Box<PodFacts>),
     Scale(usize, u32),
     Done(usize),
 }
@@ -63,7 +63,7 @@ impl Cluster {
             Churn::Delete(_) => {}
             Churn::Add(pod) => {
                 if self.pods.iter().all(|known| known.uid != pod.uid) {
-                    self.pods.push(pod.clone());
+                    self.pods.push(PodFacts::clone(pod));
                 }
             }
             Churn::Scale(owner, desired) => {
@@ -207,7 +207,7 @@ fn churn() -> impl Strategy<Value = Churn> {
         any::<usize>().prop_map(Churn::Break),
         any::<usize>().prop_map(Churn::Mend),
         any::<usize>().prop_map(Churn::Delete),
-        a_pod().prop_map(Churn::Add),
+        a_pod().prop_map(|pod| Churn::Add(Box::new(pod))),
         (any::<usize>(), 0..12_u32).prop_map(|(owner, desired)| Churn::Scale(owner, desired)),
         any::<usize>().prop_map(Churn::Done),
     ]
@@ -265,9 +265,11 @@ fn check_denials(cluster: &Cluster, verdicts: &[Verdict]) {
             let (base, unavailable, available) = cluster.counts(&cluster.members(set));
             match rule.because {
                 Because::MaxUnavailable { quota, total, .. } => {
-                    assert!(unavailable >= quota && total == base, "{rule}")
+                    assert!(unavailable >= quota && total == base, "{rule}");
                 }
-                Because::MinAvailable { quota, total, .. } => assert!(available <= quota && total == base, "{rule}"),
+                Because::MinAvailable { quota, total, .. } => {
+                    assert!(available <= quota && total == base, "{rule}");
+                }
                 _ => {}
             }
         }
@@ -286,7 +288,9 @@ proptest! {
         ),
     ) {
         for (churns, wishes) in rounds {
-            churns.iter().for_each(|churn| cluster.apply(churn));
+            for churn in &churns {
+                cluster.apply(churn);
+            }
             let before = cluster.reserved();
             let verdicts = cluster.decide(&candidates(&cluster, &wishes));
             cluster.reserve(&verdicts);
@@ -308,7 +312,9 @@ proptest! {
         shift in 0..16_usize,
     ) {
         let mut cluster = cluster;
-        broken.into_iter().for_each(|pod| cluster.apply(&Churn::Break(pod)));
+        for pod in broken {
+            cluster.apply(&Churn::Break(pod));
+        }
         let wishes = candidates(&cluster, &wishes);
         let expected = cluster.decide(&wishes);
         let mut shuffled = wishes.clone();
