@@ -57,7 +57,9 @@ impl Model for Rollout {
             for pod in 0..PODS {
                 let steps = [Step::WriteGrant, Step::Regrant, Step::Fence, Step::Free, Step::RemoveGrant];
                 actions.extend(steps.map(|step| Act::Lead(who, step(pod))));
-                actions.extend(sights.iter().map(|sight| Act::Lead(who, Step::Round(pod, *sight))));
+                if world.leaders[who].ledger.is_some() && !world.leaders[who].is_writing() {
+                    actions.extend(sights.iter().map(|sight| Act::Lead(who, Step::Round(pod, *sight))));
+                }
             }
         }
         for pod in 0..PODS {
