@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use hitless_api::names::CONTROLLER_PORT;
+use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
 
@@ -12,6 +12,8 @@ use hitless_runtime::telemetry::Format;
 pub struct Config {
     /// `POD_NAME`: names this process in the Lease and in Events.
     pub pod: String,
+    /// `HITLESS_LEASE`: name of the Lease in `hitless-system` whose holder leads. All controllers of a cluster need the same.
+    pub lease: String,
     /// `HITLESS_LISTEN`: where the health endpoint is.
     pub listen: SocketAddr,
     /// `HITLESS_LOG`: which log lines are written, e.g. `info` or `hitless_controller=debug,info`.
@@ -27,6 +29,7 @@ impl Config {
     pub fn read<F: Fn(&str) -> Option<String>>(settings: &Settings<F>) -> Result<Self, ConfigError> {
         Ok(Self {
             pod: settings.required("POD_NAME")?,
+            lease: settings.optional("HITLESS_LEASE").unwrap_or_else(|| CONTROLLER.to_owned()),
             listen: settings.parsed("HITLESS_LISTEN", SocketAddr::from(([0, 0, 0, 0], CONTROLLER_PORT)))?,
             log: settings.optional("HITLESS_LOG").unwrap_or_else(|| "info".to_owned()),
             log_format: settings.parsed("HITLESS_LOG_FORMAT", Format::default())?,
@@ -44,7 +47,8 @@ mod tests {
         let read = |pod: Option<&'static str>| {
             Config::read(&Settings::new(move |name| if name == "POD_NAME" { pod.map(str::to_owned) } else { None }))
         };
-        assert_eq!(read(Some("p")).unwrap().listen.port(), CONTROLLER_PORT);
+        let config = read(Some("p")).unwrap();
+        assert_eq!((config.listen.port(), config.lease.as_str()), (CONTROLLER_PORT, CONTROLLER));
         assert_eq!(read(None), Err(ConfigError::Missing("POD_NAME")));
     }
 }

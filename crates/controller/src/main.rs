@@ -73,7 +73,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
         tasks.spawn(name, watch);
     }
     let leases = Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE);
-    let election = Election::new(leases, names::CONTROLLER, &config.pod, LeaseConfig::default(), writes.clone());
+    // The election keeps the name for as long as the process lives.
+    let election = Election::new(leases, config.lease.leak(), &config.pod, LeaseConfig::default(), writes.clone());
     let controller = Controller {
         writer: Writer::new(client.clone(), writes.clone(), caches.clone(), election.subscribe()),
         events: Events::new(client.clone(), names::CONTROLLER, config.pod, writes),
