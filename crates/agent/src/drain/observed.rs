@@ -20,8 +20,12 @@ pub struct Order {
     pub probe_periods: Vec<u32>,
 }
 
-/// While no new connections come, the end of the last one is seen within this time.
+/// While no new connections come, the end of the last one is seen within this time. A look takes some 30 µs.
 const FINE: Duration = Duration::from_millis(5);
+/// The same when nothing has changed for [`CALM`]: somebody stays for long, and a look costs more than it finds.
+const CALM_FINE: Duration = Duration::from_millis(10);
+/// After so long without any change it is calm.
+const CALM: Duration = Duration::from_secs(2);
 /// Until then nothing depends on a single look.
 const COARSE: Duration = Duration::from_millis(20);
 /// A list of all connections at least this often; they may change without their number changing.
@@ -41,6 +45,8 @@ pub(super) struct Observed {
     start: Instant,
     quiet: Quiet,
     established: u64,
+    /// When quiet or the number of connections changed last.
+    changed: Instant,
     listed: Option<Instant>,
     closed_at: Option<Instant>,
     count: Count,
@@ -59,6 +65,7 @@ impl Observed {
             start: now,
             quiet,
             established: 0,
+            changed: now,
             listed: None,
             closed_at: None,
             count: Count::default(),
@@ -81,7 +88,7 @@ impl Observed {
     pub(super) fn look(&mut self, proc_root: &Path, now: Instant) -> Observation {
         match self.try_look(proc_root, now) {
             Ok(()) => {
-                self.next = now + if self.count.quiet { FINE } else { COARSE };
+                self.next = now + self.pause(now);
                 Observation::Counted(self.count)
             }
             Err(error) => {
@@ -92,6 +99,14 @@ impl Observed {
                 self.next = now + RETRY;
                 Observation::Failed(error.to_string())
             }
+        }
+    }
+
+    fn pause(&self, now: Instant) -> Duration {
+        match self.count.quiet {
+            false => COARSE,
+            true if now.duration_since(self.changed) < CALM => FINE,
+            true => CALM_FINE,
         }
     }
 
@@ -111,6 +126,9 @@ impl Observed {
         let has_changed = self.count.quiet && (!was_quiet || self.established != counters.curr_estab);
         if is_due || has_changed {
             self.list(&netns, now)?;
+        }
+        if self.established != counters.curr_estab || self.count.quiet != was_quiet {
+            self.changed = now;
         }
         self.established = counters.curr_estab;
         if self.count.quiet && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY) {
