@@ -152,7 +152,7 @@ impl Agent {
         let Turn { steps, raises } = turn(&view, now);
         let mut wake_at = steps.iter().filter_map(|(_, decision)| decision.wake_at).min();
         for (grant, decision) in &steps {
-            self.remember(grant, decision, &observations, view.reported(&grant.id), now);
+            self.remember(grant, decision, &observations, view.reported(grant), now);
         }
         let entries = self.entries(&steps, &observations, &view, now);
         self.publish(&steps, &entries);
@@ -183,8 +183,8 @@ impl Agent {
         let grants = transition.map(|transition| transition.spec.grants.as_slice()).unwrap_or_default();
         let ids: BTreeSet<&str> = grants.iter().map(|grant| grant.id.as_str()).collect();
         self.memories.retain(|id, _| ids.contains(id.as_str()));
-        for id in ids {
-            self.memories.entry(id.to_owned()).or_default().see(now);
+        for grant in grants {
+            self.memories.entry(grant.id.clone()).or_default().see(grant, now);
         }
     }
 
@@ -218,7 +218,7 @@ impl Agent {
         let entry = |(grant, decision): &(&Grant, Decision)| {
             let memory = self.memories.get(&grant.id).unwrap_or(&no_memory);
             let observation = observations.get(&grant.pod.uid).unwrap_or(&no_observation);
-            report::entry(grant, decision, memory, observation, view.reported(&grant.id), now)
+            report::entry(grant, decision, memory, observation, view.reported(grant), now)
         };
         steps.iter().map(entry).collect()
     }
@@ -289,7 +289,11 @@ impl Agent {
             if let Some(memory) = self.memories.get_mut(&entry.id) {
                 memory.reported(entry);
             }
-            let was_ended = before.transition(&entry.id).is_some_and(|stored| stored.result.is_some());
+            let was_ended = before
+                .status
+                .iter()
+                .flat_map(|status| &status.transitions)
+                .any(|stored| stored.id == entry.id && stored.granted == entry.granted && stored.result.is_some());
             if let Some(result) = entry.result.as_ref().filter(|_| !was_ended) {
                 self.metrics.ended(result.outcome, &result.reason);
                 tracing::info!(grant = entry.id, outcome = ?result.outcome, reason = result.reason,

@@ -14,6 +14,8 @@ use crate::view::{Count, Missing};
 /// Memory of one grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
+    /// `granted` of the grant that is remembered.
+    pub granted: Option<Timestamp>,
     /// When this process saw the grant first.
     pub seen: Option<Timestamp>,
     /// When InService was lowered, exactly.
@@ -55,8 +57,11 @@ pub struct Denied {
 }
 
 impl Memory {
-    /// The grant is there.
-    pub fn see(&mut self, now: Timestamp) {
+    /// The grant is there. Nothing is remembered of an earlier grant of the same wish, which has the same id.
+    pub fn see(&mut self, grant: &Grant, now: Timestamp) {
+        if self.granted != Some(grant.granted.0) {
+            *self = Self { granted: Some(grant.granted.0), ..Self::default() };
+        }
         self.seen.get_or_insert(now);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Outcome, Phase, Transition, TransitionResult};
+use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Phase, Transition, TransitionResult};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::Decision;
@@ -16,13 +16,11 @@ const LONGEST_MESSAGE: usize = 512;
 /// Results of several operations within this time go into one write.
 const RESULTS_TOGETHER: SignedDuration = SignedDuration::from_millis(100);
 /// A phase that is over sooner is never written.
-const PHASE_LASTS: SignedDuration = SignedDuration::from_millis(1500);
+const PHASE_LASTS: SignedDuration = SignedDuration::from_millis(3000);
 /// Between two writes that only tell of phases.
 const BETWEEN_PHASES: SignedDuration = SignedDuration::from_secs(1);
 /// Between two writes that only tell of numbers and messages; the node's endpoint has them at once.
 const BETWEEN_NUMBERS: SignedDuration = SignedDuration::from_secs(5);
-/// So long the entry of a removed grant that was done waits for another write to go with.
-const DONE_LINGERS: SignedDuration = SignedDuration::from_secs(5);
 
 /// The report of one grant as it should be now.
 #[must_use]
@@ -47,6 +45,7 @@ pub fn entry(
     let is_leaving = matches!(decision.phase, Phase::Leaving | Phase::Draining);
     Transition {
         id: grant.id.clone(),
+        granted: grant.granted.clone(),
         phase: decision.phase,
         since: MicroTime(since),
         deadline: decision.deadline.map(MicroTime),
@@ -102,8 +101,6 @@ pub struct Pace {
     written: Option<Timestamp>,
     /// Since when a result waits to be written.
     result_waits: Option<Timestamp>,
-    /// Since when an entry without a grant waits to be dropped.
-    drop_waits: Option<Timestamp>,
 }
 
 /// What to do about the status.
@@ -129,9 +126,11 @@ impl Pace {
         agent: &AgentInfo,
         now: Timestamp,
     ) -> Report {
-        let mut due = self.drop_due(stored, wanted, now);
+        // Entries whose grant is gone are no reason to write: they go with the next write, and nobody takes them for an answer.
+        let mut due = None;
         for entry in wanted {
-            let stored = stored.transitions.iter().find(|stored| stored.id == entry.id);
+            let stored =
+                stored.transitions.iter().find(|stored| stored.id == entry.id && stored.granted == entry.granted);
             due = due.into_iter().chain(self.due(stored, entry, wanted, now)).min();
         }
         match due {
@@ -172,23 +171,12 @@ impl Pace {
             Some(_) | None => Some(not_before(BETWEEN_PHASES).max(after(entry.since.0, PHASE_LASTS))),
         }
     }
-
-    fn drop_due(&mut self, stored: &NodeTransitionStatus, wanted: &[Transition], now: Timestamp) -> Option<Timestamp> {
-        let mut dropped = stored.transitions.iter().filter(|s| wanted.iter().all(|entry| entry.id != s.id)).peekable();
-        if dropped.peek().is_none() {
-            self.drop_waits = None;
-            return None;
-        }
-        let first = *self.drop_waits.get_or_insert(now);
-        // The same wish may be granted again, but for one that was done; the controller waits for the entry to go.
-        let is_done = |entry: &Transition| entry.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
-        Some(if dropped.all(is_done) { after(first, DONE_LINGERS) } else { first })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_api::Outcome;
 
     fn at(milliseconds: i64) -> Timestamp {
         after("2026-01-01T00:00:00Z".parse().unwrap(), SignedDuration::from_millis(milliseconds))
@@ -197,6 +185,7 @@ mod tests {
     fn entry(id: &str, phase: Phase, since: i64, result: Option<Outcome>) -> Transition {
         Transition {
             id: id.into(),
+            granted: MicroTime(at(0)),
             phase,
             since: MicroTime(at(since)),
             deadline: None,
@@ -223,12 +212,12 @@ mod tests {
     fn a_phase_is_told_of_once_it_has_lasted_and_at_most_once_a_second() {
         let mut pace = Pace::default();
         let draining = entry("a", Phase::Draining, 0, None);
-        assert_eq!(due(&mut pace, &[], std::slice::from_ref(&draining), 20), Some(1500));
-        assert_eq!(due(&mut pace, &[], std::slice::from_ref(&draining), 1500), Some(1500));
-        pace.wrote(at(1500));
-        assert_eq!(due(&mut pace, std::slice::from_ref(&draining), std::slice::from_ref(&draining), 1600), None);
+        assert_eq!(due(&mut pace, &[], std::slice::from_ref(&draining), 20), Some(3000));
+        assert_eq!(due(&mut pace, &[], std::slice::from_ref(&draining), 3000), Some(3000));
+        pace.wrote(at(3000));
+        assert_eq!(due(&mut pace, std::slice::from_ref(&draining), std::slice::from_ref(&draining), 3100), None);
         let verifying = entry("a", Phase::Verifying, 500, None);
-        assert_eq!(due(&mut pace, &[draining], &[verifying], 2100), Some(2500));
+        assert_eq!(due(&mut pace, &[draining], &[verifying], 3100), Some(4000));
     }
 
     #[test]
@@ -265,13 +254,21 @@ mod tests {
     }
 
     #[test]
-    fn entries_without_a_grant_go_and_those_that_were_done_wait_for_company() {
-        let done = entry("a", Phase::Returning, 0, Some(Outcome::Done));
+    fn entries_without_a_grant_go_with_the_next_write_and_are_no_reason_for_one() {
         let refused = entry("b", Phase::Granted, 0, Some(Outcome::Refused));
-        let mut pace = Pace::default();
-        assert_eq!(due(&mut pace, std::slice::from_ref(&done), &[], 100), Some(5100));
-        assert_eq!(due(&mut pace, std::slice::from_ref(&done), &[], 3000), Some(5100));
-        assert_eq!(due(&mut Pace::default(), &[done, refused], &[], 100), Some(100));
+        assert_eq!(due(&mut Pace::default(), std::slice::from_ref(&refused), &[], 100), None);
+        let live = entry("a", Phase::Draining, 0, None);
+        let wanted = std::slice::from_ref(&live);
+        let report = Pace::default().report(&status(&[refused]), wanted, &AgentInfo::default(), at(9000));
+        assert_eq!(report.write.map(|status| status.transitions), Some(vec![live]));
+    }
+
+    #[test]
+    fn a_result_of_an_earlier_grant_of_the_same_wish_is_not_this_ones() {
+        let earlier = entry("a", Phase::Returning, 0, Some(Outcome::Done));
+        let earlier = Transition { granted: MicroTime(at(-5000)), ..earlier };
+        let now = entry("a", Phase::Returning, 0, Some(Outcome::Refused));
+        assert_eq!(due(&mut Pace::default(), &[earlier], &[now], 700), Some(700));
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn input<'a>(
         granted_node_uid: view.transition.map_or("", |transition| transition.spec.node_uid.as_str()),
         node: view.node,
         pod: view.presence(grant, memory),
-        reported: view.reported(&grant.id),
+        reported: view.reported(grant),
         memory,
         observation,
         busy,
@@ -67,7 +67,7 @@ fn input<'a>(
 fn goes_later(view: &View<'_>, grant: &Grant) -> bool {
     let rivals = || {
         view.grants().enumerate().filter(|(_, other)| {
-            other.pod.uid == grant.pod.uid && view.reported(&other.id).is_none_or(|reported| reported.result.is_none())
+            other.pod.uid == grant.pod.uid && view.reported(other).is_none_or(|reported| reported.result.is_none())
         })
     };
     if rivals().nth(1).is_none() {

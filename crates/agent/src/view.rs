@@ -124,15 +124,15 @@ impl<'a> View<'a> {
 
     /// What the agent has reported of a grant.
     #[must_use]
-    pub fn reported(&self, id: &str) -> Option<&'a Transition> {
-        self.transition?.transition(id)
+    pub fn reported(&self, grant: &Grant) -> Option<&'a Transition> {
+        self.transition?.transition(grant)
     }
 
     /// Whether a grant for the pod has not ended yet.
     #[must_use]
     pub fn has_live_grant(&self, pod_uid: &str) -> bool {
         self.grants().any(|grant| {
-            grant.pod.uid == pod_uid && self.reported(&grant.id).is_none_or(|reported| reported.result.is_none())
+            grant.pod.uid == pod_uid && self.reported(grant).is_none_or(|reported| reported.result.is_none())
         })
     }
 

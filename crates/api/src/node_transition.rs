@@ -63,9 +63,9 @@ pub struct NodeTransitionStatus {
 }
 
 impl NodeTransition {
-    /// The transition of grant `id`, if the agent has reported one.
+    /// What the agent has reported of `grant`, if anything.
     #[must_use]
-    pub fn transition(&self, id: &str) -> Option<&Transition> {
-        self.status.as_ref()?.transitions.iter().find(|transition| transition.id == id)
+    pub fn transition(&self, grant: &Grant) -> Option<&Transition> {
+        self.status.as_ref()?.transitions.iter().find(|transition| transition.is_of(grant))
     }
 }

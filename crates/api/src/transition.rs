@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::MicroTime;
+use crate::{Grant, MicroTime};
 
 /// Where an operation is. `Granted → Leaving → Draining` or `Granted → Holding → Settling`, then
 /// `Operating → Verifying → Returning`.
@@ -56,12 +56,15 @@ pub struct TransitionResult {
     pub report: BTreeMap<String, i64>,
 }
 
-/// State of one granted operation. Written by the node's agent only; dropped once its grant is gone.
+/// State of one granted operation. Written by the node's agent only; an entry whose grant is gone is dropped with the next write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Transition {
     /// Id of the grant.
     pub id: String,
+    /// `granted` of the grant. The same wish has the same id whenever it is granted, so only the two together say which grant
+    /// is meant, and an entry that was left from an earlier one is never taken for an answer.
+    pub granted: MicroTime,
     /// Where it is.
     pub phase: Phase,
     /// Since when it is in this phase.
@@ -85,4 +88,12 @@ pub struct Transition {
     /// Present when it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<TransitionResult>,
+}
+
+impl Transition {
+    /// Whether this is about `grant`, and not about an earlier grant of the same wish.
+    #[must_use]
+    pub fn is_of(&self, grant: &Grant) -> bool {
+        self.id == grant.id && self.granted == grant.granted
+    }
 }

@@ -119,7 +119,7 @@ fn patch(pod: &PodView, token: &str, containers: &[String]) -> Value {
 /// Names of the pods that are still to be restarted; a pod that is gone is not.
 fn left(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Result<Vec<String>, Failure> {
     let grants = snapshot.nodes.iter().flat_map(|node| {
-        node.spec.grants.iter().filter_map(|grant| Some((grant, node.transition(&grant.id)?.result.as_ref()?)))
+        node.spec.grants.iter().filter_map(|grant| Some((grant, node.transition(grant)?.result.as_ref()?)))
     });
     for (grant, result) in grants {
         let ours =

@@ -70,14 +70,22 @@ pub(crate) fn with_rule(mut snapshot: Snapshot, max_unavailable: u32) -> Snapsho
 
 /// The operation of `name`, as the agent has reported it (`null`: not yet).
 pub(crate) fn with_grant(mut snapshot: Snapshot, name: &str, transition: &Value) -> Snapshot {
+    let granted = "2026-01-01T00:00:00.000000Z";
+    let transitions = match transition.clone() {
+        Value::Null => json!([]),
+        mut transition => {
+            transition["granted"] = json!(granted);
+            json!([transition])
+        }
+    };
     let node: NodeTransition = serde_json::from_value(json!({
         "apiVersion": "hitless.dev/v1alpha1", "kind": "NodeTransition", "metadata": {"name": "n1"},
         "spec": {"nodeUID": "n", "grants": [{
             "id": "g", "epoch": 1, "pod": {"namespace": "team", "name": name, "uid": format!("uid-{name}")}, "op": "Update",
             "mode": "Leave", "containers": {"web": {"from": "web:v1", "to": "web:v2"}}, "before": {},
             "annotations": {"hitless.dev/restarted": {"to": "token"}},
-            "drain": {}, "verify": {}, "granted": "2026-01-01T00:00:00.000000Z", "ttlSeconds": 60}]},
-        "status": {"transitions": if transition.is_null() { json!([]) } else { json!([transition]) }}
+            "drain": {}, "verify": {}, "granted": granted, "ttlSeconds": 60}]},
+        "status": {"transitions": transitions}
     }))
     .unwrap();
     snapshot.nodes.push(Arc::new(node));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
-use hitless_api::{NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
+use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 
@@ -45,10 +45,10 @@ pub struct NodeTransitionView {
 }
 
 impl NodeTransitionView {
-    /// What the agent reports of grant `id`.
+    /// What the agent reports of `grant`.
     #[must_use]
-    pub fn transition(&self, id: &str) -> Option<&Transition> {
-        self.transitions.iter().find(|transition| transition.id == id)
+    pub fn transition(&self, grant: &Grant) -> Option<&Transition> {
+        self.transitions.iter().find(|transition| transition.is_of(grant))
     }
 }
 

@@ -101,7 +101,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn any_report(id: String)(
+    fn any_report(grant: Grant)(
         phase in prop_oneof![Just(Phase::Granted), Just(Phase::Leaving), Just(Phase::Draining), Just(Phase::Holding),
             Just(Phase::Operating), Just(Phase::Verifying), Just(Phase::Returning)],
         since in time(),
@@ -110,7 +110,7 @@ prop_compose! {
     ) -> Transition {
         let result =
             ended.then(|| TransitionResult { outcome: Outcome::Failed, reason: "X".into(), report: BTreeMap::new() });
-        Transition { id: id.clone(), phase, since: MicroTime(since), deadline: None, connections: None,
+        Transition { id: grant.id.clone(), granted: grant.granted.clone(), phase, since: MicroTime(since), deadline: None, connections: None,
             gap_milliseconds: None, rollback, message: String::new(), result }
     }
 }
@@ -151,7 +151,7 @@ struct State {
 fn any_state() -> impl Strategy<Value = State> {
     any_grant()
         .prop_flat_map(|grant| {
-            let report = weighted(0.6, any_report(grant.id.clone()));
+            let report = weighted(0.6, any_report(grant.clone()));
             let pod = weighted(0.9, any_pod());
             (Just(grant), pod, report, weighted(0.7, any_memory()), any_observation(), time())
         })

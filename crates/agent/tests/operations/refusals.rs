@@ -144,6 +144,7 @@ fn pods_that_are_not_there() {
         // In the middle of the operation all of them mean that the pod is gone.
         situation.reported = Some(Transition {
             id: situation.grant.id.clone(),
+            granted: situation.grant.granted.clone(),
             phase: Phase::Draining,
             since: hitless_api::MicroTime(start()),
             deadline: None,

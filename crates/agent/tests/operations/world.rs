@@ -104,7 +104,7 @@ impl World {
     }
 
     pub(crate) fn result(&self) -> Option<(hitless_api::Outcome, String)> {
-        let result = self.transition.status.as_ref()?.transitions.first()?.result.clone()?;
+        let result = self.transition.transition(self.grant())?.result.clone()?;
         Some((result.outcome, result.reason))
     }
 
@@ -171,7 +171,7 @@ impl World {
         let now = self.now;
         let (transition, node) = (self.transition.clone(), self.node.clone());
         for grant in &transition.spec.grants {
-            self.memories.entry(grant.id.clone()).or_default().see(now);
+            self.memories.entry(grant.id.clone()).or_default().see(grant, now);
         }
         let uid = self.pod.view.id.uid.clone();
         let pods = BTreeMap::from([(uid.clone(), Arc::new(self.pod.clone()))]);
@@ -192,7 +192,7 @@ impl World {
 
         let mut entries = Vec::new();
         for (grant, step) in &steps {
-            let reported = transition.transition(&grant.id);
+            let reported = transition.transition(grant);
             let observation = &observations[&grant.pod.uid];
             let memory = self.memories.get_mut(&grant.id).unwrap();
             memory.enter(step.phase, reported, now);

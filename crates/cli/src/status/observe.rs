@@ -60,7 +60,7 @@ pub(crate) fn observe(snapshot: &Snapshot, now: Timestamp) -> Report {
             node.spec
                 .grants
                 .iter()
-                .map(|grant| (grant.pod.uid.as_str(), Operation { grant, transition: node.transition(&grant.id) }))
+                .map(|grant| (grant.pod.uid.as_str(), Operation { grant, transition: node.transition(grant) }))
         })
         .collect();
     let reservations: HashMap<&str, &Reservation> = snapshot

@@ -51,7 +51,7 @@ pub(super) fn complete<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>) -> Ended<
     let snapshot = draft.snapshot;
     for (node, view) in &snapshot.node_transitions {
         for grant in &view.spec.grants {
-            let transition = view.transition(&grant.id);
+            let transition = view.transition(grant);
             match transition.and_then(|transition| Some((transition, transition.result.as_ref()?))) {
                 None => running(node, grant, wishes, draft, &mut ended),
                 Some((transition, result)) => {

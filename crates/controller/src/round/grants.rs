@@ -91,11 +91,6 @@ fn candidate<'a>(
     let intent = wish.intent.clone().map_err(Waiting::Obstacle)?;
     blocked::check(pod, draft.snapshot)?;
     let Some(node) = pod.node.as_deref() else { return Err(Waiting::NotScheduled) };
-    // A result of an earlier operation with this id would be taken for this one's.
-    let id = intent.id();
-    if draft.snapshot.node_transitions.get(node).is_some_and(|known| known.transition(&id).is_some()) {
-        return Err(Waiting::Clearing);
-    }
     if draft.is_full(node) {
         return Err(Waiting::NodeFull(node.to_owned()));
     }
@@ -229,7 +224,7 @@ fn reserved(draft: &Draft<'_>, namespaces: &BTreeSet<&str>) -> BTreeSet<String> 
         node.spec
             .grants
             .iter()
-            .filter(|grant| node.transition(&grant.id).is_none_or(|transition| transition.result.is_none()))
+            .filter(|grant| node.transition(grant).is_none_or(|transition| transition.result.is_none()))
             .map(|grant| grant.pod.uid.clone())
     });
     places.chain(running).collect()

@@ -212,7 +212,7 @@ fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
         node.spec
             .grants
             .iter()
-            .filter(|grant| node.transition(&grant.id).is_none_or(|transition| transition.result.is_none()))
+            .filter(|grant| node.transition(grant).is_none_or(|transition| transition.result.is_none()))
             .map(|grant| grant.pod.uid.clone())
     });
     let reserved = snapshot.ledgers.values().flat_map(|ledger| ledger.spec.reservations.keys().cloned());

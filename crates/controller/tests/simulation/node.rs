@@ -41,6 +41,7 @@ impl Cluster {
         node.transitions.retain(|each| each.id != grant.id);
         node.transitions.push(Transition {
             id: grant.id.clone(),
+            granted: grant.granted.clone(),
             phase,
             since,
             deadline: None,
@@ -87,7 +88,7 @@ impl Cluster {
         let live: Vec<(Grant, Option<Phase>)> = self
             .transitions
             .values()
-            .flat_map(|node| node.spec.grants.iter().map(|grant| (grant.clone(), node.transition(&grant.id).cloned())))
+            .flat_map(|node| node.spec.grants.iter().map(|grant| (grant.clone(), node.transition(grant).cloned())))
             .filter(|(_, transition)| transition.as_ref().is_none_or(|transition| transition.result.is_none()))
             .map(|(grant, transition)| (grant, transition.map(|transition| transition.phase)))
             .collect();
