@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod controller;
+pub mod farewell;
 pub mod metrics;
 pub mod round;
 pub mod snapshot;

@@ -8,6 +8,7 @@ use anyhow::Context;
 use hitless_api::names;
 use hitless_controller::config::Config;
 use hitless_controller::controller::Controller;
+use hitless_controller::farewell;
 use hitless_controller::metrics::Metrics;
 use hitless_controller::watches::Caches;
 use hitless_controller::writer::Writer;
@@ -25,8 +26,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A request to the API server may take 4 s; what is begun is finished, then the Lease is given back.
-const GRACE: Duration = Duration::from_secs(10);
+/// A request to the API server may take 4 s; what is begun is finished, then the Lease is given back, then everything else
+/// if hitless is being uninstalled.
+const GRACE: Duration = farewell::LONGEST.saturating_add(Duration::from_secs(10));
 
 fn main() -> ExitCode {
     let config = match Config::read(&Settings::from_environment()) {
@@ -75,6 +77,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let leases = Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE);
     // The election keeps the name for as long as the process lives.
     let election = Election::new(leases, config.lease.leak(), &config.pod, LeaseConfig::default(), writes.clone());
+    let (farewell_client, farewell_writes) = (client.clone(), writes.clone());
     let controller = Controller {
         writer: Writer::new(client.clone(), writes.clone(), caches.clone(), election.subscribe()),
         events: Events::new(client.clone(), names::CONTROLLER, config.pod, writes),
@@ -87,6 +90,10 @@ async fn run(config: Config) -> anyhow::Result<()> {
     };
     // The Lease is given back only after the loop has sent its last write.
     let last_write = CancellationToken::new();
+    if config.kubeconfig.is_none() {
+        let farewell = farewell::run(farewell_client, farewell_writes, tasks.token(), last_write.clone());
+        tasks.spawn("farewell", farewell);
+    }
     tasks.spawn("lease", election.run(last_write.clone()));
     tasks.spawn("controller", controller.run(heartbeat, tasks.token(), last_write));
     tasks.spawn("http", http::serve(listener, http::router(health), tasks.token()));
