@@ -72,6 +72,11 @@ impl<'a> Draft<'a> {
         self.grants(node).len() >= MAX_GRANTS
     }
 
+    /// Whether the node's grants have changed in this round.
+    pub(super) fn is_touched(&self, node: &str) -> bool {
+        self.nodes.get(node).is_some_and(|draft| !draft.touched.is_empty())
+    }
+
     fn node(&mut self, node: &'a str) -> &mut NodeDraft {
         let known = self.snapshot.node_transitions.get(node);
         self.nodes.entry(node).or_insert_with(|| NodeDraft {

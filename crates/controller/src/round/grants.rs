@@ -177,8 +177,11 @@ fn ask(wishes: &Wishes<'_>, draft: &Draft<'_>, candidates: &BTreeMap<&str, Ready
         .map(|rule| RuleSet { name: rule.name.clone(), namespace: rule.namespace.clone(), spec: rule.spec.clone() })
         .collect();
     let reserved = reserved(draft, &namespaces);
-    let asking: Vec<Candidate> =
-        candidates.keys().map(|uid| Candidate { pod_uid: (*uid).to_owned(), priority: 0 }).collect();
+    // Where a grant is removed anyway, the next one costs no write more.
+    let asking: Vec<Candidate> = candidates
+        .iter()
+        .map(|(uid, ready)| Candidate { pod_uid: (*uid).to_owned(), priority: i32::from(draft.is_touched(ready.node)) })
+        .collect();
     let input = GateInput {
         pods: &pods,
         owners: &owners,
