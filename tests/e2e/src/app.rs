@@ -2,12 +2,12 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use hitless_cluster::Cluster;
+use hitless_cluster::{Cluster, Place};
 use serde_json::{Value, json};
 
 use crate::stack::{TIMES, echo_image};
@@ -67,6 +67,7 @@ impl App {
     pub fn start(cluster: &Arc<Cluster>, namespace: &str, shape: &Shape) -> anyhow::Result<Self> {
         let app = Self::create(cluster, namespace, shape)?;
         app.wait_ready(shape.replicas as usize)?;
+        app.wait_answering()?;
         Ok(app)
     }
 
@@ -94,6 +95,19 @@ impl App {
     /// Waits until exactly `count` pods are there and ready.
     pub fn wait_ready(&self, count: usize) -> anyhow::Result<()> {
         self.pods.wait(&format!("{count} ready pods"), PATIENCE, |pods| all_ready(pods, count).then_some(()))
+    }
+
+    /// Waits until the Service answers on node n1, where the load comes from: kube-proxy follows the pods a little later, and
+    /// nothing but trying tells when.
+    fn wait_answering(&self) -> anyhow::Result<()> {
+        let address = self.address;
+        let connects = move || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
+        let begin = Instant::now();
+        while !self.kubectl.cluster().in_network(Place::Node(1), connects)? {
+            anyhow::ensure!(begin.elapsed() < PATIENCE, "the Service did not answer at {address} in {PATIENCE:?}");
+            self.pods.next_change(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// `kubectl set image deployment/web web=<reference server of that version>`.

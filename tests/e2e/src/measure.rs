@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hitless_cluster::Write;
-use hitless_load::Report;
+use hitless_load::{Failure, Report};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -32,6 +32,10 @@ pub struct Rollout {
     pub pods_recreated: usize,
     /// Longest time without an answer, in milliseconds.
     pub longest_pause_ms: u64,
+    /// The first failures, if any: what to look for in the logs.
+    pub failures: Vec<Failure>,
+    /// When the load began, in milliseconds since 1970; times of failures count from it.
+    pub started_unix_ms: u64,
     /// API writes in the application's namespace and by hitless, without Events, divided by the pods: by component.
     pub writes_per_pod: BTreeMap<String, f64>,
 }
@@ -77,6 +81,8 @@ pub fn rollout(
         seconds,
         pods_recreated: recreated(&before, &app.identities()),
         longest_pause_ms: report.longest_pause.length_ms,
+        failures: report.failures.iter().take(20).cloned().collect(),
+        started_unix_ms: report.started_unix_ms,
         writes_per_pod: writes_per_pod(&writes, app.kubectl.namespace(), before.len()),
     })
 }

@@ -52,6 +52,10 @@ pub(super) fn run(options: &Rollout, stack: &Stack, json: bool) -> anyhow::Resul
             (figures.hitless.last(), figures.raw_seconds.last(), figures.native.last())
         {
             eprintln!("{}", row(&format!("run {run} hitless"), ours));
+            for failure in &ours.failures {
+                let at = jiff::Timestamp::from_millisecond(i64::try_from(ours.started_unix_ms + failure.due_ms)?)?;
+                eprintln!("  failed: due {at}, {failure:?}");
+            }
             eprintln!("run {run} raw       {raw:6.2} s");
             eprintln!("{}", row(&format!("run {run} native "), theirs));
         }
