@@ -102,8 +102,9 @@ impl Stack {
     }
 
     /// The machine's clock, RFC 3339.
-    pub fn now(&self) -> anyhow::Result<String> {
-        Ok(jiff::Timestamp::now().to_string())
+    #[must_use]
+    pub fn now(&self) -> String {
+        jiff::Timestamp::now().to_string()
     }
 
     /// `kill -9` of the agent's process on a node; returns when it is dead, the kubelet starts another one.

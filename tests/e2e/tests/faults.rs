@@ -94,7 +94,6 @@ fn a_reservation_without_a_grant_is_taken_up_or_freed_by_the_next_leader() -> an
     let _turn = turn();
     let stack = Stack::attach()?;
     let app = App::start(&stack.cluster, "t-between", &Shape { replicas: 2, ..Shape::default() })?;
-    let system = stack.system();
     stack.scale_controller(0)?;
     // What a leader leaves that is killed after it wrote the ledger and before it wrote the grant.
     let pod = app.identities().into_iter().next().context("no pod")?;
@@ -111,7 +110,6 @@ fn a_reservation_without_a_grant_is_taken_up_or_freed_by_the_next_leader() -> an
     })?;
     app.set_version("v2")?;
     assert_all_updated(&app, "v2", 2)?;
-    drop(system);
     Ok(())
 }
 
@@ -161,20 +159,21 @@ fn grants_that_make_no_sense_are_refused_and_reported() -> anyhow::Result<()> {
     let other = ["n1", "n2"].into_iter().find(|name| *name != node).unwrap_or_default();
     stack.scale_controller(0)?;
     let outcome = (|| {
+        let granted = stack.now();
         let grant = |id: &str, name: &str, uid: &str, container: &str| {
             json!({"id": id, "epoch": 0, "pod": {"namespace": app.kubectl.namespace(), "name": name, "uid": uid}, "op": "Update", "mode": "Leave",
                 "containers": {container: {"from": echo_image("v1"), "to": echo_image("v2")}}, "before": {}, "drain": {}, "verify": {},
-                "granted": jiff_now(&stack)?, "ttlSeconds": 60}).pipe(Ok::<Value, anyhow::Error>)
+                "granted": granted, "ttlSeconds": 60})
         };
-        let mut unsupported = grant("x.op", &pod.name, &pod.uid, "web")?;
+        let mut unsupported = grant("x.op", &pod.name, &pod.uid, "web");
         unsupported["op"] = json!("Levitate");
         let here = [
-            grant("x.gone", "no-such-pod", "u-1", "web")?,
-            grant("x.uid", &pod.name, "u-2", "web")?,
-            grant("x.container", &pod.name, &pod.uid, "no-such-container")?,
+            grant("x.gone", "no-such-pod", "u-1", "web"),
+            grant("x.uid", &pod.name, "u-2", "web"),
+            grant("x.container", &pod.name, &pod.uid, "no-such-container"),
             unsupported,
         ];
-        let there = [grant("x.node", &pod.name, &pod.uid, "web")?];
+        let there = [grant("x.node", &pod.name, &pod.uid, "web")];
         write_grants(&stack.system(), &node, &here)?;
         write_grants(&stack.system(), other, &there)?;
         let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
@@ -199,18 +198,6 @@ fn grants_that_make_no_sense_are_refused_and_reported() -> anyhow::Result<()> {
     stack.scale_controller(2)?;
     outcome
 }
-
-/// The API server's clock, which is the machine's.
-fn jiff_now(stack: &Stack) -> anyhow::Result<String> {
-    stack.now()
-}
-
-trait Pipe: Sized {
-    fn pipe<T>(self, f: impl FnOnce(Self) -> T) -> T {
-        f(self)
-    }
-}
-impl Pipe for Value {}
 
 /// Writes a NodeTransition as the controller would.
 fn write_grants(system: &Kubectl, node: &str, grants: &[Value]) -> anyhow::Result<()> {

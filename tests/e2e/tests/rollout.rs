@@ -190,7 +190,10 @@ fn rollout_restart_restarts_the_same_pods() -> anyhow::Result<()> {
     app.wait_ready(3)?;
     ensure!(app.identities() == before, "pods were replaced");
     let after = container_ids(&app);
-    ensure!(containers.iter().all(|id| !after.contains(id)), "not every container was restarted: {containers:?} {after:?}");
+    ensure!(
+        containers.iter().all(|id| !after.contains(id)),
+        "not every container was restarted: {containers:?} {after:?}"
+    );
     Ok(())
 }
 

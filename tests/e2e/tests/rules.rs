@@ -23,6 +23,15 @@ fn out_of_service(pods: &Objects) -> usize {
     pods.values().filter(|pod| condition(pod, "hitless.dev/InService") == Some("False")).count()
 }
 
+/// Follows a rollout to v2 until all pods have it, or until two are out of service at once.
+fn more_than_one_is_ever_out(app: &App) -> anyhow::Result<bool> {
+    app.pods.wait("the rollout to end", PATIENCE, |pods| {
+        let over = out_of_service(pods) > 1;
+        let done = pods.values().all(|pod| image_of(pod) == echo_image("v2"));
+        (over || done).then_some(over)
+    })
+}
+
 #[test]
 fn a_rule_that_can_never_pass_moves_nothing_and_is_named() -> anyhow::Result<()> {
     let app = start("t-rule-never", 3)?;
@@ -49,11 +58,7 @@ fn a_rule_that_selects_nobody_leaves_the_implicit_budget() -> anyhow::Result<()>
     let app = start("t-rule-nobody", 3)?;
     app.kubectl.feed(&["apply"], &rule("nobody", &json!({"app": "other"}), &json!({"maxUnavailableValue": 0})))?;
     app.set_version("v2")?;
-    let over = app.pods.wait("the rollout to end", PATIENCE, |pods| {
-        let over = out_of_service(pods) > 1;
-        let done = pods.values().all(|pod| image_of(pod) == echo_image("v2"));
-        (over || done).then_some(over)
-    })?;
+    let over = more_than_one_is_ever_out(&app)?;
     ensure!(!over, "25 % of 3, at least 1, is 1, but more were out of service");
     app.rollout_status().map(drop)
 }
@@ -64,11 +69,7 @@ fn of_two_rules_on_the_same_pods_the_stricter_one_decides() -> anyhow::Result<()
     app.kubectl.feed(&["apply"], &rule("loose", &json!({"app": "web"}), &json!({"maxUnavailableValue": "100%"})))?;
     app.kubectl.feed(&["apply"], &rule("strict", &json!({"app": "web"}), &json!({"minAvailableValue": 3})))?;
     app.set_version("v2")?;
-    let over = app.pods.wait("the rollout to end", PATIENCE, |pods| {
-        let over = out_of_service(pods) > 1;
-        let done = pods.values().all(|pod| image_of(pod) == echo_image("v2"));
-        (over || done).then_some(over)
-    })?;
+    let over = more_than_one_is_ever_out(&app)?;
     ensure!(!over, "minAvailable 3 of 4 allows one at a time, but more were out of service");
     app.rollout_status().map(drop)
 }
@@ -89,7 +90,10 @@ fn an_impossible_value_is_rejected_by_the_api_server() -> anyhow::Result<()> {
     for value in [json!("150%"), json!("half"), json!(-1), json!("5")] {
         let object = rule("bad", &json!({"app": "web"}), &json!({"maxUnavailableValue": value}));
         let error = app.kubectl.feed(&["apply"], &object).err().map(|error| error.to_string()).unwrap_or_default();
-        ensure!(error.contains("maxUnavailableValue") && error.contains("should "), "{value} was answered by: {error:?}");
+        ensure!(
+            error.contains("maxUnavailableValue") && error.contains("should "),
+            "{value} was answered by: {error:?}"
+        );
     }
     let unknown = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule", "metadata": {"name": "unknown"},
         "spec": {"selector": {}, "rules": [{"name": "r", "maxUnavailable": 1}]}});
