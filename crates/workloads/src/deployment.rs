@@ -20,7 +20,7 @@ mod write;
 
 use std::collections::BTreeSet;
 
-use hitless_api::names::labels;
+use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 
 pub use in_place::first_native_change;
@@ -173,7 +173,24 @@ impl Planner<'_> {
 
     /// Takes everything of ours off, then lifts the guard's pause. A pause without the mark is somebody else's.
     fn let_go(&self) -> Option<WorkloadWrite> {
-        self.strip(&[labels::HISTORY, labels::LIVE]).or_else(|| self.unpause())
+        self.unmix().or_else(|| self.strip(&[labels::HISTORY, labels::LIVE])).or_else(|| self.unpause())
+    }
+
+    /// Gives a ReplicaSet that was left in mid-rollout the last template that was complete. An `undo` to it would carry the
+    /// mark into the Deployment's template otherwise. Not if that is the Deployment's template: the Deployment controller
+    /// would believe that all pods have it.
+    fn unmix(&self) -> Option<WorkloadWrite> {
+        let number = |set: &ReplicaSetView| -> Option<u64> {
+            set.annotations.get(annotations::DEPLOYMENT_REVISION)?.parse().ok()
+        };
+        let mixed = self.owned.iter().find(|set| set.template.is_mixed())?;
+        let complete = self.owned.iter().filter(|set| set.is_history() && !set.template.is_mixed());
+        let last = complete.max_by_key(|set| number(set))?;
+        (last.template.revision() != self.deployment.template.revision()).then(|| WorkloadWrite::SetExact {
+            live: (*mixed).into(),
+            template: last.template.for_replica_set(mixed.template.hash(), false),
+            marked: mixed.is_marked_live(),
+        })
     }
 
     fn strip(&self, names: &[&'static str]) -> Option<WorkloadWrite> {
@@ -284,7 +301,10 @@ impl Planner<'_> {
     /// complete and is not kept; with a limit below 2 the Deployment controller would delete the entry at once.
     fn first_history(&self, live: &ReplicaSetView, write: impl Fn() -> WorkloadWrite) -> WorkloadWrite {
         let leaving = live.template.revision();
-        let kept = self.owned.iter().any(|set| set.uid != live.uid && set.template.revision() == leaving);
+        let kept = self
+            .owned
+            .iter()
+            .any(|set| set.uid != live.uid && set.template.revision() == leaving && !set.template.is_mixed());
         let keep = self.deployment.revision_history_limit >= 2
             && !live.template.is_mixed()
             && leaving != self.deployment.template.revision()

@@ -18,6 +18,8 @@ enum Action {
     DeploymentController,
     ReplicaSetController,
     SetImage(u8),
+    /// A change that a running pod can't take.
+    SetEnv(u8),
     Scale(u32),
     DeletePod(usize),
 }
@@ -29,7 +31,8 @@ fn action() -> impl Strategy<Value = Action> {
         6 => Just(Action::Step),
         4 => Just(Action::DeploymentController),
         4 => Just(Action::ReplicaSetController),
-        2 => (1..4_u8).prop_map(Action::SetImage),
+        3 => (1..4_u8).prop_map(Action::SetImage),
+        1 => (1..3_u8).prop_map(Action::SetEnv),
         2 => prop_oneof![Just(0_u32), 1..5_u32].prop_map(Action::Scale),
         1 => (0..4_usize).prop_map(Action::DeletePod),
     ]
@@ -38,7 +41,8 @@ fn action() -> impl Strategy<Value = Action> {
 fn run(actions: &[Action]) -> World {
     let mut world = World::new("in-place", 3);
     let mut decided: Option<WorkloadWrite> = None;
-    let mut was_empty = false;
+    // At 0 replicas the guard lets a change go the native way, and a change that can't be made in place goes it in any case.
+    let mut native = false;
     for action in actions {
         match action {
             Action::Decide => decided = world.plan(&BTreeSet::new()).next_write,
@@ -57,17 +61,23 @@ fn run(actions: &[Action]) -> World {
                 let _ = world.replica_set_controller();
             }
             Action::SetImage(version) => {
-                // At 0 replicas the guard lets a change go the native way.
-                was_empty |= world.deployment["spec"]["replicas"] == 0;
+                native |= world.deployment["spec"]["replicas"] == 0;
                 world.set_image(*version);
             }
+            Action::SetEnv(value) => {
+                native = true;
+                world.user(|deployment| {
+                    deployment["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] =
+                        value.to_string().into();
+                });
+            }
             Action::Scale(replicas) => {
-                was_empty |= *replicas == 0;
+                native |= *replicas == 0;
                 world.scale(*replicas);
             }
             Action::DeletePod(index) => world.delete_pod(*index),
         }
-        if !was_empty {
+        if !native {
             assert!(world.sets_with_pods() <= 1, "two ReplicaSets have pods after {action:?}");
             if world.rollout_status_is_done() {
                 let target = world.deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
@@ -85,7 +95,13 @@ fn assert_at_rest(world: &World) {
     assert!(world.deployment["metadata"]["annotations"].get(MARK).is_none());
     assert_eq!(world.pods.len() as u64, replicas);
     assert!(world.images().iter().all(|image| *image == target), "{:?} but wanted {target}", world.images());
-    assert!(world.new_set().is_some() && world.rollout_status_is_done());
+    assert!(world.rollout_status_is_done());
+    let new = world.new_set().unwrap();
+    assert_eq!(new["spec"]["replicas"], replicas, "the pods are of another ReplicaSet");
+    for set in world.sets.values() {
+        let mark = &set["spec"]["template"]["metadata"]["annotations"]["hitless.dev/mixed"];
+        assert!(mark.is_null() || set["spec"]["replicas"] == 0, "pods are made with a mark");
+    }
     assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
 }
 

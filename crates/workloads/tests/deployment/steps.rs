@@ -136,6 +136,8 @@ fn opting_out_in_the_middle_takes_everything_off() {
     for set in world.sets.values() {
         let labels = set["metadata"]["labels"].as_object().unwrap();
         assert!(labels.keys().all(|name| !name.starts_with("hitless.dev/")), "{labels:?}");
+        let template = &set["spec"]["template"]["metadata"];
+        assert!(template["annotations"].get("hitless.dev/mixed").is_none(), "{template}");
     }
 }
 
