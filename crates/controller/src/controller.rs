@@ -2,6 +2,7 @@
 
 mod memory;
 mod notices;
+pub mod outranked;
 mod retries;
 
 use std::convert::Infallible;
@@ -29,6 +30,7 @@ use crate::writer::{Outcome, Writer};
 
 use memory::Memory;
 use notices::Notices;
+use outranked::Rank;
 use retries::Retries;
 
 /// Changes that come together are decided together.
@@ -48,6 +50,8 @@ pub struct Controller {
     pub events: Events,
     /// Whether this process leads.
     pub leadership: Receiver<Leadership>,
+    /// The Lease.
+    pub rank: Rank,
     /// Our name in the Lease.
     pub holder: String,
     /// Notified by the caches.
@@ -93,7 +97,7 @@ impl Controller {
         let leadership = *self.leadership.borrow();
         self.metrics.leads(leadership.leads(Instant::now()));
         if !leadership.leads(Instant::now()) {
-            memory.forget_operations();
+            memory.end_of_term();
             return latest;
         }
         snapshot.epoch = leadership.epoch;
@@ -103,10 +107,10 @@ impl Controller {
         let start = Instant::now();
         let round = round(&snapshot, now);
         self.metrics.decided(&round, start.elapsed());
-        if round.deposed {
-            tracing::warn!(epoch = leadership.epoch, "a later leader has written, waiting for the lease to tell");
-            return Instant::now() + Duration::from_secs(1);
+        if let Some(later) = round.deposed {
+            return self.rank.outranked(&mut memory.outranked_since, leadership, later).await;
         }
+        memory.outranked_since = None;
         let read_again = self.read(&round.reads, memory).await;
         let retry_at = self.write(&round, memory, retries).await;
         let notice_at = notices.publish(&self.events, &round.events).await;

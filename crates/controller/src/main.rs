@@ -8,6 +8,7 @@ use anyhow::Context;
 use hitless_api::names;
 use hitless_controller::config::Config;
 use hitless_controller::controller::Controller;
+use hitless_controller::controller::outranked::Rank;
 use hitless_controller::farewell;
 use hitless_controller::metrics::Metrics;
 use hitless_controller::watches::Caches;
@@ -76,13 +77,16 @@ async fn run(config: Config) -> anyhow::Result<()> {
     }
     let leases = Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE);
     // The election keeps the name for as long as the process lives.
-    let election = Election::new(leases, config.lease.leak(), &config.pod, LeaseConfig::default(), writes.clone());
+    let lease: &'static str = config.lease.leak();
+    let election = Election::new(leases, lease, &config.pod, LeaseConfig::default(), writes.clone());
+    let holder = election.identity().to_owned();
     let (farewell_client, farewell_writes) = (client.clone(), writes.clone());
     let controller = Controller {
         writer: Writer::new(client.clone(), writes.clone(), caches.clone(), election.subscribe()),
-        events: Events::new(client.clone(), names::CONTROLLER, config.pod, writes),
+        events: Events::new(client.clone(), names::CONTROLLER, config.pod, writes.clone()),
         leadership: election.subscribe(),
-        holder: election.identity().to_owned(),
+        rank: Rank::new(client.clone(), lease.to_owned(), holder.clone(), writes.clone()),
+        holder,
         client,
         caches,
         wake,

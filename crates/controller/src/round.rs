@@ -49,8 +49,8 @@ pub struct PodVerdict {
 /// What a round decided.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    /// Another leader of a later epoch has written: nothing may be written any more.
-    pub deposed: bool,
+    /// A leader of this later epoch has written: nothing may be written any more.
+    pub deposed: Option<i64>,
     /// In this order; see [`Step::needs`].
     pub steps: Vec<Step>,
     /// Pods to be read afresh: their state is evidence that an operation has ended.
@@ -69,7 +69,7 @@ pub fn round(snapshot: &Snapshot, now: Timestamp) -> Round {
     // What is written must compare equal when it is read again, and the wire has microseconds.
     let now = now.round(Unit::Microsecond).unwrap_or(now);
     match fencing::check(snapshot) {
-        fencing::Fence::Deposed => return Round { deposed: true, ..Round::default() },
+        fencing::Fence::Deposed(later) => return Round { deposed: Some(later), ..Round::default() },
         fencing::Fence::TakeOver(steps) => return Round { steps, ..Round::default() },
         fencing::Fence::Held => {}
     }
@@ -86,7 +86,7 @@ pub fn round(snapshot: &Snapshot, now: Timestamp) -> Round {
     let statuses = rule_status::decide(snapshot, &verdicts, now);
     steps.extend(statuses.steps);
     let wake_at = [stand_in.wake_at, ended.wake_at, statuses.wake_at].into_iter().flatten().min();
-    Round { deposed: false, steps, reads: ended.reads, verdicts, events, wake_at }
+    Round { deposed: None, steps, reads: ended.reads, verdicts, events, wake_at }
 }
 
 fn micro(time: Timestamp) -> MicroTime {

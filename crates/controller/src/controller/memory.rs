@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::round::{Step, Write};
 use crate::snapshot::{AgentState, Evidence, OperationKey, Snapshot};
@@ -13,6 +14,8 @@ pub(super) struct Memory {
     agents: BTreeMap<String, AgentState>,
     evidence: BTreeMap<OperationKey, Evidence>,
     uncertain: BTreeSet<String>,
+    /// Since when writes of a later epoch have been seen.
+    pub(super) outranked_since: Option<Instant>,
 }
 
 impl Memory {
@@ -40,7 +43,8 @@ impl Memory {
     }
 
     /// What was true in one term need not be so in the next.
-    pub(super) fn forget_operations(&mut self) {
+    pub(super) fn end_of_term(&mut self) {
+        self.outranked_since = None;
         self.evidence.clear();
         self.uncertain.clear();
     }

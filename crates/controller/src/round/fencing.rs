@@ -1,13 +1,13 @@
 //! Who may write (CONTRACT 11).
 
-use hitless_gate::{refuse_if_deposed, take_over};
+use hitless_gate::take_over;
 
 use super::write::{LedgerWrite, Step, Write};
 use crate::snapshot::Snapshot;
 
 pub(super) enum Fence {
-    /// A leader of a later epoch has written.
-    Deposed,
+    /// A leader of this later epoch has written.
+    Deposed(i64),
     /// Ledgers of an earlier leader: our epoch is written into them before anything else is decided, so that writes that it
     /// prepared fail.
     TakeOver(Vec<Step>),
@@ -16,10 +16,10 @@ pub(super) enum Fence {
 }
 
 pub(super) fn check(snapshot: &Snapshot) -> Fence {
-    let later_ledger = snapshot.ledgers.values().any(|ledger| refuse_if_deposed(&ledger.spec, snapshot.epoch).is_err());
-    let later_node = snapshot.node_transitions.values().any(|node| node.spec.epoch > snapshot.epoch);
-    if later_ledger || later_node {
-        return Fence::Deposed;
+    let ledgers = snapshot.ledgers.values().map(|ledger| ledger.spec.leader.epoch);
+    let nodes = snapshot.node_transitions.values().map(|node| node.spec.epoch);
+    if let Some(later) = ledgers.chain(nodes).max().filter(|epoch| *epoch > snapshot.epoch) {
+        return Fence::Deposed(later);
     }
     let steps: Vec<Step> = snapshot
         .ledgers
