@@ -297,6 +297,7 @@ fn container_state(status: &ContainerStatus) -> ContainerState {
 
 #[cfg(test)]
 mod tests {
+    use super::PortTreatment::{Http1, Http2, Tcp, Udp};
     use super::*;
 
     fn pod(json: serde_json::Value) -> PodView {
@@ -311,7 +312,6 @@ mod tests {
             "readinessProbe": {"httpGet": {"port": "admin"}}, "livenessProbe": {"httpGet": {"port": 99}, "periodSeconds": 3},
             "startupProbe": {"exec": {}}}]}}));
         let treatments: Vec<_> = view.containers[0].ports.iter().map(|p| (p.port, p.treatment)).collect();
-        use PortTreatment::{Http1, Http2, Tcp, Udp};
         assert_eq!(treatments, [(53, Udp), (80, Http1), (90, Http2), (91, Http1), (92, Tcp), (443, Tcp), (99, Http1)]);
         assert_eq!(view.containers[0].probe_periods, [10, 3], "exec probes open no connection");
     }
