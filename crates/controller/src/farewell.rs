@@ -68,16 +68,19 @@ async fn leave(client: Client, writes: &Writes) {
     tracing::info!("hitless is being uninstalled: lifting what is held, raising every pod");
     let mut quiet_since = Instant::now();
     while quiet_since.elapsed() < QUIET {
-        match undo::pass(&client, writes).await {
-            Ok(0) => {}
-            Ok(changed) => {
-                tracing::info!(changed, "put back");
-                quiet_since = Instant::now();
+        let failed = match undo::pass(&client, writes).await {
+            Ok(passed) => {
+                if passed.changed > 0 {
+                    tracing::info!(changed = passed.changed, "put back");
+                    quiet_since = Instant::now();
+                }
+                passed.failed
             }
-            Err(error) => {
-                tracing::warn!(%error, "could not put everything back, trying again");
-                quiet_since = Instant::now();
-            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            tracing::warn!(%error, "could not put everything back, trying again");
+            quiet_since = Instant::now();
         }
         sleep(LOOK_AGAIN).await;
     }

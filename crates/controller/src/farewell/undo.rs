@@ -1,5 +1,6 @@
 //! One pass over everything that hitless may have left in somebody else's object.
 
+use hitless_api::PodRef;
 use hitless_api::names::{self, labels};
 use hitless_api::pod::PodView;
 use hitless_runtime::write::{WriteError, Writes};
@@ -26,33 +27,65 @@ pub(super) enum UndoError {
     Parse(#[from] serde_json::Error),
 }
 
-/// Takes our labels off ReplicaSets, lifts held Deployments, raises pods; in this order, because a Deployment that is lifted
-/// may need any of its ReplicaSets. Says how many objects were changed.
-pub(super) async fn pass(client: &Client, writes: &Writes) -> Result<usize, UndoError> {
-    let undo = Undo { client, writes };
-    let mut changed = 0;
-    for label in [labels::HISTORY, labels::LIVE] {
-        let sets = Api::all_with(client.clone(), &watches::replica_sets());
-        for set in views::<ReplicaSetView>(&sets, &ListParams::default().labels(label)).await? {
-            let present = [labels::HISTORY, labels::LIVE].into_iter().filter(|name| set.labels.contains_key(*name));
-            let write = WorkloadWrite::StripLabels { replica_set: (&set).into(), labels: present.collect() };
-            changed += undo.workload(&write).await?;
-        }
-    }
+/// One write that puts something back.
+#[derive(Debug, PartialEq)]
+enum Back {
+    Workload(WorkloadWrite),
+    Raise { pod: PodRef, resource_version: String },
+}
+
+/// What a pass did.
+pub(super) struct Passed {
+    /// Objects that were changed, by us or by somebody who was faster.
+    pub(super) changed: usize,
+    /// The first write that failed. The others were tried all the same: what one object's owner refuses is no reason to
+    /// leave another's pods out of service.
+    pub(super) failed: Option<UndoError>,
+}
+
+/// Puts back what is to be put back now.
+pub(super) async fn pass(client: &Client, writes: &Writes) -> Result<Passed, UndoError> {
+    let sets = Api::all_with(client.clone(), &watches::replica_sets());
     let deployments = Api::all_with(client.clone(), &watches::deployments());
-    for deployment in views::<DeploymentView>(&deployments, &ListParams::default()).await? {
-        if deployment.marked() {
-            changed += undo.workload(&WorkloadWrite::Unpause { deployment: (&deployment).into() }).await?;
-        }
-    }
     let pods: Api<Pod> = Api::all(client.clone());
-    for pod in list(&pods, &ListParams::default()).await? {
-        let pod = PodView::from(&pod);
-        if pod.gated && !pod.terminating && !pod.finished && !pod.is(names::IN_SERVICE) {
-            changed += undo.raise(&pod).await?;
+    let all = ListParams::default();
+    let pods: Vec<PodView> = list(&pods, &all).await?.iter().map(PodView::from).collect();
+    let mut ours = views(&sets, &all.clone().labels(labels::HISTORY)).await?;
+    let only_live = format!("{},!{}", labels::LIVE, labels::HISTORY);
+    ours.extend(views(&sets, &all.clone().labels(&only_live)).await?);
+    let wanted = decide(&pods, &ours, &views(&deployments, &all).await?);
+    let undo = Undo { client, writes };
+    let mut passed = Passed { changed: 0, failed: None };
+    for back in &wanted {
+        let answer = match back {
+            Back::Workload(write) => undo.workload(write).await,
+            Back::Raise { pod, resource_version } => undo.raise(pod, resource_version).await,
+        };
+        match answer {
+            Ok(changed) => passed.changed += changed,
+            Err(error) => passed.failed = passed.failed.or(Some(error)),
         }
     }
-    Ok(changed)
+    Ok(passed)
+}
+
+/// Raises pods first, because requests wait for them; takes labels off before it lifts, because a Deployment that is lifted
+/// may need any of its ReplicaSets.
+fn decide(pods: &[PodView], sets: &[ReplicaSetView], deployments: &[DeploymentView]) -> Vec<Back> {
+    let raise = pods
+        .iter()
+        .filter(|pod| pod.gated && !pod.terminating && !pod.finished && !pod.is(names::IN_SERVICE))
+        .map(|pod| Back::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() });
+    let strip = sets.iter().filter_map(|set| {
+        let present = [labels::HISTORY, labels::LIVE].into_iter().filter(|name| set.labels.contains_key(*name));
+        let labels: Vec<_> = present.collect();
+        (!labels.is_empty()).then(|| Back::Workload(WorkloadWrite::StripLabels { replica_set: set.into(), labels }))
+    });
+    let lift = deployments
+        .iter()
+        .filter(|deployment| deployment.marked())
+        .map(|deployment| Back::Workload(WorkloadWrite::Unpause { deployment: deployment.into() }));
+    raise.chain(strip).chain(lift).collect()
 }
 
 struct Undo<'a> {
@@ -74,18 +107,18 @@ impl Undo<'_> {
         once(answer)
     }
 
-    async fn raise(&self, pod: &PodView) -> Result<usize, UndoError> {
+    async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, UndoError> {
         let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string();
         let patch = Patch::Strategic(json!({
-            "metadata": {"uid": pod.id.uid, "resourceVersion": pod.resource_version},
+            "metadata": {"uid": pod.uid, "resourceVersion": resource_version},
             "status": {"conditions": [{
                 "type": names::IN_SERVICE, "status": "True", "reason": "Uninstalled",
                 "message": "hitless is being uninstalled", "lastTransitionTime": now,
             }]},
         }));
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.id.namespace);
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let params = PatchParams::default();
-        let request = async { api.patch_status(&pod.id.name, &params, &patch).await.map(drop) };
+        let request = async { api.patch_status(&pod.name, &params, &patch).await.map(drop) };
         once(self.writes.send("pods/status", request).await)
     }
 }
@@ -117,5 +150,68 @@ where
             Some(next) if !next.is_empty() => params = params.continue_token(&next),
             _ => return Ok(all),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object<T: DeserializeOwned>(name: &str, rest: &Value) -> T {
+        let mut object = json!({"metadata": {"namespace": "a", "name": name, "uid": name, "resourceVersion": "1"}});
+        json_patch::merge(&mut object, rest);
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn pod(name: &str, gated: bool, in_service: Option<&str>, rest: &Value) -> PodView {
+        let readiness_gates = if gated { json!([{"conditionType": names::IN_SERVICE}]) } else { json!([]) };
+        let conditions: Vec<Value> =
+            in_service.iter().map(|status| json!({"type": names::IN_SERVICE, "status": status})).collect();
+        let mut all = json!({"spec": {"containers": [], "readinessGates": readiness_gates}, "status": {"conditions": conditions}});
+        json_patch::merge(&mut all, rest);
+        PodView::from(&object::<Pod>(name, &all))
+    }
+
+    #[test]
+    fn gated_pods_that_are_not_in_service_are_raised_whatever_they_are_in_the_middle_of() {
+        let nothing = json!({});
+        let pods = [
+            pod("left", true, Some("False"), &nothing),
+            pod("new", true, None, &nothing),
+            pod("serving", true, Some("True"), &nothing),
+            pod("not-ours", false, None, &nothing),
+            pod("done", true, Some("False"), &json!({"status": {"phase": "Succeeded"}})),
+            pod("ending", true, Some("False"), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+        ];
+        let raised: Vec<_> = decide(&pods, &[], &[])
+            .into_iter()
+            .map(|back| match back {
+                Back::Raise { pod, resource_version } => (pod.name, resource_version),
+                Back::Workload(write) => panic!("{write:?}"),
+            })
+            .collect();
+        assert_eq!(raised, [("left".to_owned(), "1".to_owned()), ("new".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn our_labels_go_before_the_hold_and_an_owners_own_pause_stays() {
+        let set = |name: &str, labels: Value| object(name, &json!({"metadata": {"labels": labels}}));
+        let sets: [ReplicaSetView; 3] = [
+            set("live", json!({labels::LIVE: "true", "app": "web"})),
+            set("old", json!({labels::HISTORY: "3"})),
+            set("plain", json!({"app": "web"})),
+        ];
+        let held = json!({"metadata": {"annotations": {"hitless.dev/rollout": "held"}}, "spec": {"paused": true}});
+        let deployments: [DeploymentView; 2] =
+            [object("held", &held), object("paused", &json!({"spec": {"paused": true}}))];
+        let strip = |set: &ReplicaSetView, label| {
+            Back::Workload(WorkloadWrite::StripLabels { replica_set: set.into(), labels: vec![label] })
+        };
+        let wanted = [
+            strip(&sets[0], labels::LIVE),
+            strip(&sets[1], labels::HISTORY),
+            Back::Workload(WorkloadWrite::Unpause { deployment: (&deployments[0]).into() }),
+        ];
+        assert_eq!(decide(&[], &sets, &deployments), wanted);
     }
 }
