@@ -13,6 +13,8 @@ pub(crate) enum Fate {
     Done,
     RolledBack,
     Expired,
+    /// Undone, and not ready for a while.
+    Failed,
 }
 
 fn annotate(pod: &mut Value, changes: &BTreeMap<String, Change>, to: impl Fn(&Change) -> Option<&String>) {
@@ -119,13 +121,19 @@ impl Cluster {
                 });
                 self.report(grant, Phase::Verifying, None);
             }
-            Some(_) if fate == Fate::RolledBack || grant.cancel.is_some() => {
+            Some(_) if matches!(fate, Fate::RolledBack | Fate::Failed) || grant.cancel.is_some() => {
                 self.change_pod(uid, |pod| {
                     pod["spec"]["containers"][0]["image"] = json!(change.from);
                     annotate(pod, &grant.annotations, |change| change.from.as_ref());
                 });
-                self.set_ready(uid, true);
-                self.report(grant, Phase::Returning, Some((Outcome::RolledBack, "NotReady")));
+                if fate != Fate::Failed {
+                    self.set_ready(uid, true);
+                }
+                self.report(
+                    grant,
+                    Phase::Returning,
+                    Some((if fate == Fate::Failed { Outcome::Failed } else { Outcome::RolledBack }, "NotReady")),
+                );
             }
             Some(_) => {
                 self.set_ready(uid, true);
@@ -133,6 +141,19 @@ impl Cluster {
             }
         }
         true
+    }
+
+    /// A pod whose operation has ended without it becomes ready after all.
+    pub(crate) fn recover(&mut self) {
+        let over = self.transitions.values().flat_map(|node| {
+            let over = |grant: &&Grant| node.transition(grant).is_some_and(|transition| transition.result.is_some());
+            node.spec.grants.iter().filter(over).map(|grant| grant.pod.uid.clone())
+        });
+        for uid in over.collect::<Vec<_>>() {
+            if self.pods.get(&uid).is_some_and(|pod| !view(pod).ready()) {
+                self.set_ready(&uid, true);
+            }
+        }
     }
 
     /// Pods that are out of service because of us never outnumber the budget, and each has its place in the ledger.

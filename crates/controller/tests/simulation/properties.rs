@@ -16,6 +16,7 @@ enum Action {
     Arrive(bool),
     Agent(usize, Fate),
     Forget,
+    Recover,
     Kubernetes,
     SetImage(u8),
     DeletePod(usize),
@@ -31,7 +32,7 @@ fn writing() -> impl Strategy<Value = Writing> {
 }
 
 fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![12 => Just(Fate::Done), 1 => Just(Fate::RolledBack), 1 => Just(Fate::Expired)]
+    prop_oneof![12 => Just(Fate::Done), 1 => Just(Fate::RolledBack), 1 => Just(Fate::Expired), 1 => Just(Fate::Failed)]
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -43,6 +44,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => any::<bool>().prop_map(Action::Arrive),
         10 => (0..4_usize, fate()).prop_map(|(index, fate)| Action::Agent(index, fate)),
         2 => Just(Action::Forget),
+        2 => Just(Action::Recover),
         3 => Just(Action::Kubernetes),
         2 => (1..4_u8).prop_map(Action::SetImage),
         1 => (0..4_usize).prop_map(Action::DeletePod),
@@ -73,6 +75,7 @@ fn run(actions: &[Action], budget: u8) -> (Cluster, [Brain; 2]) {
                 let _ = cluster.agent(*index, *fate);
             }
             Action::Forget => cluster.agents_forget(),
+            Action::Recover => cluster.recover(),
             Action::Kubernetes => cluster.controllers(),
             Action::SetImage(version) => cluster.set_image(*version),
             Action::DeletePod(index) => {
@@ -100,6 +103,7 @@ fn finish(cluster: &mut Cluster, budget: usize) {
         let operated = cluster.agent(0, Fate::Done);
         cluster.assert_within_budget(budget);
         cluster.agents_forget();
+        cluster.recover();
         cluster.controllers();
         if !acted && !operated {
             return;

@@ -1,5 +1,7 @@
 //! Single stories.
 
+use hitless_controller::round::Write;
+
 use crate::brain::{Brain, Writing};
 use crate::cluster::{Cluster, NODES};
 use crate::node::Fate;
@@ -143,4 +145,32 @@ fn a_deposed_leader_writes_nothing() {
     let before = cluster.written.clone();
     turns(&mut cluster, &mut old, 3);
     assert_eq!(cluster.written, before);
+}
+
+#[test]
+fn a_fence_does_not_hold_against_a_later_write_without_an_answer() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 2);
+    let turn = |cluster: &mut Cluster, brain: &mut Brain, writing| {
+        cluster.pass(100);
+        brain.refresh(cluster, 15);
+        let _ = brain.turn(cluster, writing);
+    };
+    turn(&mut cluster, &mut brain, Writing::Killed(1));
+    cluster.set_image(1);
+    turn(&mut cluster, &mut brain, Writing::Killed(1));
+    assert!(cluster.transitions.values().any(|node| node.fence.is_some()), "fenced, not freed yet");
+    // The wish is back, and the grant is sent and not answered; then the wish is gone again.
+    cluster.set_image(2);
+    turn(&mut cluster, &mut brain, Writing::Unanswered(0));
+    assert!(matches!(brain.in_flight[..], [Write::NodeTransition(_)]), "{:?}", brain.in_flight);
+    cluster.set_image(1);
+    turn(&mut cluster, &mut brain, Writing::All);
+    assert_eq!(cluster.ledgers["shop"].spec.reservations.len(), 1, "the grant may still arrive");
+    turns(&mut cluster, &mut brain, 3);
+    assert!(cluster.ledgers["shop"].spec.reservations.is_empty());
+    brain.arrive(&mut cluster);
+    assert!(cluster.grants().is_empty());
 }
