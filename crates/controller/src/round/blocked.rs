@@ -16,6 +16,8 @@ pub enum Waiting {
     InProgress,
     /// An earlier operation of it has not been cleared away yet.
     Clearing,
+    /// A pod of its namespace is being operated and not in our cache yet, so budgets can't be counted.
+    Unseen,
     /// Rules say no; the text is theirs.
     Rules(String),
     /// The operation can't be derived.
@@ -58,6 +60,7 @@ impl Waiting {
         match self {
             Self::InProgress => "InProgress",
             Self::Clearing => "Clearing",
+            Self::Unseen => "Unseen",
             Self::Rules(_) => "Rules",
             Self::Obstacle(obstacle) => obstacle.reason(),
             Self::Drain(_) => "InvalidDrain",
@@ -81,6 +84,7 @@ impl Waiting {
         match self {
             Self::InProgress => "it is being operated".to_owned(),
             Self::Clearing => "its last operation is being cleared away".to_owned(),
+            Self::Unseen => "a pod is being operated that is not known yet".to_owned(),
             Self::Rules(text) => text.clone(),
             Self::Obstacle(obstacle) => obstacle.to_string(),
             Self::Drain(error) => error.to_string(),
@@ -108,7 +112,7 @@ impl Waiting {
     /// Whether it passes by itself in a moment.
     #[must_use]
     pub const fn is_brief(&self) -> bool {
-        matches!(self, Self::InProgress | Self::Clearing | Self::Terminating)
+        matches!(self, Self::InProgress | Self::Clearing | Self::Unseen | Self::Terminating)
     }
 }
 

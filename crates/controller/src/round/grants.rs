@@ -30,9 +30,13 @@ struct Ready<'a> {
 
 pub(super) fn grant<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, draft: &mut Draft<'a>) -> Vec<PodVerdict> {
     let mut verdicts = Vec::new();
+    let unseen = unseen(wishes, draft);
     let mut candidates: BTreeMap<&'a str, Ready<'a>> = BTreeMap::new();
     for (uid, wish) in &wishes.by_pod {
         match candidate(wish, wishes, ended, draft) {
+            Ok(ready) if unseen.contains(ready.pod.id.namespace.as_str()) => {
+                verdicts.push(verdict(ready.pod, wishes, Some(Waiting::Unseen), None));
+            }
             Ok(ready) => {
                 candidates.insert(uid, ready);
             }
@@ -58,6 +62,22 @@ pub(super) fn grant<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, draft: &mut Draf
     }
     verdicts.sort_by(|a, b| a.pod.cmp(&b.pod));
     verdicts
+}
+
+/// Namespaces with an operated pod that our cache does not have (yet): what it takes from a budget can't be counted.
+fn unseen<'a>(wishes: &Wishes<'a>, draft: &Draft<'a>) -> BTreeSet<&'a str> {
+    let unknown = |uid: &String| !wishes.pods.contains_key(uid.as_str());
+    let reserved = draft
+        .snapshot
+        .ledgers
+        .keys()
+        .filter(|namespace| draft.ledger(namespace).is_some_and(|ledger| ledger.reservations.keys().any(unknown)));
+    let granted = draft.snapshot.node_transitions.iter().flat_map(|(node, known)| {
+        let kept = |id: &String| draft.grants(node).iter().any(|grant| grant.id == *id);
+        let live = |grant: &&Grant| known.transition(grant).is_none_or(|transition| transition.result.is_none());
+        known.spec.grants.iter().filter(live).filter(move |grant| unknown(&grant.pod.uid) && kept(&grant.id))
+    });
+    reserved.map(String::as_str).chain(granted.map(|grant| grant.pod.namespace.as_str())).collect()
 }
 
 fn verdict(pod: &PodView, wishes: &Wishes<'_>, waiting: Option<Waiting>, gate: Option<Verdict>) -> PodVerdict {

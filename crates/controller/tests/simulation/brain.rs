@@ -7,6 +7,13 @@ use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot};
 
 use crate::cluster::{Cluster, view};
 
+/// Kinds whose watch events arrive in [`Brain::refresh`].
+pub(crate) const PODS: u8 = 1;
+pub(crate) const TRANSITIONS: u8 = 2;
+const LEDGERS: u8 = 4;
+const OTHERS: u8 = 8;
+pub(crate) const ALL: u8 = 15;
+
 /// A controller that believes to lead.
 pub(crate) struct Brain {
     epoch: i64,
@@ -41,16 +48,16 @@ impl Brain {
     /// Watch events of some kinds arrive; the others stay old.
     pub(crate) fn refresh(&mut self, cluster: &Cluster, kinds: u8) {
         let now = cluster.snapshot();
-        if kinds & 1 != 0 {
+        if kinds & PODS != 0 {
             self.cache.pods = now.pods;
         }
-        if kinds & 2 != 0 {
+        if kinds & TRANSITIONS != 0 {
             self.cache.node_transitions = now.node_transitions;
         }
-        if kinds & 4 != 0 {
+        if kinds & LEDGERS != 0 {
             self.cache.ledgers = now.ledgers;
         }
-        if kinds & 8 != 0 {
+        if kinds & OTHERS != 0 {
             (self.cache.deployments, self.cache.replica_sets) = (now.deployments, now.replica_sets);
             (self.cache.rules, self.cache.agents, self.cache.nodes) = (now.rules, now.agents, now.nodes);
         }

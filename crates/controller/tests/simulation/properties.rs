@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::brain::{Brain, Writing};
+use crate::brain::{ALL, Brain, Writing};
 use crate::cluster::Cluster;
 use crate::node::Fate;
 
@@ -37,8 +37,8 @@ fn fate() -> impl Strategy<Value = Fate> {
 
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        6 => (any::<bool>(), 0..16_u8).prop_map(|(who, kinds)| Action::Refresh(who, kinds)),
-        2 => any::<bool>().prop_map(|who| Action::Refresh(who, 15)),
+        6 => (any::<bool>(), 0..=ALL).prop_map(|(who, kinds)| Action::Refresh(who, kinds)),
+        2 => any::<bool>().prop_map(|who| Action::Refresh(who, ALL)),
         8 => (any::<bool>(), writing()).prop_map(|(who, writing)| Action::Turn(who, writing)),
         1 => any::<bool>().prop_map(Action::Restart),
         2 => any::<bool>().prop_map(Action::Arrive),
@@ -97,7 +97,7 @@ fn finish(cluster: &mut Cluster, budget: usize) {
     let mut leader = Brain::new(99, cluster);
     for _ in 0..300 {
         cluster.pass(500);
-        leader.refresh(cluster, 15);
+        leader.refresh(cluster, ALL);
         let acted = leader.turn(cluster, Writing::All);
         cluster.assert_within_budget(budget);
         let operated = cluster.agent(0, Fate::Done);

@@ -2,14 +2,14 @@
 
 use hitless_controller::round::Write;
 
-use crate::brain::{Brain, Writing};
+use crate::brain::{ALL, Brain, PODS, TRANSITIONS, Writing};
 use crate::cluster::{Cluster, NODES};
 use crate::node::Fate;
 
 fn turns(cluster: &mut Cluster, brain: &mut Brain, count: usize) {
     for _ in 0..count {
         cluster.pass(100);
-        brain.refresh(cluster, 15);
+        brain.refresh(cluster, ALL);
         let _ = brain.turn(cluster, Writing::All);
         cluster.controllers();
     }
@@ -43,7 +43,7 @@ fn killed_between_ledger_and_grant_the_next_leader_writes_the_grant() {
     let mut first = Brain::new(1, &cluster);
     cluster.set_image(2);
     turns(&mut cluster, &mut first, 2);
-    first.refresh(&cluster, 15);
+    first.refresh(&cluster, ALL);
     let _ = first.turn(&mut cluster, Writing::Killed(1));
     assert_eq!((cluster.ledgers["shop"].spec.reservations.len(), cluster.grants().len()), (1, 0));
     let mut second = Brain::new(2, &cluster);
@@ -60,7 +60,7 @@ fn a_place_without_a_grant_whose_wish_is_gone_is_freed_behind_a_fence() {
     let mut first = Brain::new(1, &cluster);
     cluster.set_image(2);
     turns(&mut cluster, &mut first, 2);
-    first.refresh(&cluster, 15);
+    first.refresh(&cluster, ALL);
     // Its grant is sent and not answered.
     let _ = first.turn(&mut cluster, Writing::Unanswered(1));
     cluster.set_image(1);
@@ -155,7 +155,7 @@ fn a_fence_does_not_hold_against_a_later_write_without_an_answer() {
     turns(&mut cluster, &mut brain, 2);
     let turn = |cluster: &mut Cluster, brain: &mut Brain, writing| {
         cluster.pass(100);
-        brain.refresh(cluster, 15);
+        brain.refresh(cluster, ALL);
         let _ = brain.turn(cluster, writing);
     };
     turn(&mut cluster, &mut brain, Writing::Killed(1));
@@ -173,4 +173,50 @@ fn a_fence_does_not_hold_against_a_later_write_without_an_answer() {
     assert!(cluster.ledgers["shop"].spec.reservations.is_empty());
     brain.arrive(&mut cluster);
     assert!(cluster.grants().is_empty());
+}
+
+#[test]
+fn a_pod_that_is_only_missing_in_an_old_cache_keeps_its_place() {
+    let mut cluster = Cluster::new(2, 1);
+    let mut first = Brain::new(1, &cluster);
+    let mut second = Brain::new(2, &cluster);
+    // Both pods are new to the second controller.
+    cluster.pods.clear();
+    cluster.controllers();
+    cluster.set_image(2);
+    turns(&mut cluster, &mut first, 3);
+    assert!(cluster.agent(0, Fate::Done), "draining");
+    for _ in 0..4 {
+        second.refresh(&cluster, ALL - PODS);
+        let _ = second.turn(&mut cluster, Writing::All);
+        cluster.assert_within_budget(1);
+    }
+    assert_eq!(cluster.grants().len(), 1);
+    roll(&mut cluster, &mut second);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn the_result_of_an_earlier_operation_frees_no_place_of_a_later_one_of_the_same_kind() {
+    let mut cluster = Cluster::new(1, 1);
+    let mut first = Brain::new(1, &cluster);
+    let mut second = Brain::new(2, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut first, 3);
+    for _ in 0..3 {
+        assert!(cluster.agent(0, Fate::RolledBack));
+    }
+    second.refresh(&cluster, ALL);
+    // To another target and back: the same wish once more, for the same pod.
+    cluster.set_image(1);
+    turns(&mut cluster, &mut first, 6);
+    cluster.assert_at_rest();
+    cluster.set_image(2);
+    turns(&mut cluster, &mut first, 4);
+    assert!(cluster.agent(0, Fate::Done), "draining");
+    for _ in 0..4 {
+        second.refresh(&cluster, ALL - TRANSITIONS);
+        let _ = second.turn(&mut cluster, Writing::All);
+        cluster.assert_within_budget(1);
+    }
 }
