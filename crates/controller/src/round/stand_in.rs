@@ -37,3 +37,56 @@ pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision {
     }
     decision
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::names::IN_SERVICE;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    const START: &str = "2026-11-22T00:00:00Z";
+
+    fn snapshot(conditions: &Value, agent: AgentState) -> Snapshot {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "uid": "u", "resourceVersion": "7"},
+            "spec": {"nodeName": "n", "readinessGates": [{"conditionType": IN_SERVICE}], "containers": []},
+            "status": {"conditions": conditions}}))
+        .unwrap();
+        Snapshot {
+            pods: vec![Arc::new(PodView::from(&pod))],
+            agents: [("n".to_owned(), agent)].into(),
+            ..Snapshot::default()
+        }
+    }
+
+    fn after(seconds: i64) -> Timestamp {
+        START.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_controller_stands_in_once_no_agent_has_been_there_for_the_grace_time() {
+        let bound = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": START}]);
+        let missing = snapshot(&bound, AgentState::MissingSince(after(-100)));
+        let early = decide(&missing, after(29));
+        assert!(early.steps.is_empty());
+        assert_eq!(early.wake_at, Some(after(30)));
+        assert!(
+            matches!(&decide(&missing, after(30)).steps[0].write, Write::StandIn(write) if write.resource_version == "7")
+        );
+        let later = snapshot(&bound, AgentState::MissingSince(after(10)));
+        assert_eq!(decide(&later, after(30)).wake_at, Some(after(40)));
+    }
+
+    #[test]
+    fn a_ready_agent_or_a_condition_of_any_value_is_left_alone() {
+        let bound = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": START}]);
+        assert!(decide(&snapshot(&bound, AgentState::Ready), after(999)).steps.is_empty());
+        for status in ["True", "False", "Unknown"] {
+            let written = json!([{"type": IN_SERVICE, "status": status}]);
+            let missing = snapshot(&written, AgentState::MissingSince(after(-100)));
+            assert!(decide(&missing, after(999)).steps.is_empty(), "{status}");
+        }
+    }
+}
