@@ -5,6 +5,7 @@
 
 pub mod app;
 pub mod build;
+pub mod endpoint;
 pub mod kubectl;
 pub mod measure;
 pub mod stack;

@@ -1,5 +1,6 @@
 //! What a user sees when an opted-in Deployment changes.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::ensure;
@@ -7,7 +8,7 @@ use hitless_cluster::Cluster;
 use hitless_e2e::app::{self, PATIENCE, Shape, image_of, is_ready};
 use hitless_e2e::stack::echo_image;
 use hitless_e2e::traffic::Rate;
-use hitless_e2e::{App, Stack, Traffic, Watch, measure};
+use hitless_e2e::{App, Stack, Traffic, Watch, endpoint, measure};
 use serde_json::{Value, json};
 
 fn cluster() -> anyhow::Result<Arc<Cluster>> {
@@ -311,4 +312,29 @@ fn new_pods_are_in_service_as_soon_as_they_are_bound() -> anyhow::Result<()> {
         let pod = pods.values().next()?;
         (app::condition(pod, "hitless.dev/InService") == Some("True")).then_some(())
     })
+}
+
+#[test]
+fn the_nodes_endpoint_tells_how_far_a_pod_is() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-endpoint", &slow())?;
+    app.set_version("v2")?;
+    let (pod, node) = app.pods.wait("a pod out of service", PATIENCE, |pods| {
+        let (name, pod) = pods.iter().find(|(_, pod)| app::condition(pod, "hitless.dev/InService") == Some("False"))?;
+        Some((name.clone(), pod["status"]["hostIP"].as_str()?.parse::<IpAddr>().ok()?))
+    })?;
+    let (status, body) = endpoint::get(&stack.cluster, node, &format!("/v1/pods/t-endpoint/{pod}/drain"))?;
+    let answer: Value = serde_json::from_str(&body)?;
+    ensure!(status == 200 && answer["inService"] == false, "the endpoint said {status}: {body}");
+    ensure!(
+        ["Leaving", "Draining"].contains(&answer["phase"].as_str().unwrap_or_default()),
+        "the endpoint said: {body}"
+    );
+    let (status, body) = endpoint::get(&stack.cluster, node, "/v1/pods/t-endpoint/no-such-pod/drain")?;
+    ensure!(status == 404 && body.contains("no-such-pod"), "an unknown pod was answered by {status}: {body}");
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        let (status, body) = endpoint::get(&stack.cluster, node, path)?;
+        ensure!(status == 200, "{path} was answered by {status}: {body}");
+    }
+    assert_finished(&app, "v2", 3)
 }

@@ -1,0 +1,28 @@
+//! The agents' HTTP endpoint, asked from the control plane's network namespace.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hitless_cluster::{Cluster, Place};
+
+/// Port of the agent on its node's address.
+const PORT: u16 = 9754;
+
+/// `GET path` from the agent of the node with that address: status and body.
+pub fn get(cluster: &Cluster, node: IpAddr, path: &str) -> anyhow::Result<(u16, String)> {
+    let answer = cluster.in_network(Place::ControlPlane, || ask(SocketAddr::new(node, PORT), path))??;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer")?;
+    let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok()).context("no status")?;
+    Ok((status, body.to_owned()))
+}
+
+fn ask(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
