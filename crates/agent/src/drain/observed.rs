@@ -31,9 +31,12 @@ const COARSE: Duration = Duration::from_millis(20);
 /// A list of all connections at least this often; they may change without their number changing.
 const LIST_EVERY: Duration = Duration::from_millis(250);
 /// Between two attempts to close idle connections.
-const CLOSE_EVERY: Duration = Duration::from_millis(100);
-/// A connection of which it can't be told whether it is idle counts as idle after this time without data.
-const AMBIGUOUS_QUIET: Duration = Duration::from_secs(1);
+const CLOSE_EVERY: Duration = Duration::from_millis(25);
+/// A connection of which it can't be told whether it is idle counts as idle after a time without data: three times the longest
+/// that a request of this pod was seen in flight, but at least so long ...
+const AMBIGUOUS_QUIET_LEAST: Duration = Duration::from_millis(40);
+/// ... and at most so long.
+const AMBIGUOUS_QUIET_MOST: Duration = Duration::from_secs(1);
 /// After a failure.
 const RETRY: Duration = Duration::from_millis(250);
 
@@ -51,6 +54,8 @@ pub(super) struct Observed {
     closed_at: Option<Instant>,
     count: Count,
     idle: Vec<Connection>,
+    /// The longest that a request was seen in flight: a lower bound of the longest there are.
+    longest_busy: Duration,
     /// When to look again.
     pub(super) next: Instant,
 }
@@ -70,6 +75,7 @@ impl Observed {
             closed_at: None,
             count: Count::default(),
             idle: Vec::new(),
+            longest_busy: Duration::ZERO,
             next: now,
         }
     }
@@ -149,7 +155,11 @@ impl Observed {
                 PortTreatment::Http1 => {
                     match classify(&connection) {
                         Use::Idle | Use::Fresh => idle += 1,
-                        Use::Busy | Use::Ambiguous => busy += 1,
+                        Use::Ambiguous => busy += 1,
+                        Use::Busy => {
+                            busy += 1;
+                            self.longest_busy = self.longest_busy.max(connection.quiet_for().unwrap_or_default());
+                        }
                     }
                     self.idle.push(connection);
                 }
@@ -169,8 +179,26 @@ impl Observed {
             return Ok(());
         }
         self.closed_at = Some(now);
-        let report = close_quiet(netns, &self.idle, AMBIGUOUS_QUIET)?;
+        let report = close_quiet(netns, &self.idle, ambiguous_quiet(self.longest_busy))?;
         self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
         self.list(netns, now)
+    }
+}
+
+/// After how long without data a connection counts as idle of which nothing better is known. The kernel's ages are too coarse to
+/// tell the order of a request and a response within 4 ms, and for a quick server that is every one.
+fn ambiguous_quiet(longest_busy: Duration) -> Duration {
+    longest_busy.saturating_mul(3).clamp(AMBIGUOUS_QUIET_LEAST, AMBIGUOUS_QUIET_MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ambiguous_is_waited_for_three_times_as_long_as_a_request_took_within_bounds() {
+        for (busy, quiet) in [(0, 40), (10, 40), (20, 60), (200, 600), (5000, 1000)] {
+            assert_eq!(ambiguous_quiet(Duration::from_millis(busy)), Duration::from_millis(quiet), "{busy} ms");
+        }
     }
 }
