@@ -71,6 +71,15 @@ pub struct Cancel {
     pub since: MicroTime,
 }
 
+/// Whether rules of stage PostCheck let an operated and verified pod return to service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PostCheck {
+    /// Not yet: the agent waits in phase [`crate::Phase::Checking`], at most `verify.progressSeconds`, then rolls back.
+    Pending,
+    /// Yes.
+    Passed,
+}
+
 /// Permission for one pod. Written by the controller only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -111,6 +120,13 @@ pub struct Grant {
     pub granted: MicroTime,
     /// The agent refuses to begin it later than this many seconds (and 30 more for skewed clocks) after `granted`.
     pub ttl_seconds: u32,
+    /// Granted only because the pod is unavailable anyway, so that operating it takes nothing from a budget: the agent refuses
+    /// (`PodAvailable`) to begin if the pod has become Ready meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub while_unavailable: bool,
+    /// Present where a rule of stage PostCheck concerns the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post_check: Option<PostCheck>,
     /// Present when the controller wants it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Cancel>,

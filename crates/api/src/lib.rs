@@ -13,13 +13,15 @@ pub mod node_transition;
 pub mod pod;
 pub mod pod_transition_rule;
 pub mod transition;
+pub mod transition_budget;
 
 pub use drain::{DrainSpec, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
-pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef};
+pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef, PostCheck};
 pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
 pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};
 pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
 pub use transition::{Outcome, Phase, Transition, TransitionResult};
+pub use transition_budget::{TransitionBudget, TransitionBudgetSpec};
 
 /// Wall-clock time with microseconds, RFC 3339 on the wire.
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;

@@ -23,6 +23,8 @@ pub const CONTROLLER_PORT: u16 = 9755;
 pub const IN_SERVICE: &str = "hitless.dev/InService";
 /// Name of the one [`crate::TransitionLedger`] of each namespace: admission looks it up by this name.
 pub const LEDGER: &str = "ledger";
+/// Name of the [`crate::TransitionLedger`] in [`SYSTEM_NAMESPACE`] that holds the places in cluster-wide budgets.
+pub const CLUSTER_LEDGER: &str = "cluster";
 
 /// Annotation names.
 pub mod annotations {
@@ -40,6 +42,12 @@ pub mod annotations {
     pub const RESTARTED: &str = "hitless.dev/restarted";
     /// On a pod (usually from its template): JSON that overrides single fields of the drain, see [`crate::DrainSpec`].
     pub const DRAIN: &str = "hitless.dev/drain";
+    /// On a pod (usually from its template): pods with a higher number go first; a whole number, default 0.
+    pub const PRIORITY: &str = "hitless.dev/priority";
+    /// On a pod, as annotation or label, value `true`: it leads its peers and goes last.
+    pub const LEADER: &str = "hitless.dev/leader";
+    /// On a pod, upstream's name: JSON `{"skipRules": ["<rule>", …]}`; the pod is not asked about by these rules.
+    pub const SKIP_RULES: &str = "podtransitionrule.kusionstack.io/skip-rule-conditions";
     /// On a live ReplicaSet's template during a rollout: makes it equal to neither the old nor the new template.
     pub const MIXED: &str = "hitless.dev/mixed";
     /// `kubectl rollout restart` writes this into the template.

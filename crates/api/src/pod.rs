@@ -217,7 +217,7 @@ impl From<&Pod> for PodView {
 
 fn is_read(annotation: &str) -> bool {
     annotation.starts_with("hitless.dev/")
-        || matches!(annotation, annotations::KUBECTL_RESTARTED_AT | annotations::MIRROR)
+        || matches!(annotation, annotations::KUBECTL_RESTARTED_AT | annotations::MIRROR | annotations::SKIP_RULES)
 }
 
 fn container_view(container: &Container, statuses: &[ContainerStatus]) -> ContainerView {

@@ -77,7 +77,7 @@ pub struct RuleFilter {
 
 /// A count of 0 or more, or a percentage from 0% to 100%. `minimum` binds numbers only and `pattern` strings only; a CEL rule
 /// with a message of its own would exceed the API server's cost limit, because an int-or-string has no known length there.
-fn count_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+pub(crate) fn count_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "x-kubernetes-int-or-string": true,
         "minimum": 0,
@@ -140,7 +140,7 @@ pub struct LabelCheckRule {
 pub struct TransitionRuleWebhook {
     /// Where to ask.
     pub client_config: ClientConfig,
-    /// `Ignore` (default) or `Fail`; upstream never consults it.
+    /// `Fail` (default) or `Ignore`: whether a pod waits or goes while the endpoint can't be reached. Upstream never consults it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<String>,
     /// Sent along for each pod.
@@ -153,15 +153,39 @@ pub struct TransitionRuleWebhook {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientConfig {
-    /// Endpoint of the first POST.
-    #[schemars(length(min = 1, max = 2048))]
+    /// Endpoint of the first POST. Empty only where `service` is set.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 2048))]
     pub url: String,
+    /// A Service of the cluster instead of `url`; reached by its cluster address, asked by TLS as `<name>.<namespace>.svc`.
+    /// Upstream has no such field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceReference>,
     /// base64 of a PEM certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle: Option<String>,
     /// Asynchronous answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll: Option<Poll>,
+}
+
+/// A Service of the cluster, as in Kubernetes' own webhook configurations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceReference {
+    /// Its namespace.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    /// Its name.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Path of the POST; default `/`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub path: Option<String>,
+    /// Its port; default 443.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
 }
 
 /// Asynchronous answers.

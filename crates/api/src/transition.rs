@@ -25,6 +25,8 @@ pub enum Phase {
     Operating,
     /// The new container runs; waiting for it to be ready.
     Verifying,
+    /// Verified; waits for the rules of stage PostCheck.
+    Checking,
     /// InService is raised again, or an undone operation is on its way back.
     Returning,
 }

@@ -341,6 +341,8 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         rules: vec![],
         granted: MicroTime(now),
         ttl_seconds: 60,
+        while_unavailable: false,
+        post_check: None,
         cancel: None,
     }
 }

@@ -181,6 +181,8 @@ fn grant_of(ready: &Ready<'_>, epoch: i64, rules: Vec<String>, granted: Timestam
         rules,
         granted: micro(granted),
         ttl_seconds: Grant::DEFAULT_TTL_SECONDS,
+        while_unavailable: false,
+        post_check: None,
         cancel: None,
     }
 }
