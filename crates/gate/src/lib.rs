@@ -7,6 +7,7 @@
 //! budgets or in none, so rules can't deadlock each other. Whatever can't be evaluated denies. The places themselves are kept
 //! in the namespace's [`ledger`].
 
+pub mod approval;
 pub mod facts;
 pub mod ledger;
 mod limit;
