@@ -68,6 +68,22 @@ fn a_verified_pod_asks_at_once_and_returns_once_the_rules_pass() {
 }
 
 #[test]
+fn the_wait_for_the_rules_begins_when_the_pod_is_verified_and_not_when_that_could_be_written() {
+    let mut world = checked(Image::Good(200), Rules::NeverPass);
+    // Taken from the end: both writes to the pod are done, then reports are lost for a while.
+    world.faults = vec![Fault::Lost; 400];
+    world.faults.extend([Fault::None; 2]);
+    world.run(LIMIT, |world| {
+        if let Some(report) = reported(world).filter(|report| report.phase == Phase::Checking) {
+            let end = report.since.0.checked_add(SignedDuration::from_secs(PROGRESS)).unwrap();
+            assert_eq!(report.deadline.as_ref().map(|deadline| deadline.0), Some(end));
+        }
+    });
+    assert_ended(&world, Outcome::RolledBack, "PostCheckTimedOut");
+    assert!((PROGRESS..PROGRESS + 5).contains(&seconds(&world)), "{} s", seconds(&world));
+}
+
+#[test]
 fn rules_that_have_passed_already_cost_nothing() {
     let mut world = World::new(grant(start()), Image::Good(200));
     world.transition.spec.grants[0].post_check = Some(PostCheck::Passed);
