@@ -234,7 +234,8 @@ proptest! {
         dead_kubelet in prop::bool::weighted(0.05),
         stopping in prop_oneof![Just(110_i64), 100..30_000_i64],
         rules in prop::option::of(prop_oneof![4 => (0..30_000_i64).prop_map(Rules::Pass), 1 => Just(Rules::NeverPass)]),
-        progress in prop_oneof![1 => Just(600_u32), 1 => 20..60_u32],
+        // Longer than the kubelet takes to stop a container.
+        progress in prop_oneof![1 => Just(600_u32), 1 => 100..200_u32],
         // Granted as an unavailable pod, which recovers, unless it is operated before.
         unready in prop::option::weighted(0.3, 1..5_000_i64),
         blips in prop::collection::vec((0..90_000_i64, 1..5_000_i64), 0..3),
