@@ -3,8 +3,8 @@
 //! ```text
 //!             ┌─ validate ─ Refused
 //!  Granted ───┤
-//!             └─ leave:  Leaving → Draining ─┬─ image patch ─ verify: Operating → Verifying ─┬─ Returning → Done
-//!                          │ cancel, Abort   │                  │ bad, cancelled             │
+//!             └─ leave:  Leaving → Draining ─┬─ image patch ─ verify: Operating → Verifying → Checking ─ Returning → Done
+//!                          │ cancel, Abort   │                  │ bad, cancelled, not checked in time
 //!                          └─ Returning → Cancelled, Failed     └─ rollback: Returning → RolledBack, Failed
 //! ```
 //!
@@ -108,6 +108,8 @@ pub enum WaitingFor {
     ContainersReady(String),
     /// `soakSeconds`, until then.
     Soak(Timestamp),
+    /// The controller is to say that the rules of stage `PostCheck` allow the return.
+    PostCheck,
     /// The kubelet is to raise Ready.
     Ready,
 }
@@ -127,6 +129,7 @@ impl fmt::Display for WaitingFor {
             Self::Replaced(names) => write!(f, "the kubelet to replace {names}"),
             Self::ContainersReady(names) => write!(f, "{names} to become ready"),
             Self::Soak(until) => write!(f, "soakSeconds, until {until}"),
+            Self::PostCheck => write!(f, "the rules of stage PostCheck to pass"),
             Self::Ready => write!(f, "the kubelet to report the pod Ready"),
         }
     }

@@ -1,4 +1,5 @@
-//! What is written into the NodeTransition's status, and when: ends at once, phases only if they last, numbers seldom.
+//! What is written into the NodeTransition's status, and when: what the controller waits for at once, other phases
+//! only if they last, numbers seldom.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ use crate::view::Observation;
 
 /// Longest message, in bytes (the CRD's limit is in characters).
 const LONGEST_MESSAGE: usize = 512;
-/// Results of several operations within this time go into one write.
-const RESULTS_TOGETHER: SignedDuration = SignedDuration::from_millis(100);
+/// What the controller waits for, of several operations within this time, goes into one write.
+const ANSWERS_TOGETHER: SignedDuration = SignedDuration::from_millis(100);
 /// A phase that is over sooner is never written.
 const PHASE_LASTS: SignedDuration = SignedDuration::from_millis(3000);
 /// Between two writes that only tell of phases.
@@ -99,8 +100,8 @@ fn bounded(mut text: String, most: usize) -> String {
 pub struct Pace {
     /// The last write.
     written: Option<Timestamp>,
-    /// Since when a result waits to be written.
-    result_waits: Option<Timestamp>,
+    /// Since when something that the controller waits for is to be written.
+    answer_waits: Option<Timestamp>,
 }
 
 /// What to do about the status.
@@ -154,10 +155,11 @@ impl Pace {
         if stored.is_some_and(|stored| stored.result.is_some()) {
             return None;
         }
-        if entry.result.is_some() {
-            let first = *self.result_waits.get_or_insert(now);
-            let is_alone = wanted.iter().all(|other| other.result.is_some());
-            return Some(if is_alone { first } else { after(first, RESULTS_TOGETHER) });
+        let is_known = stored.is_some_and(|stored| stored.phase == entry.phase);
+        if entry.result.is_some() || entry.phase == Phase::Checking && !is_known {
+            let first = *self.answer_waits.get_or_insert(now);
+            let is_alone = wanted.iter().all(is_answer);
+            return Some(if is_alone { first } else { after(first, ANSWERS_TOGETHER) });
         }
         if entry.rollback.is_some() && stored.is_none_or(|stored| stored.rollback.is_none()) {
             return Some(now);
@@ -171,6 +173,11 @@ impl Pace {
             Some(_) | None => Some(not_before(BETWEEN_PHASES).max(after(entry.since.0, PHASE_LASTS))),
         }
     }
+}
+
+/// Whether the controller has the next move.
+fn is_answer(entry: &Transition) -> bool {
+    entry.result.is_some() || entry.phase == Phase::Checking
 }
 
 #[cfg(test)]
@@ -233,6 +240,26 @@ mod tests {
         assert_eq!(due(&mut pace, &live, &one, 700), Some(800));
         assert_eq!(due(&mut pace, &live, &one, 790), Some(800), "the time does not run anew");
         assert_eq!(due(&mut pace, &live, &both, 795), Some(795), "nobody is left to wait for");
+    }
+
+    #[test]
+    fn that_the_rules_are_waited_for_is_told_of_at_once_and_once() {
+        let stored = entry("a", Phase::Draining, 0, None);
+        let checking = entry("a", Phase::Checking, 700, None);
+        let mut pace = Pace::default();
+        pace.wrote(at(600));
+        assert_eq!(due(&mut pace, &[], std::slice::from_ref(&checking), 700), Some(700));
+        assert_eq!(due(&mut pace, std::slice::from_ref(&stored), std::slice::from_ref(&checking), 700), Some(700));
+        pace.wrote(at(700));
+        assert_eq!(due(&mut pace, std::slice::from_ref(&checking), std::slice::from_ref(&checking), 9000), None);
+        let returning = entry("a", Phase::Returning, 9000, None);
+        assert_eq!(
+            due(&mut pace, std::slice::from_ref(&checking), &[returning], 9000),
+            Some(12_000),
+            "a phase like others"
+        );
+        let both = [checking, entry("b", Phase::Verifying, 0, None)];
+        assert_eq!(due(&mut Pace::default(), &both[1..], &both, 700), Some(800), "others may end with it");
     }
 
     #[test]

@@ -103,13 +103,23 @@ impl<'a> Case<'a> {
             return self.not_after_now(operated.at);
         }
         let reported = self.reported.filter(|reported| reported.phase >= Phase::Operating);
-        self.not_after_now(reported.map_or_else(
-            || {
-                let left = self.lowered().unwrap_or(self.grant.granted.0);
-                after_seconds(left, self.grant.drain.deadline_seconds)
-            },
+        let lowered = self.lowered();
+        let latest = reported.map_or_else(
+            || after_seconds(lowered.unwrap_or(self.grant.granted.0), self.grant.drain.deadline_seconds),
             |reported| reported.since.0,
-        ))
+        );
+        // The phase may have been entered more than once since; a container that was replaced is only as young as it is.
+        let replaced = self.containers().filter(|container| lowered.is_some() && self.replaced(container));
+        let first = replaced.filter_map(|container| container.status.as_ref()?.running_since).min();
+        self.not_after_now(first.map_or(latest, |first| first.min(latest)))
+    }
+
+    /// Since when the rules of stage `PostCheck` are waited for.
+    pub(super) fn checking_since(&self) -> Timestamp {
+        let reported = self.reported.filter(|reported| reported.phase == Phase::Checking);
+        let remembered = || self.memory.phase.filter(|(phase, _)| *phase == Phase::Checking);
+        let since = reported.map(|reported| reported.since.0).or_else(|| remembered().map(|(_, since)| since));
+        since.map_or(self.now, |since| self.not_after_now(since))
     }
 
     /// The kubelet has taken note of the pod's spec as it is now, as far as it tells.

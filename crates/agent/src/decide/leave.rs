@@ -25,6 +25,13 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
 }
 
 fn lower(case: &Case<'_>) -> Decision {
+    // Also after a lowering that somebody else has undone: the budget was never asked for a pod that takes traffic.
+    if case.grant.while_unavailable && case.pod.available() {
+        return Decision::refused(
+            "PodAvailable",
+            "granted because the pod was unavailable, but it is Ready now; the controller asks the rules again",
+        );
+    }
     if let Some(denied) = case.denied() {
         return Decision::refused(denied.reason, &denied.words);
     }

@@ -4,7 +4,7 @@ use hitless_api::pod::ConditionView;
 use hitless_api::{Outcome, Phase};
 use jiff::Timestamp;
 
-use super::case::Case;
+use super::case::{Case, Images};
 use super::{Decision, WaitingFor};
 use crate::instant::after_seconds;
 
@@ -17,8 +17,10 @@ pub(super) const CANCELLED: &str = "Cancelled";
 pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
     let since = case.not_after_now(condition.since.unwrap_or(case.now));
     match (condition.reason.as_str(), case.rollback()) {
-        (IN_SERVICE, None) => when_ready(case, since, Outcome::Done, "Done", "ReadyPending"),
-        (IN_SERVICE, Some(_)) => rolled_back(case, since),
+        // With the images after it, a way back was announced but not begun before the verdict turned: its report was stored
+        // unnoticed.
+        (IN_SERVICE, Some(_)) if case.images() != Images::To => rolled_back(case, since),
+        (IN_SERVICE, _) => when_ready(case, since, Outcome::Done, "Done", "ReadyPending"),
         (CANCELLED, _) => {
             let reason = case.grant.cancel.as_ref().map_or(CANCELLED, |cancel| cancel.reason.as_str());
             when_ready(case, since, Outcome::Cancelled, reason, reason)

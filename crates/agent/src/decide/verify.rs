@@ -1,7 +1,7 @@
-//! The images are patched: is the new container there, is it good?
+//! The images are patched: is the new container there, is it good, and do the rules let it return?
 
 use hitless_api::pod::ContainerView;
-use hitless_api::{Outcome, Phase};
+use hitless_api::{Outcome, Phase, PostCheck};
 use jiff::Timestamp;
 
 use super::case::{Case, names, runs};
@@ -112,7 +112,24 @@ fn soak(case: &Case<'_>, operated: Timestamp) -> Decision {
             return undo("ProgressDeadlineExceeded", "the containers do not stay ready for soakSeconds");
         }
     }
-    case.raise(super::returned::IN_SERVICE)
+    check(case)
+}
+
+/// Verified; may it return? What has not been answered for as long as a container may take to become ready is taken for a no:
+/// no pod stays out of service because nobody asks the rules.
+fn check(case: &Case<'_>) -> Decision {
+    if case.grant.post_check != Some(PostCheck::Pending) {
+        return case.raise(super::returned::IN_SERVICE);
+    }
+    let seconds = case.grant.verify.progress_seconds;
+    let deadline = after_seconds(case.checking_since(), seconds);
+    if case.now >= deadline {
+        return undo("PostCheckTimedOut", &format!("the rules of stage PostCheck have not passed within {seconds} s"));
+    }
+    Decision::at(Phase::Checking)
+        .saying("verified; the controller asks the rules of stage PostCheck")
+        .waiting_for(WaitingFor::PostCheck)
+        .until(deadline)
 }
 
 /// The way back. Nothing is done before the reason is stored in the report.

@@ -11,7 +11,7 @@ use hitless_agent::view::{Count, Missing, NodeIdentity, NodePod, Observation, Vi
 use hitless_api::pod::ConditionView;
 use hitless_api::{
     Cancel, DrainSpec, Grant, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, Outcome, Phase,
-    StragglerPolicy, Transition, TransitionResult, VerifySpec,
+    PostCheck, StragglerPolicy, Transition, TransitionResult, VerifySpec,
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::option::weighted;
@@ -45,12 +45,16 @@ prop_compose! {
             Just(StragglerPolicy::Destroy)
         ],
         before in id(),
+        while_unavailable in any::<bool>(),
+        post_check in weighted(0.5, prop_oneof![Just(PostCheck::Pending), Just(PostCheck::Passed)]),
     ) -> Grant {
         let [min_seconds, straggler_after_seconds, deadline_seconds, progress_seconds, soak_seconds, ttl_seconds] = numbers;
         Grant {
             drain: DrainSpec { min_seconds, straggler_after_seconds, stragglers, deadline_seconds, ..DrainSpec::default() },
             verify: VerifySpec { progress_seconds, soak_seconds },
             ttl_seconds,
+            while_unavailable,
+            post_check,
             cancel: cancel.then(|| Cancel { reason: "Stop".into(), since: MicroTime(granted) }),
             before: BTreeMap::from([(pod::CONTAINER.to_owned(), before)]),
             ..grant(granted)
@@ -103,7 +107,7 @@ prop_compose! {
 prop_compose! {
     fn any_report(grant: Grant)(
         phase in prop_oneof![Just(Phase::Granted), Just(Phase::Leaving), Just(Phase::Draining), Just(Phase::Holding),
-            Just(Phase::Operating), Just(Phase::Verifying), Just(Phase::Returning)],
+            Just(Phase::Operating), Just(Phase::Verifying), Just(Phase::Checking), Just(Phase::Returning)],
         since in time(),
         rollback in weighted(0.3, Just("CrashLoopBackOff".to_owned())),
         ended in prop::bool::weighted(0.1),
@@ -121,6 +125,7 @@ prop_compose! {
         lowered in weighted(0.5, time()),
         operated in weighted(0.3, (time(), id())),
         denied in weighted(0.2, time()),
+        phase in weighted(0.5, (prop_oneof![Just(Phase::Verifying), Just(Phase::Checking)], time())),
         missing in weighted(0.5, prop_oneof![Just(Missing::Gone), Just(Missing::OtherUid), Just(Missing::OtherNode)]),
     ) -> Memory {
         Memory {
@@ -128,6 +133,7 @@ prop_compose! {
             lowered,
             operated: operated.map(|(at, id)| Operated { at, before: BTreeMap::from([(pod::CONTAINER.into(), id)]) }),
             denied: denied.map(|since| Denied { since, reason: "AdmissionDenied", words: "no".into() }),
+            phase,
             missing,
             ..Memory::default()
         }
@@ -192,10 +198,19 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
     match &step.action {
         None => {}
         Some(Action::Look) => assert!(pod.is_none()),
-        Some(Action::Lower) => assert!(pod.unwrap().gated || reported.is_some()),
-        Some(Action::Raise { message, .. }) => {
-            assert!(!pod.unwrap().is(IN_SERVICE));
+        Some(Action::Lower) => {
+            let pod = pod.unwrap();
+            assert!(pod.gated || reported.is_some());
+            let is_begun = pod.containers[0].image == pod::TO;
+            assert!(is_begun || !grant.while_unavailable || !pod.ready(), "granted as an unavailable pod");
+        }
+        Some(Action::Raise { reason, message }) => {
+            let pod = pod.unwrap();
+            assert!(!pod.is(IN_SERVICE));
             assert_eq!(message, &mark(grant));
+            let is_pending = grant.post_check == Some(PostCheck::Pending);
+            let is_return = reason == "InService" && pod.containers[0].image == pod::TO;
+            assert!(!is_return || !is_pending, "not before the rules have passed");
         }
         Some(Action::Operate) => {
             let pod = pod.unwrap();
@@ -209,6 +224,10 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
             assert!(!pod.ready() && !pod.in_service().unwrap().is_true && rollback.is_some());
             assert_eq!(pod.containers[0].image, pod::TO);
         }
+    }
+    if step.phase == Phase::Checking && step.result.is_none() && pod.is_some() {
+        assert!(grant.post_check == Some(PostCheck::Pending) && grant.cancel.is_none(), "{step:?}");
+        assert!(step.action.is_none() && step.deadline.is_some());
     }
     let is_waiting = step.action.is_none() && step.result.is_none() && step.rollback.is_none() && !has_ended;
     assert!(!is_waiting || step.wake_at.is_some(), "a wait without an end: {step:?}");

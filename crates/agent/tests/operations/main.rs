@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod any_state;
 #[cfg(test)]
+mod conditional;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod runs;

@@ -51,6 +51,21 @@ impl Situation {
         )
     }
 
+    fn report(&self, phase: Phase) -> Transition {
+        Transition {
+            id: self.grant.id.clone(),
+            granted: self.grant.granted.clone(),
+            phase,
+            since: hitless_api::MicroTime(start()),
+            deadline: None,
+            connections: None,
+            gap_milliseconds: None,
+            rollback: None,
+            message: String::new(),
+            result: None,
+        }
+    }
+
     fn begun(mut self) -> Self {
         let id = self.grant.id.clone();
         pod::set_in_service(&mut self.pod, false, "Leaving", &id, self.now);
@@ -72,7 +87,7 @@ fn the_usual_grant_lowers_in_service() {
 
 #[test]
 fn every_reason_to_refuse() {
-    let cases: [(&str, Prepare); 17] = [
+    let cases: [(&str, Prepare); 19] = [
         ("UnsupportedOp", |s| s.grant.op = GrantOp::Unknown("Resize".into())),
         ("UnsupportedMode", |s| s.grant.mode = GrantMode::Hold),
         ("UnsupportedMode", |s| s.grant.mode = GrantMode::Unknown("Dance".into())),
@@ -94,6 +109,12 @@ fn every_reason_to_refuse() {
         ("ImageChanged", |s| s.pod.view.containers[0].image = "web:v0".into()),
         ("UnsupportedAnnotation", |s| {
             s.grant.annotations.insert("example.com/a".into(), Change::default());
+        }),
+        ("PodAvailable", |s| s.grant.while_unavailable = true),
+        ("PodAvailable", |s| {
+            // Reported while the write that lowers InService was still refused.
+            s.grant.while_unavailable = true;
+            s.reported = Some(s.report(Phase::Leaving));
         }),
         ("MetadataChanged", |s| {
             let change = Change { from: Some("1".into()), to: Some("2".into()) };
@@ -125,6 +146,17 @@ fn a_grant_is_not_refused_once_it_has_begun() {
 }
 
 #[test]
+fn a_way_back_that_was_announced_and_not_begun_does_not_spoil_what_was_done_instead() {
+    let mut situation = Situation::usual();
+    situation.pod.view.containers[0].image = pod::TO.into();
+    let mark = hitless_agent::decide::mark(&situation.grant);
+    pod::set_in_service(&mut situation.pod, true, "InService", &mark, start());
+    let rollback = Some("PostCheckTimedOut".to_owned());
+    situation.reported = Some(Transition { rollback, ..situation.report(Phase::Returning) });
+    assert_eq!(situation.decide().result, Some((Outcome::Done, "Done".to_owned())));
+}
+
+#[test]
 fn a_grant_within_the_clock_skew_is_begun() {
     let mut situation = Situation::usual();
     situation.now = start().checked_add(SignedDuration::from_secs(90)).unwrap();
@@ -142,18 +174,7 @@ fn pods_that_are_not_there() {
         situation.missing = Some(missing);
         assert_eq!(situation.decide().result, Some((outcome, reason.to_owned())));
         // In the middle of the operation all of them mean that the pod is gone.
-        situation.reported = Some(Transition {
-            id: situation.grant.id.clone(),
-            granted: situation.grant.granted.clone(),
-            phase: Phase::Draining,
-            since: hitless_api::MicroTime(start()),
-            deadline: None,
-            connections: None,
-            gap_milliseconds: None,
-            rollback: None,
-            message: String::new(),
-            result: None,
-        });
+        situation.reported = Some(situation.report(Phase::Draining));
         assert_eq!(situation.decide().result, Some((Outcome::Cancelled, "PodGone".to_owned())));
     }
 }

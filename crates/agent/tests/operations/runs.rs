@@ -1,11 +1,12 @@
 //! Whole operations on a node in miniature: how they end, and what may never happen on the way, wherever the agent is killed.
 
-use hitless_api::{Outcome, StragglerPolicy};
+use hitless_api::{Outcome, StragglerPolicy, VerifySpec};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 
 use crate::world::kubelet::Image;
 use crate::world::pod::{FROM, TO};
+use crate::world::rules::Rules;
 use crate::world::{Clients, Fault, World, grant, start};
 
 /// Longer than any operation of the default drain and verification can last.
@@ -157,6 +158,8 @@ fn images() -> impl Strategy<Value = Image> {
         1 => Just(Image::Missing),
         1 => Just(Image::Crashes),
         1 => Just(Image::NeverReady),
+        1 => (0..20_000_i64).prop_map(Image::ReadyFor),
+        1 => (0..20_000_i64).prop_map(Image::RunsFor),
     ]
 }
 
@@ -209,8 +212,10 @@ fn assert_sound(world: &World, kills: &[i64]) {
         Outcome::RolledBack | Outcome::Cancelled | Outcome::Refused => assert_eq!(world.image(), FROM),
         Outcome::Failed => {}
     }
-    // Deadline, progress on the way there, on the way back, and waiting for Ready; kills prolong none of them by much.
-    let most = 60 + 3 * 600 + 60 + i64::try_from(kills.len()).unwrap();
+    // Deadline, progress on the way there, on the way back, and waiting for Ready and for rules; kills prolong none by much.
+    let waits = if world.grant().post_check.is_some() { 4 } else { 3 };
+    let progress = i64::from(world.grant().verify.progress_seconds);
+    let most = 60 + waits * progress + 60 + i64::try_from(kills.len()).unwrap();
     assert!(seconds(world) <= most, "{} s: {outcome:?} {reason}", seconds(world));
 }
 
@@ -228,6 +233,11 @@ proptest! {
         kills in prop::collection::vec(0..90_000_i64, 0..6),
         dead_kubelet in prop::bool::weighted(0.05),
         stopping in prop_oneof![Just(110_i64), 100..30_000_i64],
+        rules in prop::option::of(prop_oneof![4 => (0..30_000_i64).prop_map(Rules::Pass), 1 => Just(Rules::NeverPass)]),
+        progress in prop_oneof![1 => Just(600_u32), 1 => 20..60_u32],
+        // Granted as an unavailable pod, which recovers, unless it is operated before.
+        unready in prop::option::weighted(0.3, 1..5_000_i64),
+        blips in prop::collection::vec((0..90_000_i64, 1..5_000_i64), 0..3),
     ) {
         let mut world = World::new(grant(start()), image);
         world.clients = clients;
@@ -235,7 +245,17 @@ proptest! {
         world.kubelet.dead = dead_kubelet;
         world.kubelet.stopping = stopping;
         world.transition.spec.grants[0].drain.stragglers = stragglers;
-        world.transition.spec.grants[0].verify.soak_seconds = soak;
+        world.transition.spec.grants[0].verify = VerifySpec { progress_seconds: progress, soak_seconds: soak };
+        if let Some(rules) = rules {
+            world.check(rules);
+        }
+        if let Some(milliseconds) = unready {
+            world.transition.spec.grants[0].while_unavailable = true;
+            world.unready_for(milliseconds);
+        }
+        let times = kills.iter().chain(&cancel_at).chain(blips.iter().map(|(at, _)| at));
+        world.alarms = times.map(|at| start().checked_add(SignedDuration::from_millis(*at)).unwrap()).collect();
+        let mut blips = blips;
         let mut left = kills.clone();
         world.run(LIMIT, |world| {
             let passed = i64::try_from(world.now.duration_since(start()).as_millis()).unwrap();
@@ -243,6 +263,9 @@ proptest! {
             left.retain(|at| *at > passed);
             if left.len() < due {
                 world.kill();
+            }
+            for (_, milliseconds) in blips.extract_if(.., |(at, _)| *at <= passed) {
+                world.unready_for(milliseconds);
             }
             if cancel_at.is_some_and(|at| at <= passed) && world.grant().cancel.is_none() {
                 world.cancel();

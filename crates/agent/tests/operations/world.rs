@@ -3,6 +3,7 @@
 
 pub(crate) mod kubelet;
 pub(crate) mod pod;
+pub(crate) mod rules;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use kubelet::{Image, Kubelet};
 use pod::{CONTAINER, FROM, TO};
+use rules::Rules;
 
 /// What goes wrong at one write of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,9 @@ pub(crate) struct World {
     pub(crate) transition: NodeTransition,
     pub(crate) kubelet: Kubelet,
     pub(crate) clients: Clients,
+    pub(crate) rules: Rules,
+    /// When the test wants to meddle.
+    pub(crate) alarms: Vec<Timestamp>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) patches: Vec<Patched>,
     pub(crate) writes: Vec<&'static str>,
@@ -87,6 +92,8 @@ impl World {
             transition,
             kubelet: Kubelet::new(new_image),
             clients: Clients::Leave(0),
+            rules: Rules::NeverPass,
+            alarms: Vec::new(),
             faults: Vec::new(),
             patches: Vec::new(),
             writes: Vec::new(),
@@ -113,6 +120,11 @@ impl World {
             Some(Cancel { reason: "ChangedBack".into(), since: MicroTime(self.now) });
     }
 
+    /// The container that runs now is not ready for so long, unless it is replaced.
+    pub(crate) fn unready_for(&mut self, milliseconds: i64) {
+        self.kubelet.unready_for(&mut self.pod, milliseconds, self.now);
+    }
+
     pub(crate) fn kill(&mut self) {
         self.memories.clear();
         self.pace = Pace::default();
@@ -125,9 +137,12 @@ impl World {
             each(self);
             let wake = self.turn();
             let step = self.now.checked_add(SignedDuration::from_millis(5)).unwrap();
-            let next = [wake, self.kubelet.next(), self.next_count()].into_iter().flatten().min();
+            let alarm = self.alarms.iter().copied().filter(|at| *at > self.now).min();
+            let next =
+                [wake, self.kubelet.next(), self.next_count(), self.next_pass(), alarm].into_iter().flatten().min();
             self.now = next.unwrap_or(end).max(step).min(end);
             self.kubelet.step(&mut self.pod, self.now);
+            self.pass();
         }
     }
 
@@ -291,6 +306,8 @@ impl World {
         match action {
             Action::Look => {}
             Action::Lower => {
+                let may_take = !grant.while_unavailable || !self.pod.view.ready() || self.image() == TO;
+                assert!(may_take, "took an available pod that was granted as an unavailable one");
                 self.write("pods/status");
                 pod::set_in_service(&mut self.pod, false, "Leaving", &grant.id, self.now);
                 self.lowered_at = Some(self.now);
@@ -299,6 +316,10 @@ impl World {
                 let status = self.pod.view.containers[0].status.as_ref().unwrap();
                 let is_current = self.kubelet.running_image == self.image() && status.ready;
                 assert!(reason != "InService" || is_current, "raised before the right container was ready");
+                assert!(
+                    reason != "InService" || self.image() == FROM || !self.is_pending(),
+                    "raised before the rules passed"
+                );
                 self.write("pods/status");
                 pod::set_in_service(&mut self.pod, true, reason, message, self.now);
             }

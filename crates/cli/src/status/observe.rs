@@ -258,7 +258,7 @@ impl<'a> Observer<'a> {
 pub(crate) fn halts(result: &TransitionResult) -> bool {
     match result.outcome {
         Outcome::Done | Outcome::Cancelled => false,
-        Outcome::Refused => !matches!(result.reason.as_str(), "Expired" | "Busy"),
+        Outcome::Refused => !matches!(result.reason.as_str(), "Expired" | "Busy" | "PodAvailable"),
         Outcome::RolledBack | Outcome::Failed => true,
     }
 }

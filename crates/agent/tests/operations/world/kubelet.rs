@@ -18,6 +18,10 @@ pub(crate) enum Image {
     Crashes,
     /// Runs, and never is ready.
     NeverReady,
+    /// Ready at once, and not any more after this many milliseconds.
+    ReadyFor(i64),
+    /// Ready at once, ends after this many milliseconds, again and again.
+    RunsFor(i64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,7 @@ enum Event {
     /// The container of the spec's image is to run.
     Replace,
     BecomeReady,
+    BecomeUnready,
     Crash,
 }
 
@@ -64,6 +69,12 @@ impl Kubelet {
         }
     }
 
+    /// The container that runs now is not ready for this many milliseconds.
+    pub(crate) fn unready_for(&mut self, pod: &mut NodePod, milliseconds: i64, now: Timestamp) {
+        self.happen(pod, Event::BecomeUnready, now);
+        self.events.push((later(now, milliseconds), Event::BecomeReady));
+    }
+
     /// Does what is due.
     pub(crate) fn step(&mut self, pod: &mut NodePod, now: Timestamp) {
         self.events.sort_by_key(|(at, _)| *at);
@@ -82,6 +93,7 @@ impl Kubelet {
                     status.ready = status.running_since.is_some();
                 }
             }
+            Event::BecomeUnready => pod.view.containers[0].status.as_mut().unwrap().ready = false,
             Event::Crash => self.crash(pod),
         }
         settle(pod, now);
@@ -111,6 +123,12 @@ impl Kubelet {
         match kind {
             Image::Good(milliseconds) => self.events.push((later(now, milliseconds), Event::BecomeReady)),
             Image::Crashes => self.events.push((later(now, 100), Event::Crash)),
+            Image::ReadyFor(milliseconds) | Image::RunsFor(milliseconds) => {
+                let is_crash = matches!(kind, Image::RunsFor(_));
+                let end = if is_crash { Event::Crash } else { Event::BecomeUnready };
+                self.events.push((now, Event::BecomeReady));
+                self.events.push((later(now, milliseconds), end));
+            }
             Image::Missing | Image::NeverReady => {}
         }
     }
