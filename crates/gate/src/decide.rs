@@ -11,7 +11,9 @@ use crate::index::{Gate, Group, Pod};
 use crate::order::{Known, in_order, no_such_pod};
 use crate::policy::{Bound, Check, Limits, Rule, Stage};
 use crate::verdict::{Holder, IMPLICIT, LEDGER, says};
-use crate::{Answer, Approval, Approvals, Because, Candidate, Decision, GateInput, Question, RuleVerdict, Verdict, selector};
+use crate::{
+    Answer, Approval, Approvals, Because, Candidate, Decision, GateInput, Question, RuleVerdict, Verdict, selector,
+};
 use live::Live;
 
 /// Decides for a caller that keeps no [`Gate`]; see [`Gate::decide`].
@@ -48,7 +50,8 @@ impl Gate {
         let rules = sitting.answers(each, &Stage::PostCheck);
         let asks = unapproved(self, each, &Stage::PostCheck);
         let allowed = rules.iter().all(|rule| rule.verdict == Decision::Allowed);
-        let denied_freely = rules.iter().any(|rule| rule.verdict == Decision::Denied && !rule.because.is_about_approval());
+        let denied_freely =
+            rules.iter().any(|rule| rule.verdict == Decision::Denied && !rule.because.is_about_approval());
         Verdict { allowed, asks: if denied_freely { Vec::new() } else { asks }, ..verdict(each, rules) }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::pod::PodView;
 use hitless_api::transition_budget::TransitionBudgetSpec;
 use hitless_api::{PodTransitionRuleSpec, names};
 use jiff::Timestamp;
@@ -33,6 +34,28 @@ pub struct PodFacts {
     pub unavailable_since: Option<Timestamp>,
     /// When an operation brought it back to service for the last time.
     pub returned_at: Option<Timestamp>,
+}
+
+impl PodFacts {
+    /// The facts of `pod`, which `owner` owns in the end.
+    #[must_use]
+    pub fn of(pod: &PodView, owner: Option<OwnerKey>) -> Self {
+        let ready = pod.conditions.get("Ready");
+        let operated = [names::annotations::REVISION, names::annotations::RESTARTED];
+        let operated = operated.iter().any(|name| pod.annotations.contains_key(*name));
+        Self {
+            uid: pod.id.uid.clone(),
+            namespace: pod.id.namespace.clone(),
+            name: pod.id.name.clone(),
+            labels: pod.labels.clone(),
+            node: pod.node.clone(),
+            owner,
+            available: pod.available(),
+            unavailable_since: ready.filter(|ready| !ready.is_true).and_then(|ready| ready.since),
+            // A pod is in service from its first moment on; only an operated one has returned to it.
+            returned_at: pod.in_service().filter(|state| state.is_true && operated).and_then(|state| state.since),
+        }
+    }
 }
 
 /// Identity of a workload.
@@ -193,7 +216,7 @@ impl Candidate {
     ///
     /// Annotations and labels that make no sense count as absent, except that nobody is excused by them.
     #[must_use]
-    pub fn of(pod: &hitless_api::pod::PodView, operation: impl Into<String>) -> Self {
+    pub fn of(pod: &PodView, operation: impl Into<String>) -> Self {
         use names::annotations::{LEADER, PRIORITY, SKIP_RULES};
         let annotation = |name: &str| pod.annotations.get(name).map(String::as_str);
         let says_true = |value: Option<&str>| value == Some("true");
@@ -205,7 +228,12 @@ impl Candidate {
             leader: says_true(annotation(LEADER)) || says_true(pod.labels.get(LEADER).map(String::as_str)),
             preferred: false,
             skips: annotation(SKIP_RULES).map(skipped_rules).unwrap_or_default(),
-            conditions: pod.conditions.iter().filter(|(_, state)| state.is_true).map(|(name, _)| name.clone()).collect(),
+            conditions: pod
+                .conditions
+                .iter()
+                .filter(|(_, state)| state.is_true)
+                .map(|(name, _)| name.clone())
+                .collect(),
         }
     }
 }

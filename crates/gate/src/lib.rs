@@ -20,7 +20,8 @@ pub mod verdict;
 pub use approval::{Answer, Approval, Approvals, Question};
 pub use decide::decide;
 pub use facts::{
-    Budget, Candidate, DisruptionBudget, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings,
+    Budget, Candidate, DisruptionBudget, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet,
+    Settings,
 };
 pub use index::Gate;
 pub use ledger::{LedgerError, refuse_if_deposed, release, reserve, take_over};

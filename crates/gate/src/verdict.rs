@@ -368,10 +368,7 @@ impl RuleVerdict {
 impl Because {
     /// It is an approver who is waited for.
     pub(crate) fn is_about_approval(&self) -> bool {
-        matches!(
-            self,
-            Self::AwaitingApproval { .. } | Self::ApprovalRefused { .. } | Self::ApproverUnreachable { .. }
-        )
+        matches!(self, Self::AwaitingApproval { .. } | Self::ApprovalRefused { .. } | Self::ApproverUnreachable { .. })
     }
 
     /// It is other pods that are in the way.
@@ -419,7 +416,10 @@ mod tests {
         let holders = [Holder { pod: "p1".into(), why: Holding::Reserved, since: Some(Timestamp::UNIX_EPOCH) }].into();
         let rule = RuleVerdict { holders, ..says("max/r/1", Decision::Denied, because) };
         assert_eq!((rule.rule_set(), rule.rule_name()), (Some("max"), "r/1"));
-        assert_eq!(rule.unblock().unwrap(), "raise the maximum to 1 of 2 at least: as it is no available pod ever goes");
+        assert_eq!(
+            rule.unblock().unwrap(),
+            "raise the maximum to 1 of 2 at least: as it is no available pod ever goes"
+        );
         let budget = says("budget:b/maxConcurrent", Decision::Allowed, Because::FewRunning { most: 2, running: 1 });
         assert_eq!((budget.rule_set(), budget.rule_name(), budget.unblock()), (None, "maxConcurrent", None));
         let verdict = Verdict {

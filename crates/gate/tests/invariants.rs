@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{MicroTime, Reservation, TransitionLedgerSpec};
 use hitless_gate::{
-    Approvals, Because, Candidate, Gate, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings,
-    Verdict, decide, release, reserve,
+    Approvals, Because, Candidate, Gate, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet,
+    Settings, Verdict, decide, release, reserve,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;

@@ -111,8 +111,7 @@ impl Namespace {
 
     /// Asks for all pods at once.
     fn all(&self) -> Vec<Verdict> {
-        let candidates: Vec<_> =
-            self.pods.iter().map(|pod| Candidate::new(&pod.uid)).collect();
+        let candidates: Vec<_> = self.pods.iter().map(|pod| Candidate::new(&pod.uid)).collect();
         self.decide(&candidates)
     }
 

@@ -130,12 +130,7 @@ impl Group {
 }
 
 /// Adds, or takes away, what the owner brings to the base of each group that counts pods of it.
-pub(super) fn each_base(
-    groups: &mut Slab<Group>,
-    owner: &Owner,
-    known: u32,
-    change: impl Fn(&mut Counts, u64, u64),
-) {
+pub(super) fn each_base(groups: &mut Slab<Group>, owner: &Owner, known: u32, change: impl Fn(&mut Counts, u64, u64)) {
     for group in &owner.groups {
         let Some(group) = groups.get_mut(*group as usize) else { continue };
         let (base, missing) = owner.adds(group.members.get(&known).copied().unwrap_or_default());
@@ -147,7 +142,9 @@ impl Gate {
     /// Whether a selector that is not one of the groups' selects the pods of a class.
     pub(crate) fn selects(&self, wanted: &LabelSelector, class: &Class) -> bool {
         let text = |symbol| self.symbols.text(symbol);
-        let get = |key: &str| class.labels.pairs().iter().find(|(known, _)| text(*known) == key).map(|(_, value)| text(*value));
+        let get = |key: &str| {
+            class.labels.pairs().iter().find(|(known, _)| text(*known) == key).map(|(_, value)| text(*value))
+        };
         crate::selector::matches_by(wanted, get)
     }
 
@@ -167,9 +164,11 @@ impl Gate {
         for scope in [Some(namespace), None] {
             let listed = labels.pairs().iter().filter_map(|pair| self.by_label.get(&(scope, *pair))).flatten();
             let listed = listed.chain(self.by_namespace.get(&scope).into_iter().flatten());
-            selecting.extend(listed.copied().filter(|known| {
-                self.groups.get(*known as usize).is_some_and(|group| group.selector.matches(labels))
-            }));
+            selecting.extend(
+                listed.copied().filter(|known| {
+                    self.groups.get(*known as usize).is_some_and(|group| group.selector.matches(labels))
+                }),
+            );
         }
         self.in_order(&mut selecting);
         selecting
@@ -210,7 +209,8 @@ impl Gate {
             None => self.by_namespace.entry(scope).or_default().push(known),
         }
         for class in self.classes_in(scope) {
-            let selects = |group: &Group| self.classes.get(class as usize).is_some_and(|c| group.selector.matches(&c.labels));
+            let selects =
+                |group: &Group| self.classes.get(class as usize).is_some_and(|c| group.selector.matches(&c.labels));
             if !self.groups.get(known as usize).is_some_and(selects) {
                 continue;
             }

@@ -70,8 +70,7 @@ pub(crate) struct Selector {
 
 impl Selector {
     pub(crate) fn intern(symbols: &mut Symbols, from: &LabelSelector) -> Self {
-        let pairs =
-            from.match_labels.iter().flatten().map(|(key, value)| (symbols.intern(key), symbols.intern(value)));
+        let pairs = from.match_labels.iter().flatten().map(|(key, value)| (symbols.intern(key), symbols.intern(value)));
         let pairs = pairs.collect();
         let requirements = from
             .match_expressions

@@ -70,9 +70,8 @@ pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
 
 /// A PodDisruptionBudget counts as the disruption controller has it: both of its percentages round up.
 pub(super) fn disruption(budget: &DisruptionBudget) -> Rule {
-    let side = |name, value: &Option<_>| {
-        value.as_ref().map(|value| Bound::parse(name, value, Rounding::Up)).transpose()
-    };
+    let side =
+        |name, value: &Option<_>| value.as_ref().map(|value| Bound::parse(name, value, Rounding::Up)).transpose();
     let check = match (side("minAvailable", &budget.min_available), side("maxUnavailable", &budget.max_unavailable)) {
         (Ok(None), Ok(None)) => Check::Pass(Because::Empty),
         (Ok(min_available), Ok(max_unavailable)) => Check::Availability(Limits { max_unavailable, min_available }),

@@ -96,12 +96,7 @@ impl Limits {
                 &rule.max_unavailable_policy,
                 Rounding::Up,
             )?,
-            min_available: side(
-                "minAvailable",
-                &rule.min_available_value,
-                &rule.min_available_policy,
-                Rounding::Down,
-            )?,
+            min_available: side("minAvailable", &rule.min_available_value, &rule.min_available_policy, Rounding::Down)?,
         };
         if limits == Self::default() {
             return Err("availablePolicy limits nothing; set maxUnavailableValue or minAvailableValue".to_owned());

@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn a_window_over_midnight_belongs_to_the_day_on_which_it_begins() {
-        let night = serde_json::json!([{"days": ["Fri"], "start": "22:00", "end": "04:00", "timeZone": "Europe/Berlin"}]);
+        let night =
+            serde_json::json!([{"days": ["Fri"], "start": "22:00", "end": "04:00", "timeZone": "Europe/Berlin"}]);
         let night = windows(night, serde_json::json!([])).unwrap();
         // 2026-11-20 is a Friday; Berlin is one hour ahead of UTC.
         assert_eq!(night.ask(at("2026-11-20T20:59:59Z")), opens("2026-11-20T21:00:00Z"));
@@ -168,13 +169,17 @@ mod tests {
     fn what_makes_no_sense_is_named() {
         let none = serde_json::json!([]);
         for (window, named) in [
-            (serde_json::json!({"start": "22:00", "end": "04:00", "timeZone": "Mars/Olympus"}), "\"Mars/Olympus\" is not known"),
+            (
+                serde_json::json!({"start": "22:00", "end": "04:00", "timeZone": "Mars/Olympus"}),
+                "\"Mars/Olympus\" is not known",
+            ),
             (serde_json::json!({"start": "25:00", "end": "04:00"}), "start of a window is \"25:00\""),
             (serde_json::json!({"start": "22:00", "end": "soon"}), "end of a window is \"soon\""),
         ] {
             assert!(windows(serde_json::json!([window]), none.clone()).unwrap_err().contains(named));
         }
-        let turned = serde_json::json!([{"start": "2026-12-27T00:00:00.000000Z", "end": "2026-12-24T00:00:00.000000Z"}]);
+        let turned =
+            serde_json::json!([{"start": "2026-12-27T00:00:00.000000Z", "end": "2026-12-24T00:00:00.000000Z"}]);
         assert!(windows(none, turned).unwrap_err().contains("swap them"));
     }
 }

@@ -59,7 +59,10 @@ impl Because {
             }
             Self::MinAvailable { quota, available, .. } => {
                 let lower = available.saturating_sub(1);
-                format!("wait until {} more are available, or lower the minimum to {lower}", pods(quota + 1 - available))
+                format!(
+                    "wait until {} more are available, or lower the minimum to {lower}",
+                    pods(quota + 1 - available)
+                )
             }
             Self::LabelsDiffer { requires } => format!("give the pod the labels {requires}"),
             Self::Paused => "set spec.paused to false".to_owned(),
@@ -83,11 +86,14 @@ impl Because {
             }
             Self::PerNodeMinAvailable { .. } => return None,
             Self::MaxConcurrent { most: 0, .. } => "raise maxConcurrent: as it is nobody ever goes".to_owned(),
-            Self::MaxConcurrent { most, .. } => format!("wait until an operation ends, or raise maxConcurrent to {}", most + 1),
+            Self::MaxConcurrent { most, .. } => {
+                format!("wait until an operation ends, or raise maxConcurrent to {}", most + 1)
+            }
             Self::AwaitingApproval { .. } => "wait for the approver's answer".to_owned(),
             Self::ApprovalRefused { .. } => "satisfy the approver; it is asked again".to_owned(),
             Self::ApproverUnreachable { .. } => {
-                "bring the approver back; it is asked again. failurePolicy: Ignore would let pods go meanwhile".to_owned()
+                "bring the approver back; it is asked again. failurePolicy: Ignore would let pods go meanwhile"
+                    .to_owned()
             }
             Self::Misconfigured { .. } => "mend the rule".to_owned(),
             Self::NoSuchPod
@@ -197,7 +203,9 @@ impl fmt::Display for Because {
                 write!(f, "{available} are available on node {node}, and at least {fewest} must stay")
             }
             Self::FewRunning { most, running } => write!(f, "{running} are being operated (at most {most})"),
-            Self::MaxConcurrent { most, running } => write!(f, "{running} are being operated, and at most {most} may be"),
+            Self::MaxConcurrent { most, running } => {
+                write!(f, "{running} are being operated, and at most {most} may be")
+            }
             Self::Approved => write!(f, "the approver agrees"),
             Self::AwaitingApproval { message } => write!(f, "the approver has not answered yet{}", said(message)),
             Self::ApprovalRefused { message } => write!(f, "the approver refuses{}", said(message)),
@@ -210,4 +218,3 @@ impl fmt::Display for Because {
         }
     }
 }
-

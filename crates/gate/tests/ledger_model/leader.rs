@@ -5,9 +5,7 @@ use std::sync::Mutex;
 
 use hitless_api::TransitionLedgerSpec;
 use hitless_api::ledger::LedgerLeader;
-use hitless_gate::{
-    Approvals, Candidate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings,
-};
+use hitless_gate::{Approvals, Candidate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings};
 use jiff::Timestamp;
 
 use crate::world::{Attempt, Leader, Ledger, Node, PODS, Pod, View, World, holder, reservation, uid};
@@ -236,8 +234,9 @@ impl Controller {
         let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
         let held = Held { since: Timestamp::UNIX_EPOCH };
         let reserved = chosen(reserved).map(|pod| (uid(pod), held.clone())).collect();
-        let candidates: Vec<Candidate> =
-            chosen(wishes).map(|pod| Candidate { priority: i32::from(pod == urgent), ..Candidate::new(uid(pod)) }).collect();
+        let candidates: Vec<Candidate> = chosen(wishes)
+            .map(|pod| Candidate { priority: i32::from(pod == urgent), ..Candidate::new(uid(pod)) })
+            .collect();
         let facts: Vec<PodFacts> = down.iter().enumerate().map(|(pod, &down)| facts(pod, down)).collect();
         let input = GateInput {
             pods: &facts,
