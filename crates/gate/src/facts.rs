@@ -1,10 +1,19 @@
-//! What the gate is told: pods, their owners, the rules and who holds a reservation.
+//! What the gate is told: pods, their owners, nodes, the rules and who holds a reservation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::pod::PodView;
+use hitless_api::transition_budget::TransitionBudgetSpec;
+use hitless_api::{PodTransitionRuleSpec, names};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Serialize;
 
-/// A pod, reduced to what rules look at.
+use crate::Approvals;
+
+/// A pod, reduced to what rules look at. Pods that have finished for good (Succeeded, Failed) are best left out: as long as they
+/// are listed they count as unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
     /// `metadata.uid`: the pod's identity here and in the ledger.
@@ -21,6 +30,32 @@ pub struct PodFacts {
     pub owner: Option<OwnerKey>,
     /// Ready, not terminating, not finished.
     pub available: bool,
+    /// Since when it is not, if that is known.
+    pub unavailable_since: Option<Timestamp>,
+    /// When an operation brought it back to service for the last time.
+    pub returned_at: Option<Timestamp>,
+}
+
+impl PodFacts {
+    /// The facts of `pod`, which `owner` owns in the end.
+    #[must_use]
+    pub fn of(pod: &PodView, owner: Option<OwnerKey>) -> Self {
+        let ready = pod.conditions.get("Ready");
+        let operated = [names::annotations::REVISION, names::annotations::RESTARTED];
+        let operated = operated.iter().any(|name| pod.annotations.contains_key(*name));
+        Self {
+            uid: pod.id.uid.clone(),
+            namespace: pod.id.namespace.clone(),
+            name: pod.id.name.clone(),
+            labels: pod.labels.clone(),
+            node: pod.node.clone(),
+            owner,
+            available: pod.available(),
+            unavailable_since: ready.filter(|ready| !ready.is_true).and_then(|ready| ready.since),
+            // A pod is in service from its first moment on; only an operated one has returned to it.
+            returned_at: pod.in_service().filter(|state| state.is_true && operated).and_then(|state| state.since),
+        }
+    }
 }
 
 /// Identity of a workload.
@@ -51,10 +86,51 @@ pub struct RuleSet {
     /// Its namespace; it governs pods of this namespace only.
     pub namespace: String,
     /// Its spec.
-    pub spec: hitless_api::PodTransitionRuleSpec,
+    pub spec: PodTransitionRuleSpec,
 }
 
-/// Budget of the pods of one owner that no PodTransitionRule selects.
+/// One TransitionBudget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// Name of the object.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its spec.
+    pub spec: TransitionBudgetSpec,
+}
+
+impl Budget {
+    /// Whether it limits the pods of all namespaces.
+    #[must_use]
+    pub fn is_cluster_wide(&self) -> bool {
+        self.spec.scope == hitless_api::transition_budget::Scope::Cluster && self.namespace == names::SYSTEM_NAMESPACE
+    }
+}
+
+/// One PodDisruptionBudget (policy/v1). An in-place operation never pushes it below its bound.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DisruptionBudget {
+    /// Name of the object.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// `spec.selector`; absent selects nobody, empty everybody (policy/v1).
+    pub selector: Option<LabelSelector>,
+    /// `spec.minAvailable`; a percentage rounds up, as the disruption controller has it.
+    pub min_available: Option<IntOrString>,
+    /// `spec.maxUnavailable`; a percentage rounds up, as the disruption controller has it.
+    pub max_unavailable: Option<IntOrString>,
+}
+
+/// A place in a ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Budget of the pods of one owner that neither a PodTransitionRule nor a TransitionBudget with an availability limit selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImplicitBudget {
     /// Share of the owner's desired pods that may be unavailable; rounds down, but at least one pod may go.
@@ -67,27 +143,108 @@ impl Default for ImplicitBudget {
     }
 }
 
-/// Everything that a decision depends on.
+/// What holds for the whole cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Budget where nothing else limits; `None` lets such pods go freely.
+    pub implicit: Option<ImplicitBudget>,
+    /// Kinds of PodTransitionRule rules (`availablePolicy`, `labelCheck`, `webhook`) that are not evaluated at all, as upstream's
+    /// environment variable `SKIP_POD_TRANSITION_RULES`.
+    pub skipped_kinds: BTreeSet<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { implicit: Some(ImplicitBudget::default()), skipped_kinds: BTreeSet::new() }
+    }
+}
+
+/// Everything that a decision depends on, for a caller that keeps no [`crate::Gate`].
 #[derive(Clone, Copy, Debug)]
 pub struct GateInput<'a> {
-    /// All pods of every namespace that has a candidate, not only those that wish something. Pods that have finished for
-    /// good (Succeeded, Failed) are best left out: as long as they are listed they count as unavailable.
+    /// All pods that any rule may count, not only those that wish something.
     pub pods: &'a [PodFacts],
     /// Owners whose desired number of pods is known. An owner that is missing here counts with its listed pods.
     pub owners: &'a BTreeMap<OwnerKey, OwnerFacts>,
-    /// All PodTransitionRules of those namespaces.
+    /// Labels of nodes by name, for topologies.
+    pub nodes: &'a BTreeMap<String, BTreeMap<String, String>>,
+    /// All PodTransitionRules.
     pub rule_sets: &'a [RuleSet],
-    /// uids of the pods with a live reservation in a ledger.
-    pub reserved: &'a BTreeSet<String>,
-    /// Budget where no rule set selects a pod; `None` lets such pods go freely.
-    pub implicit: Option<ImplicitBudget>,
+    /// All TransitionBudgets.
+    pub budgets: &'a [Budget],
+    /// All PodDisruptionBudgets.
+    pub disruption_budgets: &'a [DisruptionBudget],
+    /// Places in ledgers by pod uid.
+    pub reserved: &'a BTreeMap<String, Held>,
+    /// uids of pods whose last operation has failed and not been superseded.
+    pub failed: &'a BTreeSet<String>,
+    /// What approvers have said.
+    pub approvals: &'a Approvals,
+    /// What holds for the whole cluster.
+    pub settings: &'a Settings,
 }
 
 /// A pod that wants to be operated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidate {
     /// uid of the pod.
     pub pod_uid: String,
-    /// Higher goes first.
+    /// Id of the operation, see [`crate::Question`].
+    pub operation: String,
+    /// Its last attempt was cancelled or failed: it goes before all others.
+    pub again: bool,
+    /// Annotation `hitless.dev/priority`: higher goes first.
     pub priority: i32,
+    /// `hitless.dev/leader`: goes last among equal priorities.
+    pub leader: bool,
+    /// Where everything else is equal it goes first, because it saves a write.
+    pub preferred: bool,
+    /// Rules that the pod's annotation excuses it from, see [`skipped_rules`].
+    pub skips: BTreeSet<String>,
+    /// Types of the pod's conditions that are True, for rules with `conditions`.
+    pub conditions: BTreeSet<String>,
+}
+
+impl Candidate {
+    /// A candidate without any circumstances.
+    #[must_use]
+    pub fn new(pod_uid: impl Into<String>) -> Self {
+        Self { pod_uid: pod_uid.into(), ..Self::default() }
+    }
+
+    /// The candidate that `pod` is, for the operation with that id.
+    ///
+    /// Annotations and labels that make no sense count as absent, except that nobody is excused by them.
+    #[must_use]
+    pub fn of(pod: &PodView, operation: impl Into<String>) -> Self {
+        use names::annotations::{LEADER, PRIORITY, SKIP_RULES};
+        let annotation = |name: &str| pod.annotations.get(name).map(String::as_str);
+        let says_true = |value: Option<&str>| value == Some("true");
+        Self {
+            pod_uid: pod.id.uid.clone(),
+            operation: operation.into(),
+            again: false,
+            priority: annotation(PRIORITY).and_then(|value| value.trim().parse().ok()).unwrap_or_default(),
+            leader: says_true(annotation(LEADER)) || says_true(pod.labels.get(LEADER).map(String::as_str)),
+            preferred: false,
+            skips: annotation(SKIP_RULES).map(skipped_rules).unwrap_or_default(),
+            conditions: pod
+                .conditions
+                .iter()
+                .filter(|(_, state)| state.is_true)
+                .map(|(name, _)| name.clone())
+                .collect(),
+        }
+    }
+}
+
+/// Names of rules in upstream's skip annotation, JSON `{"skipRules": ["a", …]}`; none if it is not of that form.
+#[must_use]
+pub fn skipped_rules(annotation: &str) -> BTreeSet<String> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Skip {
+        skip_rules: BTreeSet<String>,
+    }
+    serde_json::from_str::<Skip>(annotation).map(|skip| skip.skip_rules).unwrap_or_default()
 }

@@ -8,16 +8,21 @@
 //! in the namespace's [`ledger`].
 
 pub mod approval;
+mod decide;
 pub mod facts;
+mod index;
 pub mod ledger;
-mod limit;
-mod room;
-mod round;
-mod rule;
+mod order;
+mod policy;
 pub mod selector;
 pub mod verdict;
 
-pub use facts::{Candidate, GateInput, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet};
+pub use approval::{Answer, Approval, Approvals, Question};
+pub use decide::decide;
+pub use facts::{
+    Budget, Candidate, DisruptionBudget, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet,
+    Settings,
+};
+pub use index::Gate;
 pub use ledger::{LedgerError, refuse_if_deposed, release, reserve, take_over};
-pub use round::decide;
-pub use verdict::{Because, Decision, RuleVerdict, Verdict};
+pub use verdict::{Because, Decision, Holder, Holding, RuleVerdict, Verdict};

@@ -8,15 +8,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 /// [`fault`] nothing.
 #[must_use]
 pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
-    selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
-        && selector.match_expressions.iter().flatten().all(|requirement| meets(requirement, labels))
+    matches_by(selector, |key| labels.get(key).map(String::as_str))
 }
 
-fn meets(requirement: &LabelSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
+/// Whether `selector` selects something of which `get` gives the labels.
+pub(crate) fn matches_by<'a>(selector: &LabelSelector, get: impl Fn(&str) -> Option<&'a str>) -> bool {
+    selector.match_labels.iter().flatten().all(|(key, value)| get(key) == Some(value.as_str()))
+        && selector.match_expressions.iter().flatten().all(|requirement| meets(requirement, get(&requirement.key)))
+}
+
+fn meets(requirement: &LabelSelectorRequirement, value: Option<&str>) -> bool {
     if requirement_fault(requirement).is_some() {
         return false;
     }
-    let value = labels.get(&requirement.key);
     let listed = value.is_some_and(|value| requirement.values.iter().flatten().any(|wanted| wanted == value));
     match requirement.operator.as_str() {
         "In" => listed,

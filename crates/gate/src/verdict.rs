@@ -1,7 +1,10 @@
 //! What the gate answers: one verdict per candidate, one reason per rule, as data.
 
-use std::fmt;
+mod text;
 
+use std::sync::Arc;
+
+use jiff::Timestamp;
 use serde::Serialize;
 
 /// Name in [`RuleVerdict::rule`] of the budget for pods that no PodTransitionRule selects.
@@ -25,18 +28,58 @@ pub struct Verdict {
     pub allowed: bool,
     /// What each rule that concerns the pod says, in the order of the rules' names.
     pub rules: Vec<RuleVerdict>,
+    /// Rules (`<PodTransitionRule>/<rule>`) whose approvers are to be asked about the pod now, or have been: everything else lets
+    /// it go. Not part of the answer to a user.
+    #[serde(skip)]
+    pub asks: Vec<String>,
 }
 
 /// What one rule says of one candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleVerdict {
-    /// `<PodTransitionRule>/<rule>`, or [`IMPLICIT`], [`LEDGER`], [`POD`].
+    /// `<PodTransitionRule>/<rule>`, `budget:<TransitionBudget>/<limit>` (`budget:hitless-system.<name>/…` for one of the whole
+    /// cluster), `pdb:<PodDisruptionBudget>`, or [`IMPLICIT`], [`LEDGER`], [`POD`].
     pub rule: String,
     /// Its answer, given all candidates that were decided earlier in this round.
     pub verdict: Decision,
-    /// Why.
+    /// Why, and the numbers of it.
+    #[serde(flatten)]
     pub because: Because,
+    /// Since when it has been so, as far as that is known: since when a budget has been as full, or an approver has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Some of those who hold the budget, the longest-standing first.
+    #[serde(skip_serializing_if = "<[Holder]>::is_empty")]
+    pub holders: Arc<[Holder]>,
+}
+
+/// A pod that takes up a place in a budget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// Its name.
+    pub pod: String,
+    /// In which way.
+    pub why: Holding,
+    /// Since when, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+}
+
+/// How a pod takes up a place in a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Holding {
+    /// It is being operated.
+    Reserved,
+    /// It is not available.
+    Unavailable,
+    /// It was let go a moment ago, in the same round.
+    GoesNow,
+}
+
+/// What a rule says without any circumstances.
+pub(crate) fn says(rule: &str, verdict: Decision, because: Because) -> RuleVerdict {
+    RuleVerdict { rule: rule.to_owned(), verdict, because, since: None, holders: Arc::default() }
 }
 
 /// Yes or no.
@@ -50,7 +93,7 @@ pub enum Decision {
 
 /// Why a rule says what it says. Counts are pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "reason", rename_all_fields = "camelCase")]
+#[serde(tag = "because", content = "numbers", rename_all_fields = "camelCase")]
 pub enum Because {
     /// The pod has its place already.
     AlreadyReserved,
@@ -105,17 +148,142 @@ pub enum Because {
     },
     /// The rule's filter leaves this pod out.
     FilteredOut,
-    /// The rule applies only to pods that meet one of these conditions, and none of them is known: it applies to nobody.
-    UnknownConditions {
-        /// Their names.
+    /// The rule applies only to pods with one of these conditions, and this one has none of them.
+    ConditionsUnmet {
+        /// Their types.
         conditions: Vec<String>,
+    },
+    /// The pod's annotation excuses it from the rule.
+    Skipped,
+    /// Rules of this kind are switched off for the whole cluster.
+    KindSkipped {
+        /// Kind, e.g. `webhook`.
+        kind: String,
     },
     /// The rule asks for nothing.
     Empty,
-    /// The rule is of a kind that this build can't evaluate, so nobody passes.
-    NotEvaluated {
-        /// Kind, e.g. `webhook`.
-        kind: String,
+    /// The budget is paused.
+    Paused,
+    /// Operations may begin now.
+    InWindow,
+    /// No window is open.
+    OutsideWindow {
+        /// When the next one opens.
+        opens: Option<Timestamp>,
+    },
+    /// Nothing may begin for some time.
+    Blackout {
+        /// First instant after it.
+        until: Timestamp,
+        /// In the words of its author.
+        reason: String,
+    },
+    /// The last wave has soaked, or there was none.
+    Soaked,
+    /// A wave is under way; the next one begins when all of it is back and has soaked.
+    WaveRunning {
+        /// Pods being operated.
+        running: u64,
+    },
+    /// The last wave is back and has to prove itself.
+    Soaking {
+        /// When the next one may begin.
+        until: Timestamp,
+    },
+    /// Fewer operations have failed than the budget bears.
+    FewFailures,
+    /// So many operations have failed that nobody goes any more.
+    TooManyFailures {
+        /// So many are too many.
+        most: u64,
+        /// Failed, and not superseded.
+        failed: u64,
+    },
+    /// Few nodes have an unavailable pod, or the pod's own already has one.
+    WithinNodes {
+        /// Most nodes.
+        quota: u64,
+        /// Nodes with an unavailable pod.
+        unavailable: u64,
+        /// Nodes with a pod.
+        total: u64,
+    },
+    /// One more node would be too many.
+    MaxUnavailableNodes {
+        /// Most nodes.
+        quota: u64,
+        /// Nodes with an unavailable pod.
+        unavailable: u64,
+        /// Nodes with a pod.
+        total: u64,
+    },
+    /// Few domains have an unavailable pod, or the pod's own already has one.
+    WithinDomains {
+        /// The nodes' label.
+        key: String,
+    },
+    /// One more domain would be too many.
+    MaxUnavailableDomains {
+        /// The nodes' label.
+        key: String,
+        /// Most domains.
+        most: u64,
+        /// Some of those with an unavailable pod.
+        domains: Vec<String>,
+    },
+    /// Enough others serve on the pod's node.
+    EnoughOnNode {
+        /// The node.
+        node: String,
+        /// Fewest that must stay.
+        fewest: u64,
+        /// Available there at the moment.
+        available: u64,
+    },
+    /// Too few others serve on the pod's node.
+    PerNodeMinAvailable {
+        /// The node.
+        node: String,
+        /// Fewest that must stay.
+        fewest: u64,
+        /// Available there at the moment.
+        available: u64,
+    },
+    /// Few are being operated.
+    FewRunning {
+        /// Most at a time.
+        most: u64,
+        /// At the moment.
+        running: u64,
+    },
+    /// One more operation would be too many.
+    MaxConcurrent {
+        /// Most at a time.
+        most: u64,
+        /// At the moment.
+        running: u64,
+    },
+    /// The approver agrees.
+    Approved,
+    /// The approver has not been asked, or has not answered.
+    AwaitingApproval {
+        /// What it has said so far; empty if nothing.
+        message: String,
+    },
+    /// The approver says no, for now.
+    ApprovalRefused {
+        /// In its words.
+        message: String,
+    },
+    /// The approver can't be asked.
+    ApproverUnreachable {
+        /// What went wrong.
+        message: String,
+    },
+    /// The approver can't be asked, and the rule says to go on then.
+    ApproverIgnored {
+        /// What went wrong.
+        message: String,
     },
     /// The rule can't be understood, so nobody passes.
     Misconfigured {
@@ -137,36 +305,84 @@ impl RuleVerdict {
     /// Name of the PodTransitionRule, if it is one.
     #[must_use]
     pub fn rule_set(&self) -> Option<&str> {
-        self.rule.split_once('/').map(|(set, _)| set)
+        // Nor can it contain a colon.
+        self.rule.split_once('/').map(|(set, _)| set).filter(|set| !set.contains(':'))
     }
 
-    /// Why, in words and numbers. Where upstream has a text that operators look for, it begins with exactly that text.
+    /// When its answer changes by itself.
     #[must_use]
-    pub fn reason(&self) -> String {
+    pub fn changes_at(&self) -> Option<Timestamp> {
         match &self.because {
-            because @ Because::MaxUnavailable { .. } => format!("[{}] {because}", self.rule_name()),
-            because => because.to_string(),
+            Because::OutsideWindow { opens } => *opens,
+            Because::Blackout { until, .. } | Because::Soaking { until } => Some(*until),
+            _ => None,
         }
     }
 
+    /// Whether the rule was really asked and agreed.
     fn agreed(&self) -> bool {
-        match self.because {
-            Because::AlreadyReserved
-            | Because::AlreadyUnavailable
-            | Because::WithinBudget { .. }
-            | Because::LabelsMatch => self.verdict == Decision::Allowed,
-            Because::MaxUnavailable { .. }
-            | Because::MinAvailable { .. }
-            | Because::LabelsDiffer { .. }
-            | Because::Disabled
-            | Because::OtherStage { .. }
-            | Because::FilteredOut
-            | Because::UnknownConditions { .. }
-            | Because::Empty
-            | Because::NotEvaluated { .. }
-            | Because::Misconfigured { .. }
-            | Because::NoSuchPod => false,
-        }
+        self.verdict == Decision::Allowed
+            && match self.because {
+                Because::AlreadyReserved
+                | Because::AlreadyUnavailable
+                | Because::WithinBudget { .. }
+                | Because::LabelsMatch
+                | Because::InWindow
+                | Because::Soaked
+                | Because::FewFailures
+                | Because::WithinNodes { .. }
+                | Because::WithinDomains { .. }
+                | Because::EnoughOnNode { .. }
+                | Because::FewRunning { .. }
+                | Because::Approved
+                | Because::ApproverIgnored { .. } => true,
+                Because::Disabled
+                | Because::OtherStage { .. }
+                | Because::FilteredOut
+                | Because::ConditionsUnmet { .. }
+                | Because::Skipped
+                | Because::KindSkipped { .. }
+                | Because::Empty
+                | Because::MaxUnavailable { .. }
+                | Because::MinAvailable { .. }
+                | Because::LabelsDiffer { .. }
+                | Because::Paused
+                | Because::OutsideWindow { .. }
+                | Because::Blackout { .. }
+                | Because::WaveRunning { .. }
+                | Because::Soaking { .. }
+                | Because::TooManyFailures { .. }
+                | Because::MaxUnavailableNodes { .. }
+                | Because::MaxUnavailableDomains { .. }
+                | Because::PerNodeMinAvailable { .. }
+                | Because::MaxConcurrent { .. }
+                | Because::AwaitingApproval { .. }
+                | Because::ApprovalRefused { .. }
+                | Because::ApproverUnreachable { .. }
+                | Because::Misconfigured { .. }
+                | Because::NoSuchPod => false,
+            }
+    }
+}
+
+impl Because {
+    /// It is an approver who is waited for.
+    pub(crate) fn is_about_approval(&self) -> bool {
+        matches!(self, Self::AwaitingApproval { .. } | Self::ApprovalRefused { .. } | Self::ApproverUnreachable { .. })
+    }
+
+    /// It is other pods that are in the way.
+    pub(crate) fn is_about_others(&self) -> bool {
+        matches!(
+            self,
+            Self::MaxUnavailable { .. }
+                | Self::MinAvailable { .. }
+                | Self::MaxUnavailableNodes { .. }
+                | Self::MaxUnavailableDomains { .. }
+                | Self::PerNodeMinAvailable { .. }
+                | Self::MaxConcurrent { .. }
+                | Self::WaveRunning { .. }
+        )
     }
 }
 
@@ -190,79 +406,6 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for RuleVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.rule, self.reason())
-    }
-}
-
-impl fmt::Display for Verdict {
-    /// One line for the pod, one for each rule.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = if self.pod.is_empty() { &self.pod_uid } else { &self.pod };
-        write!(f, "{name}: {}", if self.allowed { "may go" } else { "waits" })?;
-        for rule in &self.rules {
-            let mark = if rule.verdict == Decision::Allowed { "+" } else { "-" };
-            write!(f, "\n  {mark} {rule}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Because {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AlreadyReserved => write!(f, "the pod has its place already"),
-            Self::AlreadyUnavailable => write!(f, "the pod is unavailable anyway, operating it costs nothing"),
-            Self::WithinBudget { total, unavailable, max_unavailable, available, min_available } => {
-                write!(f, "there is room: of {total} pods {unavailable} unavailable")?;
-                if let Some(max) = max_unavailable {
-                    write!(f, " (at most {max})")?;
-                }
-                write!(f, ", {available} available")?;
-                min_available.map_or(Ok(()), |min| write!(f, " (at least {min})"))
-            }
-            Self::MaxUnavailable { quota, unavailable, missing, total } => {
-                write!(
-                    f,
-                    "blocked by max unavailable policy: [max unavailable]={quota}/{total}, [current unavailable]={unavailable}/{total}"
-                )?;
-                if *missing > 0 {
-                    write!(f, " ({missing} of them not created yet)")?;
-                }
-                if *quota == 0 && *total > 0 {
-                    write!(f, "; this rule never lets an available pod go, raise its maximum")?;
-                }
-                Ok(())
-            }
-            Self::MinAvailable { quota, available, total } => {
-                write!(
-                    f,
-                    "blocked by min available policy: [min available]={quota}/{total}, [current keep available]={available}/{total}"
-                )?;
-                if quota >= total {
-                    write!(f, "; this rule never lets an available pod go, lower its minimum")?;
-                }
-                Ok(())
-            }
-            Self::LabelsMatch => write!(f, "the pod has the labels asked for"),
-            Self::LabelsDiffer { requires } => write!(f, "the pod's labels do not match {requires}"),
-            Self::Disabled => write!(f, "the rule is disabled"),
-            Self::OtherStage { stage } => write!(f, "the rule is for stage {stage:?}, not for PreCheck"),
-            Self::FilteredOut => write!(f, "the rule's filter leaves this pod out"),
-            Self::UnknownConditions { conditions } => {
-                write!(f, "none of the rule's conditions is known ({}), so it applies to nobody", conditions.join(", "))
-            }
-            Self::Empty => write!(f, "the rule asks for nothing"),
-            Self::NotEvaluated { kind } => {
-                write!(f, "rules of kind {kind} can't be evaluated yet, so nobody passes; disable or replace the rule")
-            }
-            Self::Misconfigured { text } => write!(f, "the rule can't be understood: {text}"),
-            Self::NoSuchPod => write!(f, "there is no such pod (any more)"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,19 +413,28 @@ mod tests {
     #[test]
     fn a_verdict_is_data_and_text() {
         let because = Because::MaxUnavailable { quota: 0, unavailable: 0, missing: 0, total: 2 };
-        let rule = RuleVerdict { rule: "max/r/1".into(), verdict: Decision::Denied, because };
+        let holders = [Holder { pod: "p1".into(), why: Holding::Reserved, since: Some(Timestamp::UNIX_EPOCH) }].into();
+        let rule = RuleVerdict { holders, ..says("max/r/1", Decision::Denied, because) };
         assert_eq!((rule.rule_set(), rule.rule_name()), (Some("max"), "r/1"));
+        assert_eq!(
+            rule.unblock().unwrap(),
+            "raise the maximum to 1 of 2 at least: as it is no available pod ever goes"
+        );
+        let budget = says("budget:b/maxConcurrent", Decision::Allowed, Because::FewRunning { most: 2, running: 1 });
+        assert_eq!((budget.rule_set(), budget.rule_name(), budget.unblock()), (None, "maxConcurrent", None));
         let verdict = Verdict {
             pod_uid: "u".into(),
             pod: "p0".into(),
             namespace: "default".into(),
             allowed: false,
             rules: vec![rule],
+            asks: Vec::new(),
         };
         let expected = serde_json::json!({
             "podUid": "u", "pod": "p0", "namespace": "default", "allowed": false,
-            "rules": [{"rule": "max/r/1", "verdict": "Denied", "because":
-                {"reason": "MaxUnavailable", "quota": 0, "unavailable": 0, "missing": 0, "total": 2}}],
+            "rules": [{"rule": "max/r/1", "verdict": "Denied", "because": "MaxUnavailable",
+                "numbers": {"quota": 0, "unavailable": 0, "missing": 0, "total": 2},
+                "holders": [{"pod": "p1", "why": "Reserved", "since": "1970-01-01T00:00:00Z"}]}],
         });
         assert_eq!(serde_json::to_value(&verdict).unwrap(), expected);
         assert!(verdict.to_string().starts_with("p0: waits\n  - max/r/1: [r/1] blocked by max unavailable policy: "));

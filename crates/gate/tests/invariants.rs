@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{MicroTime, Reservation, TransitionLedgerSpec};
 use hitless_gate::{
-    Because, Candidate, GateInput, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet, Verdict, decide, release,
-    reserve,
+    Approvals, Because, Candidate, Gate, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet,
+    Settings, Verdict, decide, release, reserve,
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -32,6 +33,10 @@ enum Churn {
     Mend(usize),
     Delete(usize),
     Add(Box<PodFacts>),
+    Relabel(usize, BTreeMap<String, String>),
+    Adopt(usize, Option<u8>),
+    Forget(usize),
+    Reselect(usize, Value),
     Scale(usize, u32),
     Done(usize),
 }
@@ -42,13 +47,18 @@ impl Cluster {
     }
 
     fn decide(&self, candidates: &[Candidate]) -> Vec<Verdict> {
-        let reserved = self.reserved();
+        let held = Held { since: Timestamp::UNIX_EPOCH };
         let input = GateInput {
             pods: &self.pods,
             owners: &self.owners,
+            nodes: &BTreeMap::new(),
             rule_sets: &self.rule_sets,
-            reserved: &reserved,
-            implicit: self.implicit,
+            budgets: &[],
+            disruption_budgets: &[],
+            reserved: &self.reserved().into_iter().map(|uid| (uid, held.clone())).collect(),
+            failed: &BTreeSet::new(),
+            approvals: &Approvals::new(),
+            settings: &Settings { implicit: self.implicit, ..Settings::default() },
         };
         decide(&input, candidates, Timestamp::UNIX_EPOCH)
     }
@@ -66,6 +76,21 @@ impl Cluster {
                     self.pods.push(PodFacts::clone(pod));
                 }
             }
+            Churn::Relabel(pod, labels) => {
+                self.pods.get_mut(number(*pod)).into_iter().for_each(|pod| pod.labels.clone_from(labels));
+            }
+            Churn::Adopt(pod, owner) => {
+                self.pods.get_mut(number(*pod)).into_iter().for_each(|pod| pod.owner = owner.map(owner_key));
+            }
+            Churn::Forget(set) if !self.rule_sets.is_empty() => {
+                self.rule_sets.remove(set % self.rule_sets.len());
+            }
+            Churn::Forget(_) => {}
+            Churn::Reselect(set, selector) => {
+                let count = self.rule_sets.len().max(1);
+                let selector: Option<LabelSelector> = serde_json::from_value(selector.clone()).unwrap();
+                self.rule_sets.get_mut(set % count).into_iter().for_each(|set| set.spec.selector = selector.clone());
+            }
             Churn::Scale(owner, desired) => {
                 let count = self.owners.len().max(1);
                 self.owners.values_mut().nth(owner % count).into_iter().for_each(|facts| facts.desired = *desired);
@@ -75,6 +100,27 @@ impl Cluster {
                 self.ledger = release(&self.ledger, done);
             }
         }
+    }
+
+    /// Tells a gate that was told of `before` what has changed since.
+    fn tell(&self, gate: &mut Gate, before: &Self) {
+        for gone in before.pods.iter().filter(|pod| self.pods.iter().all(|known| known.uid != pod.uid)) {
+            gate.remove_pod(&gone.uid);
+        }
+        for pod in self.pods.iter().filter(|pod| !before.pods.contains(pod)) {
+            gate.upsert_pod(pod);
+        }
+        for gone in before.rule_sets.iter().filter(|set| self.rule_sets.iter().all(|known| known.name != set.name)) {
+            gate.remove_rule_set(&gone.namespace, &gone.name);
+        }
+        for set in self.rule_sets.iter().filter(|set| !before.rule_sets.contains(set)) {
+            gate.set_rule_set(set);
+        }
+        for (owner, facts) in &self.owners {
+            gate.set_owner(owner, Some(*facts));
+        }
+        let held = Held { since: Timestamp::UNIX_EPOCH };
+        gate.set_held(self.reserved().into_iter().map(|uid| (uid, held.clone())).collect());
     }
 
     /// Reserves what was allowed, as the controller does.
@@ -151,6 +197,8 @@ fn a_pod() -> impl Strategy<Value = PodFacts> {
             node: None,
             owner: owner.map(owner_key),
             available,
+            unavailable_since: None,
+            returned_at: None,
         },
     )
 }
@@ -208,6 +256,10 @@ fn churn() -> impl Strategy<Value = Churn> {
         any::<usize>().prop_map(Churn::Mend),
         any::<usize>().prop_map(Churn::Delete),
         a_pod().prop_map(|pod| Churn::Add(Box::new(pod))),
+        (any::<usize>(), labels()).prop_map(|(pod, labels)| Churn::Relabel(pod, labels)),
+        (any::<usize>(), prop::option::of(0..3_u8)).prop_map(|(pod, owner)| Churn::Adopt(pod, owner)),
+        any::<usize>().prop_map(Churn::Forget),
+        (any::<usize>(), a_selector()).prop_map(|(set, selector)| Churn::Reselect(set, selector)),
         (any::<usize>(), 0..12_u32).prop_map(|(owner, desired)| Churn::Scale(owner, desired)),
         any::<usize>().prop_map(Churn::Done),
     ]
@@ -216,7 +268,7 @@ fn churn() -> impl Strategy<Value = Churn> {
 fn candidates(cluster: &Cluster, wishes: &[(usize, i32)]) -> Vec<Candidate> {
     let pod = |&(number, priority): &(usize, i32)| {
         let pod = cluster.pods.get(number % cluster.pods.len().max(1))?;
-        Some(Candidate { pod_uid: pod.uid.clone(), priority })
+        Some(Candidate { priority, ..Candidate::new(&pod.uid) })
     };
     wishes.iter().filter_map(pod).collect()
 }
@@ -287,12 +339,24 @@ proptest! {
             1..8,
         ),
     ) {
+        let mut gate = Gate::new(Settings { implicit: cluster.implicit, ..Settings::default() });
+        let mut told = Cluster {
+            pods: Vec::new(),
+            owners: BTreeMap::new(),
+            rule_sets: Vec::new(),
+            ledger: TransitionLedgerSpec::default(),
+            implicit: None,
+        };
         for (churns, wishes) in rounds {
             for churn in &churns {
                 cluster.apply(churn);
             }
             let before = cluster.reserved();
             let verdicts = cluster.decide(&candidates(&cluster, &wishes));
+            cluster.tell(&mut gate, &told);
+            told = cluster.clone();
+            let step_by_step = gate.decide(&candidates(&cluster, &wishes), &Approvals::new(), Timestamp::UNIX_EPOCH);
+            prop_assert_eq!(&step_by_step, &verdicts);
             cluster.reserve(&verdicts);
             let newly = cluster.ledger.reservations.keys().filter(|uid| !before.contains(*uid));
             let taken: Vec<&PodFacts> = newly
@@ -342,7 +406,7 @@ proptest! {
         let spec = serde_json::from_value(json!({"selector": selector, "rules": rules})).unwrap();
         cluster.rule_sets.push(RuleSet { name: "weird".into(), namespace: "default".into(), spec });
         let wishes: Vec<_> =
-            cluster.pods.iter().map(|pod| Candidate { pod_uid: pod.uid.clone(), priority: i32::MAX }).collect();
+            cluster.pods.iter().map(|pod| Candidate { priority: i32::MAX, ..Candidate::new(&pod.uid) }).collect();
         let verdicts = cluster.decide(&wishes);
         prop_assert_eq!(verdicts.len(), wishes.len());
         for rule in verdicts.iter().flat_map(|verdict| &verdict.rules) {

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_gate::{
-    Because, Candidate, Decision, GateInput, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet, Verdict, decide,
+    Approvals, Because, Candidate, Decision, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet,
+    Settings, Verdict, decide,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -33,6 +34,8 @@ fn pod(name: &str, owner: Option<OwnerKey>) -> PodFacts {
         node: None,
         owner,
         available: true,
+        unavailable_since: None,
+        returned_at: None,
     }
 }
 
@@ -90,20 +93,25 @@ impl Namespace {
     }
 
     fn decide(&self, candidates: &[Candidate]) -> Vec<Verdict> {
+        let held = Held { since: Timestamp::UNIX_EPOCH };
         let input = GateInput {
             pods: &self.pods,
             owners: &self.owners,
+            nodes: &BTreeMap::new(),
             rule_sets: &self.rule_sets,
-            reserved: &self.reserved,
-            implicit: self.implicit,
+            budgets: &[],
+            disruption_budgets: &[],
+            reserved: &self.reserved.iter().map(|uid| (uid.clone(), held.clone())).collect(),
+            failed: &BTreeSet::new(),
+            approvals: &Approvals::new(),
+            settings: &Settings { implicit: self.implicit, ..Settings::default() },
         };
         decide(&input, candidates, Timestamp::UNIX_EPOCH)
     }
 
     /// Asks for all pods at once.
     fn all(&self) -> Vec<Verdict> {
-        let candidates: Vec<_> =
-            self.pods.iter().map(|pod| Candidate { pod_uid: pod.uid.clone(), priority: 0 }).collect();
+        let candidates: Vec<_> = self.pods.iter().map(|pod| Candidate::new(&pod.uid)).collect();
         self.decide(&candidates)
     }
 
@@ -261,7 +269,7 @@ fn a_deleted_pod_is_missing_and_its_reservation_counts_no_more() {
     let mut namespace = Namespace::of(4).max(2).reserved(&["p3"]);
     namespace.pods.truncate(3);
     assert_eq!(namespace.allowed(), ["p0"], "one missing, not also one reserved");
-    let gone = namespace.decide(&[Candidate { pod_uid: "uid-p3".into(), priority: 0 }]);
+    let gone = namespace.decide(&[Candidate::new("uid-p3")]);
     assert!(!gone[0].allowed);
     assert_eq!(gone[0].rules[0].because, Because::NoSuchPod);
 }
@@ -269,7 +277,7 @@ fn a_deleted_pod_is_missing_and_its_reservation_counts_no_more() {
 #[test]
 fn priority_decides_and_then_the_name() {
     let namespace = Namespace::of(4).max(2);
-    let candidate = |name: &str, priority| Candidate { pod_uid: format!("uid-{name}"), priority };
+    let candidate = |name: &str, priority| Candidate { priority, ..Candidate::new(format!("uid-{name}")) };
     let verdicts =
         namespace.decide(&[candidate("p2", 0), candidate("p3", 7), candidate("p0", i32::MIN), candidate("p1", 0)]);
     let order: Vec<_> = verdicts.iter().map(|verdict| (verdict.pod.as_str(), verdict.allowed)).collect();
@@ -295,7 +303,7 @@ fn what_does_not_concern_the_pod_lets_it_go() {
         json!({"name": "r", "disabled": true, "availablePolicy": {"maxUnavailableValue": 0}}),
         json!({"name": "r", "stage": "PostCheck", "availablePolicy": {"maxUnavailableValue": 0}}),
         json!({"name": "r", "stage": "Elsewhere", "webhook": {"clientConfig": {"url": "http://x"}}}),
-        json!({"name": "r", "conditions": ["Unknown"], "availablePolicy": {"maxUnavailableValue": 0}}),
+        json!({"name": "r", "conditions": ["Unmet"], "availablePolicy": {"maxUnavailableValue": 0}}),
         json!({"name": "r", "filter": {"labelSelector": {"matchLabels": {"app": "other"}}},
             "availablePolicy": {"maxUnavailableValue": 0}}),
         json!({"name": "r"}),
@@ -324,11 +332,15 @@ fn a_filter_narrows_who_is_asked_and_not_the_base() {
 fn what_can_not_be_evaluated_or_understood_lets_nobody_go() {
     let bad = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
     for (rule, because) in [
-        (json!({"webhook": {"clientConfig": {"url": "http://x"}}}), "rules of kind webhook can't be evaluated yet"),
-        (json!({"availablePolicy": {"maxUnavailablePolicy": {"expFunc": {"coeff": "1"}}}}), "maxUnavailablePolicy"),
+        (json!({"webhook": {"clientConfig": {}}}), "set url or service"),
+        (json!({"webhook": {"clientConfig": {"url": "http://x"}, "failurePolicy": "Perhaps"}}), "is \"Perhaps\""),
+        (
+            json!({"availablePolicy": {"maxUnavailablePolicy": {"expFunc": {"coeff": "few"}}}}),
+            "maxUnavailablePolicy.expFunc.coeff is \"few\"",
+        ),
         (
             json!({"availablePolicy": {"maxUnavailableValue": 3, "minAvailablePolicy": {}}}),
-            "rules of kind minAvailablePolicy",
+            "minAvailablePolicy has no function",
         ),
         (json!({"availablePolicy": {}}), "set maxUnavailableValue or minAvailableValue"),
         (json!({"availablePolicy": {"maxUnavailableValue": "many"}}), "maxUnavailableValue is \"many\""),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
-use hitless_gate::{Candidate, GateInput, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet};
+use hitless_gate::{Approvals, Candidate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings};
 use jiff::Timestamp;
 
 use super::observe::Owners;
@@ -29,17 +29,21 @@ pub(super) fn denials(
         })
         .collect();
     let rules: Vec<RuleSet> = snapshot.rules.iter().map(|rule| RuleSet::clone(rule)).collect();
-    let reserved: BTreeSet<String> =
-        snapshot.ledgers.iter().flat_map(|ledger| ledger.reservations.keys().cloned()).collect();
+    let places = snapshot.ledgers.iter().flat_map(|ledger| &ledger.reservations);
+    let reserved = places.map(|(uid, place)| (uid.clone(), Held { since: place.since.0 })).collect();
     let input = GateInput {
         pods: &pods,
         owners: &desired,
+        nodes: &BTreeMap::new(),
         rule_sets: &rules,
+        budgets: &[],
+        disruption_budgets: &[],
         reserved: &reserved,
-        implicit: Some(ImplicitBudget::default()),
+        failed: &BTreeSet::new(),
+        approvals: &Approvals::new(),
+        settings: &Settings::default(),
     };
-    let candidates: Vec<Candidate> =
-        candidates.iter().map(|uid| Candidate { pod_uid: uid.clone(), priority: 0 }).collect();
+    let candidates: Vec<Candidate> = candidates.iter().map(Candidate::new).collect();
     hitless_gate::decide(&input, &candidates, now)
         .into_iter()
         .map(|verdict| {
@@ -52,17 +56,10 @@ pub(super) fn denials(
 fn facts(pod: &PodView, owners: &Owners<'_>) -> PodFacts {
     let deployment = owners.deployment(pod);
     let namespace = &pod.id.namespace;
-    PodFacts {
-        uid: pod.id.uid.clone(),
-        namespace: namespace.clone(),
-        name: pod.id.name.clone(),
-        labels: pod.labels.clone(),
-        node: pod.node.clone(),
-        owner: deployment
-            .map(|deployment| owner_key("Deployment", namespace, &deployment.name, &deployment.uid))
-            .or_else(|| pod.owner.as_ref().map(|owner| owner_key(&owner.kind, namespace, &owner.name, &owner.uid))),
-        available: pod.available(),
-    }
+    let owner = deployment
+        .map(|deployment| owner_key("Deployment", namespace, &deployment.name, &deployment.uid))
+        .or_else(|| pod.owner.as_ref().map(|owner| owner_key(&owner.kind, namespace, &owner.name, &owner.uid)));
+    PodFacts::of(pod, owner)
 }
 
 fn owner_key(kind: &str, namespace: &str, name: &str, uid: &str) -> OwnerKey {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::pod::PodView;
 use hitless_api::{DrainSpec, Grant, GrantMode, Reservation, VerifySpec};
 use hitless_gate::{
-    Candidate, GateInput, ImplicitBudget, LedgerError, OwnerFacts, OwnerKey, PodFacts, RuleSet, Verdict,
+    Approvals, Candidate, GateInput, Held, LedgerError, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings, Verdict,
 };
 use hitless_workloads::PodIntent;
 use jiff::Timestamp;
@@ -202,14 +202,22 @@ fn ask(wishes: &Wishes<'_>, draft: &Draft<'_>, candidates: &BTreeMap<&str, Ready
     // Where a grant is removed anyway, the next one costs no write more.
     let asking: Vec<Candidate> = candidates
         .iter()
-        .map(|(uid, ready)| Candidate { pod_uid: (*uid).to_owned(), priority: i32::from(draft.is_touched(ready.node)) })
+        .map(|(_, ready)| Candidate {
+            preferred: draft.is_touched(ready.node),
+            ..Candidate::of(ready.pod, ready.intent.id())
+        })
         .collect();
     let input = GateInput {
         pods: &pods,
         owners: &owners,
+        nodes: &BTreeMap::new(),
         rule_sets: &rule_sets,
-        reserved: &reserved,
-        implicit: Some(ImplicitBudget::default()),
+        budgets: &[],
+        disruption_budgets: &[],
+        reserved: &reserved.into_iter().map(|uid| (uid, Held { since: draft.now })).collect(),
+        failed: &BTreeSet::new(),
+        approvals: &Approvals::new(),
+        settings: &Settings::default(),
     };
     hitless_gate::decide(&input, &asking, draft.now)
 }
@@ -226,15 +234,7 @@ fn facts(
         if let Some((owner, Some(desired))) = &owner {
             owners.entry(owner.clone()).or_insert(OwnerFacts { desired: *desired });
         }
-        pods.push(PodFacts {
-            uid: pod.id.uid.clone(),
-            namespace: pod.id.namespace.clone(),
-            name: pod.id.name.clone(),
-            labels: pod.labels.clone(),
-            node: pod.node.clone(),
-            owner: owner.map(|(owner, _)| owner),
-            available: pod.available(),
-        });
+        pods.push(PodFacts::of(pod, owner.map(|(owner, _)| owner)));
     }
     (pods, owners)
 }

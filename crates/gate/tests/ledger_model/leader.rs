@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use hitless_api::TransitionLedgerSpec;
 use hitless_api::ledger::LedgerLeader;
-use hitless_gate::{Candidate, GateInput, OwnerFacts, OwnerKey, PodFacts, RuleSet};
+use hitless_gate::{Approvals, Candidate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings};
 use jiff::Timestamp;
 
 use crate::world::{Attempt, Leader, Ledger, Node, PODS, Pod, View, World, holder, reservation, uid};
@@ -232,16 +232,23 @@ impl Controller {
 
     fn ask(&self, (down, reserved, wishes, urgent): Question) -> [bool; PODS] {
         let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
-        let reserved: BTreeSet<String> = chosen(reserved).map(uid).collect();
-        let candidates: Vec<Candidate> =
-            chosen(wishes).map(|pod| Candidate { pod_uid: uid(pod), priority: i32::from(pod == urgent) }).collect();
+        let held = Held { since: Timestamp::UNIX_EPOCH };
+        let reserved = chosen(reserved).map(|pod| (uid(pod), held.clone())).collect();
+        let candidates: Vec<Candidate> = chosen(wishes)
+            .map(|pod| Candidate { priority: i32::from(pod == urgent), ..Candidate::new(uid(pod)) })
+            .collect();
         let facts: Vec<PodFacts> = down.iter().enumerate().map(|(pod, &down)| facts(pod, down)).collect();
         let input = GateInput {
             pods: &facts,
             owners: &self.owners,
+            nodes: &BTreeMap::new(),
             rule_sets: &self.rule_sets,
+            budgets: &[],
+            disruption_budgets: &[],
             reserved: &reserved,
-            implicit: None,
+            failed: &BTreeSet::new(),
+            approvals: &Approvals::new(),
+            settings: &Settings { implicit: None, ..Settings::default() },
         };
         let verdicts = hitless_gate::decide(&input, &candidates, Timestamp::UNIX_EPOCH);
         std::array::from_fn(|pod| verdicts.iter().any(|verdict| verdict.allowed && verdict.pod_uid == uid(pod)))
@@ -282,5 +289,7 @@ fn facts(pod: usize, down: bool) -> PodFacts {
         node: Some(format!("node-{pod}")),
         owner: Some(owner()),
         available: !down,
+        unavailable_since: None,
+        returned_at: None,
     }
 }

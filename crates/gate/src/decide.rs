@@ -1,0 +1,295 @@
+//! One round: every candidate in a fixed order, against the room that the earlier ones left.
+
+mod live;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::index::{Gate, Group, Pod};
+use crate::order::{Known, in_order, no_such_pod};
+use crate::policy::{Bound, Check, Limits, Rule, Stage};
+use crate::verdict::{Holder, IMPLICIT, LEDGER, says};
+use crate::{
+    Answer, Approval, Approvals, Because, Candidate, Decision, GateInput, Question, RuleVerdict, Verdict, selector,
+};
+use live::Live;
+
+/// Decides for a caller that keeps no [`Gate`]; see [`Gate::decide`].
+#[must_use]
+pub fn decide(input: &GateInput<'_>, candidates: &[Candidate], now: Timestamp) -> Vec<Verdict> {
+    Gate::of(input).decide(candidates, input.approvals, now)
+}
+
+impl Gate {
+    /// Decides all candidates together and returns one verdict for each, in the order in which they were decided, see
+    /// [`crate::Candidate`]. A candidate that is listed twice is decided once.
+    ///
+    /// A pod gets its place in all budgets that count it or in none. Whoever only lacks an approval takes nothing; its approvers
+    /// are to be asked ([`Verdict::asks`]) if there is room for it after all others.
+    #[must_use]
+    pub fn decide(&self, candidates: &[Candidate], approvals: &Approvals, now: Timestamp) -> Vec<Verdict> {
+        let (known, gone) = in_order(self, candidates);
+        let mut sitting = Sitting { gate: self, approvals, now, live: HashMap::new() };
+        let mut verdicts: Vec<Verdict> = known.iter().map(|each| sitting.decide(each)).collect();
+        // What is left after everybody who goes now is offered, so that as many are asked about as could go.
+        for (each, verdict) in known.iter().zip(&mut verdicts) {
+            sitting.ask_approvers(each, verdict);
+        }
+        verdicts.extend(gone.into_iter().map(no_such_pod));
+        verdicts
+    }
+
+    /// Whether the rules of stage PostCheck let an operated pod return; each is asked as before an operation.
+    #[must_use]
+    pub fn post_check(&self, candidate: &Candidate, approvals: &Approvals, now: Timestamp) -> Verdict {
+        let (known, _) = in_order(self, std::slice::from_ref(candidate));
+        let Some(each) = known.first() else { return no_such_pod(&candidate.pod_uid) };
+        let mut sitting = Sitting { gate: self, approvals, now, live: HashMap::new() };
+        let rules = sitting.answers(each, &Stage::PostCheck);
+        let asks = unapproved(self, each, &Stage::PostCheck);
+        let allowed = rules.iter().all(|rule| rule.verdict == Decision::Allowed);
+        let denied_freely =
+            rules.iter().any(|rule| rule.verdict == Decision::Denied && !rule.because.is_about_approval());
+        Verdict { allowed, asks: if denied_freely { Vec::new() } else { asks }, ..verdict(each, rules) }
+    }
+
+    /// Whether a rule of stage PostCheck concerns the pod, so that its return has to wait for it.
+    #[must_use]
+    pub fn has_post_check(&self, uid: &str) -> bool {
+        let Some(pod) = self.pod(uid) else { return false };
+        let concerns = |rule: &Rule| rule.stage == Stage::PostCheck && rule.check.has_effect();
+        self.groups_of(pod).any(|(_, group)| group.policy.rules.iter().any(concerns))
+    }
+}
+
+fn verdict(each: &Known<'_>, rules: Vec<RuleVerdict>) -> Verdict {
+    Verdict {
+        pod_uid: each.pod.uid.to_string(),
+        pod: each.pod.name.to_string(),
+        namespace: each.namespace.to_owned(),
+        allowed: rules.iter().all(|rule| rule.verdict == Decision::Allowed),
+        rules,
+        asks: Vec::new(),
+    }
+}
+
+/// Rules of the stage that ask an approver about this pod.
+fn unapproved(gate: &Gate, each: &Known<'_>, stage: &Stage) -> Vec<String> {
+    gate.groups_of(each.pod)
+        .flat_map(|(_, group)| &group.policy.rules)
+        .filter(|rule| rule.stage == *stage && matches!(rule.check, Check::Approval { .. }))
+        .filter(|rule| excuse(rule, each, gate).is_none())
+        .map(|rule| rule.path.clone())
+        .collect()
+}
+
+/// Why a rule is not asked about a pod, if it is not.
+fn excuse(rule: &Rule, each: &Known<'_>, gate: &Gate) -> Option<Because> {
+    if !rule.check.has_effect() {
+        return None;
+    }
+    if rule.name.as_ref().is_some_and(|name| each.candidate.skips.contains(name)) {
+        return Some(Because::Skipped);
+    }
+    if !rule.conditions.is_empty() && rule.conditions.is_disjoint(&each.candidate.conditions) {
+        return Some(Because::ConditionsUnmet { conditions: rule.conditions.iter().cloned().collect() });
+    }
+    let filter = rule.filter.as_ref()?;
+    (!gate.has_labels(each.pod, filter)).then_some(Because::FilteredOut)
+}
+
+struct Sitting<'g> {
+    gate: &'g Gate,
+    approvals: &'g Approvals,
+    now: Timestamp,
+    /// Groups that were asked, as those that go have left them.
+    live: HashMap<u32, Live>,
+}
+
+impl<'g> Sitting<'g> {
+    fn decide(&mut self, each: &Known<'g>) -> Verdict {
+        if each.pod.is_held() {
+            return verdict(each, vec![says(LEDGER, Decision::Allowed, Because::AlreadyReserved)]);
+        }
+        let verdict = verdict(each, self.answers(each, &Stage::PreCheck));
+        if verdict.allowed {
+            self.take(each);
+        }
+        verdict
+    }
+
+    /// Fills [`Verdict::asks`].
+    fn ask_approvers(&mut self, each: &Known<'g>, verdict: &mut Verdict) {
+        let in_the_way = |rule: &RuleVerdict| rule.verdict == Decision::Denied && !rule.because.is_about_approval();
+        let asks = unapproved(self.gate, each, &Stage::PreCheck);
+        if asks.is_empty() || each.pod.is_held() {
+            return;
+        }
+        let waits_for_approval_only = !verdict.allowed && !verdict.rules.iter().any(in_the_way);
+        if verdict.allowed {
+            verdict.asks = asks;
+        } else if waits_for_approval_only && !self.answers(each, &Stage::PreCheck).iter().any(in_the_way) {
+            self.take(each);
+            verdict.asks = asks;
+        }
+    }
+
+    /// Asks every rule, also after a denial, so that a user sees all that is in the way at once. Nothing is taken yet.
+    fn answers(&mut self, each: &Known<'g>, stage: &Stage) -> Vec<RuleVerdict> {
+        let gate = self.gate;
+        let own = gate.owner_group(each.pod);
+        let mut answers = Vec::new();
+        let mut implicit = *stage == Stage::PreCheck;
+        for (id, group) in gate.groups_of(each.pod).filter(|(id, _)| Some(*id) != own) {
+            implicit &= !group.policy.replaces_implicit;
+            for rule in &group.policy.rules {
+                answers.push(self.answer(each, (id, group), rule, stage));
+            }
+        }
+        answers.extend(if implicit { self.implicit(each) } else { None });
+        answers
+    }
+
+    fn answer(&mut self, each: &Known<'g>, group: (u32, &'g Group), rule: &Rule, stage: &Stage) -> RuleVerdict {
+        let path = rule.path.as_str();
+        if !matches!(rule.check, Check::Pass(Because::Disabled)) && rule.stage != *stage {
+            let stage = match &rule.stage {
+                Stage::PreCheck => "PreCheck",
+                Stage::PostCheck => "PostCheck",
+                Stage::Other(other) => other,
+            };
+            return says(path, Decision::Allowed, Because::OtherStage { stage: stage.to_owned() });
+        }
+        if let Some(because) = excuse(rule, each, self.gate) {
+            return says(path, Decision::Allowed, because);
+        }
+        if let Check::Approval { ignores_failure } = rule.check {
+            return self.approval(each, path, ignores_failure);
+        }
+        match self.check(each, group, &rule.check) {
+            Ok(because) => says(path, Decision::Allowed, because),
+            Err(because) => {
+                let (holders, since) = match because.is_about_others() {
+                    true => self.holders(group),
+                    false => (Arc::default(), None),
+                };
+                RuleVerdict { holders, since, ..says(path, Decision::Denied, because) }
+            }
+        }
+    }
+
+    fn approval(&self, each: &Known<'g>, path: &str, ignores_failure: bool) -> RuleVerdict {
+        let question = Question {
+            namespace: each.namespace.to_owned(),
+            rule: path.to_owned(),
+            operation: each.candidate.operation.clone(),
+        };
+        let Some(Answer { approval, message, since }) = self.approvals.get(&question) else {
+            return says(path, Decision::Denied, Because::AwaitingApproval { message: String::new() });
+        };
+        let message = message.clone();
+        let (decision, because) = match approval {
+            Approval::Approved => (Decision::Allowed, Because::Approved),
+            Approval::Pending => (Decision::Denied, Because::AwaitingApproval { message }),
+            Approval::Refused => (Decision::Denied, Because::ApprovalRefused { message }),
+            Approval::Unreachable if ignores_failure => (Decision::Allowed, Because::ApproverIgnored { message }),
+            Approval::Unreachable => (Decision::Denied, Because::ApproverUnreachable { message }),
+        };
+        RuleVerdict { since: Some(*since), ..says(path, decision, because) }
+    }
+
+    fn check(&mut self, each: &Known<'g>, (id, group): (u32, &'g Group), check: &Check) -> Result<Because, Because> {
+        let pod = each.pod;
+        let (gate, now) = (self.gate, self.now);
+        match check {
+            Check::Pass(because) => Ok(because.clone()),
+            Check::Deny(because) => Err(because.clone()),
+            Check::Labels(requires) if gate.has_labels(pod, requires) => Ok(Because::LabelsMatch),
+            Check::Labels(requires) => Err(Because::LabelsDiffer { requires: selector::text(requires) }),
+            Check::Windows(windows) => windows.ask(now),
+            Check::Soak { seconds } => soak(group, *seconds, now),
+            Check::Failures { most } if group.counts.failed < u64::from(*most) => Ok(Because::FewFailures),
+            Check::Failures { most } => {
+                Err(Because::TooManyFailures { most: u64::from(*most), failed: group.counts.failed })
+            }
+            // Answered by its caller, which knows the question.
+            Check::Approval { .. } => Err(Because::AwaitingApproval { message: String::new() }),
+            Check::Concurrent { most } => self.live(id, group).concurrent(*most),
+            Check::Availability(_) | Check::Nodes(_) | Check::Topology { .. } | Check::PerNode { .. }
+                if !pod.available =>
+            {
+                Ok(Because::AlreadyUnavailable)
+            }
+            Check::Availability(limits) => self.live(id, group).availability(*limits),
+            Check::Nodes(bound) => self.live(id, group).nodes(group, pod, *bound),
+            Check::Topology { key, most } => self.live(id, group).topology(gate, pod, key, *most),
+            Check::PerNode { fewest } => {
+                let node = pod.node.map(|node| gate.symbols.text(node)).unwrap_or_default();
+                self.live(id, group).per_node(group, pod, node, *fewest)
+            }
+        }
+    }
+
+    fn implicit(&mut self, each: &Known<'g>) -> Option<RuleVerdict> {
+        let percent = self.gate.settings.implicit?.percent;
+        if !each.pod.available {
+            return Some(says(IMPLICIT, Decision::Allowed, Because::AlreadyUnavailable));
+        }
+        let own = self.gate.owner_group(each.pod).and_then(|id| Some((id, self.gate.groups.get(id as usize)?)));
+        // A pod without an owner has nobody to stand in for it: it is a group of its own.
+        let Some((id, group)) = own else {
+            let alone = Live::of_one();
+            let answer = alone.availability(implicit_limits(1, percent));
+            return Some(says(IMPLICIT, Decision::Allowed, answer.unwrap_or_else(|because| because)));
+        };
+        let live = self.live(id, group);
+        Some(match live.availability(implicit_limits(live.counts.total, percent)) {
+            Ok(because) => says(IMPLICIT, Decision::Allowed, because),
+            Err(because) => {
+                let (holders, since) = self.holders((id, group));
+                RuleVerdict { holders, since, ..says(IMPLICIT, Decision::Denied, because) }
+            }
+        })
+    }
+
+    fn live(&mut self, id: u32, group: &'g Group) -> &mut Live {
+        self.live.entry(id).or_insert_with(|| Live::of(group))
+    }
+
+    fn holders(&mut self, (id, group): (u32, &'g Group)) -> (Arc<[Holder]>, Option<Timestamp>) {
+        let gate = self.gate;
+        self.live(id, group).holders(gate, group)
+    }
+
+    /// Takes one place in every budget that the pod counts in.
+    fn take(&mut self, each: &Known<'g>) {
+        for (id, group) in self.gate.groups_of(each.pod) {
+            self.live.entry(id).or_insert_with(|| Live::of(group)).take(each.id, each.pod);
+        }
+    }
+}
+
+/// A share that rounds down, but at least one.
+fn implicit_limits(total: u64, percent: u32) -> Limits {
+    let quota = (total.saturating_mul(u64::from(percent)) / 100).max(1);
+    Limits { max_unavailable: Some(Bound::count(quota)), min_available: None }
+}
+
+fn soak(group: &Group, seconds: u32, now: Timestamp) -> Result<Because, Because> {
+    if group.counts.held > 0 {
+        return Err(Because::WaveRunning { running: group.counts.held });
+    }
+    let until = group.returned_at.and_then(|last| last.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok());
+    match until.filter(|until| now < *until) {
+        Some(until) => Err(Because::Soaking { until }),
+        None => Ok(Because::Soaked),
+    }
+}
+
+impl Gate {
+    fn has_labels(&self, pod: &Pod, wanted: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector) -> bool {
+        self.classes.get(pod.class as usize).is_some_and(|class| self.selects(wanted, class))
+    }
+}

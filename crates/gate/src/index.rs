@@ -1,0 +1,235 @@
+//! Every pod and every budget, with counters that follow each change: an event costs what the budgets of its pod cost, not what
+//! the cluster costs.
+
+mod groups;
+mod labels;
+mod owners;
+mod pods;
+mod symbols;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+pub(crate) use groups::{Counts, Group};
+pub(crate) use labels::Selector;
+pub(crate) use pods::Pod;
+pub(crate) use symbols::Symbol;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use slab::Slab;
+
+use crate::facts::{Budget, DisruptionBudget, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings};
+use crate::policy::{Policy, Source};
+use labels::Labels;
+use owners::Owner;
+use pods::Class;
+use symbols::Symbols;
+
+/// Index into one of the tables. They never hold as many as four thousand million entries.
+pub(crate) fn id(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// What the gate knows. Everything in it can be told again at any time; a gate that was told step by step answers as one that was
+/// told all at once.
+#[derive(Clone, Debug, Default)]
+pub struct Gate {
+    pub(crate) settings: Settings,
+    pub(crate) symbols: Symbols,
+    pub(crate) pods: Slab<Pod>,
+    uids: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    pub(crate) classes: Slab<Class>,
+    class_ids: HashMap<(Symbol, Labels), u32>,
+    classes_of: HashMap<Symbol, BTreeSet<u32>>,
+    pub(crate) groups: Slab<Group>,
+    by_source: BTreeMap<Source, u32>,
+    /// Groups by the namespace (or none) and one label of what they select.
+    by_label: HashMap<(Option<Symbol>, (Symbol, Symbol)), Vec<u32>>,
+    /// Groups that ask for no label in particular.
+    by_namespace: HashMap<Option<Symbol>, Vec<u32>>,
+    pub(crate) owners: Slab<Owner>,
+    owner_ids: HashMap<OwnerKey, u32>,
+    nodes: HashMap<String, BTreeMap<String, String>>,
+    held: HashMap<Box<str>, Held>,
+    failed: BTreeSet<String>,
+}
+
+impl Gate {
+    /// An empty gate.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// A gate that has been told all of `input`.
+    #[must_use]
+    pub fn of(input: &GateInput<'_>) -> Self {
+        let mut gate = Self::new(input.settings.clone());
+        for set in input.rule_sets {
+            gate.set_rule_set(set);
+        }
+        for budget in input.budgets {
+            gate.set_budget(budget);
+        }
+        for budget in input.disruption_budgets {
+            gate.set_disruption_budget(budget);
+        }
+        for (node, labels) in input.nodes {
+            gate.set_node(node, labels.clone());
+        }
+        for (owner, facts) in input.owners {
+            gate.set_owner(owner, Some(*facts));
+        }
+        gate.set_held(input.reserved.clone());
+        gate.set_failed(input.failed);
+        // Of two pods with one uid the first counts.
+        for pod in input.pods.iter().rev() {
+            gate.upsert_pod(pod);
+        }
+        gate
+    }
+
+    /// Labels of a node, for topologies.
+    pub fn set_node(&mut self, node: &str, labels: BTreeMap<String, String>) {
+        self.nodes.insert(node.to_owned(), labels);
+    }
+
+    /// The node is gone.
+    pub fn remove_node(&mut self, node: &str) {
+        self.nodes.remove(node);
+    }
+
+    /// Value of a node's label.
+    pub(crate) fn node_label(&self, node: Symbol, key: &str) -> Option<&str> {
+        self.nodes.get(self.symbols.text(node))?.get(key).map(String::as_str)
+    }
+
+    /// A PodTransitionRule is new or has changed.
+    pub fn set_rule_set(&mut self, set: &RuleSet) {
+        let source = Source::RuleSet(set.namespace.clone(), set.name.clone());
+        let policy = Policy::of_rule_set(set, &self.settings.skipped_kinds);
+        self.set_group(source, Some(&set.namespace), set.spec.selector.as_ref(), policy);
+    }
+
+    /// A PodTransitionRule is gone.
+    pub fn remove_rule_set(&mut self, namespace: &str, name: &str) {
+        self.remove_group(&Source::RuleSet(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// A TransitionBudget is new or has changed.
+    pub fn set_budget(&mut self, budget: &Budget) {
+        let source = Source::Budget(budget.namespace.clone(), budget.name.clone());
+        let scope = (!budget.is_cluster_wide()).then_some(budget.namespace.as_str());
+        self.set_group(source, scope, budget.spec.selector.as_ref(), Policy::of_budget(budget));
+    }
+
+    /// A TransitionBudget is gone.
+    pub fn remove_budget(&mut self, namespace: &str, name: &str) {
+        self.remove_group(&Source::Budget(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// A PodDisruptionBudget is new or has changed.
+    pub fn set_disruption_budget(&mut self, budget: &DisruptionBudget) {
+        let source = Source::Disruption(budget.namespace.clone(), budget.name.clone());
+        let policy = Policy::of_disruption_budget(budget);
+        self.set_group(source, Some(&budget.namespace), budget.selector.as_ref(), policy);
+    }
+
+    /// A PodDisruptionBudget is gone.
+    pub fn remove_disruption_budget(&mut self, namespace: &str, name: &str) {
+        self.remove_group(&Source::Disruption(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// How many pods a workload is meant to have; `None`: nobody knows, so it counts with those that are listed.
+    pub fn set_owner(&mut self, owner: &OwnerKey, facts: Option<OwnerFacts>) {
+        let desired = facts.map(|facts| facts.desired);
+        if desired.is_none() && !self.owner_ids.contains_key(owner) {
+            return;
+        }
+        let id = self.owner_id(owner);
+        self.with_owner(id, |owner| owner.desired = desired);
+        self.drop_owner_if_unused(id);
+    }
+
+    /// All places in ledgers, by pod uid.
+    pub fn set_held(&mut self, held: BTreeMap<String, Held>) {
+        let gone: Vec<Box<str>> = self.held.keys().filter(|uid| !held.contains_key(&***uid)).cloned().collect();
+        for uid in gone {
+            self.held.remove(&uid);
+            self.recount(&uid);
+        }
+        for (uid, place) in held {
+            if self.held.get(uid.as_str()) != Some(&place) {
+                self.held.insert(uid.as_str().into(), place);
+                self.recount(&uid);
+            }
+        }
+    }
+
+    /// Whether the pod has a place in a ledger.
+    pub(crate) fn held(&self, uid: &str) -> Option<&Held> {
+        self.held.get(uid)
+    }
+
+    /// uids of all pods whose last operation has failed and not been superseded.
+    pub fn set_failed(&mut self, failed: &BTreeSet<String>) {
+        let changed: Vec<String> = self.failed.symmetric_difference(failed).cloned().collect();
+        self.failed.clone_from(failed);
+        for uid in changed {
+            self.recount(&uid);
+        }
+    }
+
+    /// How many failed operations a rollout of this pod bears before it halts: what the budgets that select it say, else one.
+    #[must_use]
+    pub fn tolerated_failures(&self, uid: &str) -> u32 {
+        let Some(pod) = self.pod(uid) else { return 1 };
+        let said = self.groups_of(pod).filter_map(|(_, group)| group.policy.max_failures).min();
+        said.unwrap_or(1)
+    }
+
+    /// Whether a budget for the whole cluster counts this pod, so that it needs a place in the cluster's ledger too.
+    #[must_use]
+    pub fn counts_cluster_wide(&self, uid: &str) -> bool {
+        self.pod(uid).is_some_and(|pod| self.groups_of(pod).any(|(_, group)| group.scope.is_none()))
+    }
+
+    /// How many pods a PodTransitionRule selects; 0 if it is not known.
+    #[must_use]
+    pub fn selected_by_rule_set(&self, namespace: &str, name: &str) -> u64 {
+        self.selected(&Source::RuleSet(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// How many pods a TransitionBudget selects; 0 if it is not known.
+    #[must_use]
+    pub fn selected_by_budget(&self, namespace: &str, name: &str) -> u64 {
+        self.selected(&Source::Budget(namespace.to_owned(), name.to_owned()))
+    }
+
+    fn selected(&self, source: &Source) -> u64 {
+        let group = self.by_source.get(source).and_then(|id| self.groups.get(*id as usize));
+        group.map_or(0, |group| group.counts.unavailable + group.counts.available)
+    }
+
+    /// Number of pods that are known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Whether no pod is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// A pod is new or has changed.
+    pub fn upsert_pod(&mut self, facts: &PodFacts) {
+        pods::upsert(self, facts);
+    }
+
+    /// A pod is gone.
+    pub fn remove_pod(&mut self, uid: &str) {
+        pods::remove(self, uid);
+    }
+}

@@ -1,0 +1,303 @@
+//! Groups of pods that share a budget, and their counters.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use slab::Slab;
+
+use super::labels::Labels;
+use super::owners::Owner;
+use super::pods::Class;
+use super::symbols::{Symbol, Symbols};
+use super::{Gate, Pod, Selector, id};
+use crate::policy::{Policy, Source};
+
+/// How many pods of a group are there and available, per uid and never twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Base of percentages: what owners desire, and pods without an owner.
+    pub(crate) total: u64,
+    /// Wanted by an owner and not there.
+    pub(crate) missing: u64,
+    /// Listed, and not available or reserved.
+    pub(crate) unavailable: u64,
+    /// Available and not reserved.
+    pub(crate) available: u64,
+    /// Reserved.
+    pub(crate) held: u64,
+    /// Whose last operation has failed.
+    pub(crate) failed: u64,
+}
+
+impl Counts {
+    pub(super) fn with_owner(&mut self, base: u64, missing: u64) {
+        self.total += base;
+        self.missing += missing;
+    }
+
+    pub(super) fn without_owner(&mut self, base: u64, missing: u64) {
+        self.total -= base;
+        self.missing -= missing;
+    }
+
+    /// Unavailable at the moment, missing pods included.
+    pub(crate) fn gone(&self) -> u64 {
+        self.unavailable + self.missing
+    }
+}
+
+/// Pods of a group on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeCount {
+    pub(crate) available: u64,
+    pub(crate) unavailable: u64,
+}
+
+/// Pods that share a budget.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// Namespace of the pods; `None`: all.
+    pub(crate) scope: Option<Symbol>,
+    selector: Selector,
+    pub(crate) policy: Policy,
+    pub(crate) counts: Counts,
+    /// Members by owner.
+    pub(super) members: BTreeMap<u32, u64>,
+    /// Members that are not available or reserved.
+    pub(crate) down: BTreeSet<u32>,
+    /// Members by node, where the policy asks for it.
+    pub(crate) nodes: HashMap<Symbol, NodeCount>,
+    /// The last time that an operation brought a member back.
+    pub(crate) returned_at: Option<Timestamp>,
+}
+
+impl Group {
+    pub(super) fn new(scope: Option<Symbol>, selector: Selector, policy: Policy) -> Self {
+        Self {
+            scope,
+            selector,
+            policy,
+            counts: Counts::default(),
+            members: BTreeMap::new(),
+            down: BTreeSet::new(),
+            nodes: HashMap::new(),
+            returned_at: None,
+        }
+    }
+
+    pub(super) fn release(&self, symbols: &mut Symbols) {
+        self.selector.release(symbols);
+        if let Some(scope) = self.scope {
+            symbols.release(scope);
+        }
+    }
+
+    fn add(&mut self, known: u32, pod: &Pod) {
+        if pod.is_free() {
+            self.counts.available += 1;
+        } else {
+            self.counts.unavailable += 1;
+            self.down.insert(known);
+        }
+        self.counts.held += u64::from(pod.is_held());
+        self.counts.failed += u64::from(pod.is_failed());
+        if let Some(node) = pod.node.filter(|_| self.policy.counts_nodes) {
+            let count = self.nodes.entry(node).or_default();
+            *(if pod.is_free() { &mut count.available } else { &mut count.unavailable }) += 1;
+        }
+        self.returned_at = self.returned_at.max(pod.returned_at());
+    }
+
+    fn remove(&mut self, known: u32, pod: &Pod) {
+        if pod.is_free() {
+            self.counts.available -= 1;
+        } else {
+            self.counts.unavailable -= 1;
+            self.down.remove(&known);
+        }
+        self.counts.held -= u64::from(pod.is_held());
+        self.counts.failed -= u64::from(pod.is_failed());
+        if let Some(node) = pod.node.filter(|_| self.policy.counts_nodes)
+            && let Some(count) = self.nodes.get_mut(&node)
+        {
+            *(if pod.is_free() { &mut count.available } else { &mut count.unavailable }) -= 1;
+            if *count == NodeCount::default() {
+                self.nodes.remove(&node);
+            }
+        }
+    }
+}
+
+/// Adds, or takes away, what the owner brings to the base of each group that counts pods of it.
+pub(super) fn each_base(groups: &mut Slab<Group>, owner: &Owner, known: u32, change: impl Fn(&mut Counts, u64, u64)) {
+    for group in &owner.groups {
+        let Some(group) = groups.get_mut(*group as usize) else { continue };
+        let (base, missing) = owner.adds(group.members.get(&known).copied().unwrap_or_default());
+        change(&mut group.counts, base, missing);
+    }
+}
+
+impl Gate {
+    /// Whether a selector that is not one of the groups' selects the pods of a class.
+    pub(crate) fn selects(&self, wanted: &LabelSelector, class: &Class) -> bool {
+        let text = |symbol| self.symbols.text(symbol);
+        let get = |key: &str| {
+            class.labels.pairs().iter().find(|(known, _)| text(*known) == key).map(|(_, value)| text(*value))
+        };
+        crate::selector::matches_by(wanted, get)
+    }
+
+    /// Counts a pod in (or, with `add` false, out of) each of its groups.
+    pub(super) fn count(&mut self, known: u32, add: bool) {
+        let Some(pod) = self.pods.get(known as usize) else { return };
+        let selecting = self.classes.get(pod.class as usize).map_or(&[] as &[u32], |class| &class.groups);
+        let own = pod.owner().and_then(|owner| self.owners.get(owner as usize)).map(|owner| owner.group);
+        for group in selecting.iter().copied().chain(own) {
+            count_in(&mut self.groups, &mut self.owners, group, known, pod, add);
+        }
+    }
+
+    /// The groups that select pods with these labels, in the order in which they are asked.
+    pub(super) fn selecting(&self, namespace: Symbol, labels: &Labels) -> Vec<u32> {
+        let mut selecting = Vec::new();
+        for scope in [Some(namespace), None] {
+            let listed = labels.pairs().iter().filter_map(|pair| self.by_label.get(&(scope, *pair))).flatten();
+            let listed = listed.chain(self.by_namespace.get(&scope).into_iter().flatten());
+            selecting.extend(
+                listed.copied().filter(|known| {
+                    self.groups.get(*known as usize).is_some_and(|group| group.selector.matches(labels))
+                }),
+            );
+        }
+        self.in_order(&mut selecting);
+        selecting
+    }
+
+    fn in_order(&self, groups: &mut [u32]) {
+        let source = |known: &u32| self.groups.get(*known as usize).and_then(|group| group.policy.source.as_ref());
+        groups.sort_by(|a, b| source(a).cmp(&source(b)));
+    }
+
+    /// A budget is new or has changed. While only its policy changes its counters stay.
+    pub(super) fn set_group(
+        &mut self,
+        source: Source,
+        namespace: Option<&str>,
+        selector: Option<&LabelSelector>,
+        policy: Policy,
+    ) {
+        let scope = namespace.map(|namespace| self.symbols.intern(namespace));
+        let selector = selector.map_or_else(Selector::nobody, |selector| Selector::intern(&mut self.symbols, selector));
+        let group = Group::new(scope, selector, policy);
+        if let Some(known) = self.by_source.get(&source).copied()
+            && let Some(old) = self.groups.get_mut(known as usize)
+            && old.scope == group.scope
+            && old.selector == group.selector
+            && old.policy.counts_nodes == group.policy.counts_nodes
+        {
+            old.policy = group.policy.clone();
+            group.release(&mut self.symbols);
+            return;
+        }
+        self.remove_group(&source);
+        let (scope, key) = (group.scope, group.selector.key());
+        let known = id(self.groups.insert(group));
+        self.by_source.insert(source, known);
+        match key {
+            Some(pair) => self.by_label.entry((scope, pair)).or_default().push(known),
+            None => self.by_namespace.entry(scope).or_default().push(known),
+        }
+        for class in self.classes_in(scope) {
+            let selects =
+                |group: &Group| self.classes.get(class as usize).is_some_and(|c| group.selector.matches(&c.labels));
+            if !self.groups.get(known as usize).is_some_and(selects) {
+                continue;
+            }
+            let Some(mut groups) = self.classes.get(class as usize).map(|class| class.groups.clone()) else { continue };
+            groups.push(known);
+            self.in_order(&mut groups);
+            if let Some(class) = self.classes.get_mut(class as usize) {
+                class.groups = groups;
+            }
+            self.count_class(class, known, true);
+        }
+    }
+
+    pub(super) fn remove_group(&mut self, source: &Source) {
+        let Some(known) = self.by_source.remove(source) else { return };
+        let Some(scope) = self.groups.get(known as usize).map(|group| group.scope) else { return };
+        for class in self.classes_in(scope) {
+            let Some(groups) = self.classes.get_mut(class as usize).map(|class| &mut class.groups) else { continue };
+            let Some(place) = groups.iter().position(|group| *group == known) else { continue };
+            groups.remove(place);
+            self.count_class(class, known, false);
+        }
+        let group = self.groups.remove(known as usize);
+        let without = |listed: &mut Vec<u32>| {
+            listed.retain(|other| *other != known);
+            listed.is_empty()
+        };
+        match group.selector.key() {
+            Some(pair) => {
+                if self.by_label.get_mut(&(scope, pair)).is_some_and(without) {
+                    self.by_label.remove(&(scope, pair));
+                }
+            }
+            None => {
+                if self.by_namespace.get_mut(&scope).is_some_and(without) {
+                    self.by_namespace.remove(&scope);
+                }
+            }
+        }
+        group.release(&mut self.symbols);
+    }
+
+    fn classes_in(&self, scope: Option<Symbol>) -> Vec<u32> {
+        match scope {
+            Some(namespace) => self.classes_of.get(&namespace).into_iter().flatten().copied().collect(),
+            None => self.classes.iter().map(|(known, _)| id(known)).collect(),
+        }
+    }
+
+    fn count_class(&mut self, class: u32, group: u32, add: bool) {
+        let Some(class) = self.classes.get(class as usize) else { return };
+        for known in &class.members {
+            if let Some(pod) = self.pods.get(*known as usize) {
+                count_in(&mut self.groups, &mut self.owners, group, *known, pod, add);
+            }
+        }
+    }
+}
+
+fn count_in(groups: &mut Slab<Group>, owners: &mut Slab<Owner>, id: u32, known: u32, pod: &Pod, add: bool) {
+    let Some(group) = groups.get_mut(id as usize) else { return };
+    match pod.owner().and_then(|owner| Some((owner, owners.get_mut(owner as usize)?))) {
+        Some((owner, facts)) => {
+            let before = group.members.get(&owner).copied();
+            if let Some((base, missing)) = before.map(|members| facts.adds(members)) {
+                group.counts.without_owner(base, missing);
+            }
+            let members = before.unwrap_or_default();
+            let members = if add { members + 1 } else { members - 1 };
+            // The owner's own group stays when its last pod goes: the owner may want others.
+            if members == 0 && facts.group != id {
+                group.members.remove(&owner);
+                facts.groups.retain(|other| *other != id);
+            } else {
+                if group.members.insert(owner, members).is_none() {
+                    facts.groups.push(id);
+                }
+                let (base, missing) = facts.adds(members);
+                group.counts.with_owner(base, missing);
+            }
+        }
+        None if add => group.counts.total += 1,
+        None => group.counts.total -= 1,
+    }
+    if add {
+        group.add(known, pod);
+    } else {
+        group.remove(known, pod);
+    }
+}

@@ -1,0 +1,181 @@
+//! Budgets and rules of every kind, read once into one form: a list of checks.
+
+mod budget;
+mod limit;
+mod power;
+mod rule_set;
+pub(crate) mod window;
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use crate::{Because, Budget, DisruptionBudget, RuleSet, selector};
+pub(crate) use limit::{Bound, Limits, Rounding};
+use window::Windows;
+
+/// Which object a group of pods comes from: namespace and name. Groups are asked in this order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    RuleSet(String, String),
+    Budget(String, String),
+    Disruption(String, String),
+}
+
+/// What is asked before a pod of a group may go.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    /// `None`: the implicit budget of an owner.
+    pub(crate) source: Option<Source>,
+    pub(crate) rules: Vec<Rule>,
+    /// It asks about nodes, so that these are counted.
+    pub(crate) counts_nodes: bool,
+    /// Pods of the group have no implicit budget.
+    pub(crate) replaces_implicit: bool,
+    /// How many failures it tolerates, if it says so.
+    pub(crate) max_failures: Option<u32>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rule {
+    /// Name in verdicts, see [`crate::RuleVerdict::rule`].
+    pub(crate) path: String,
+    /// Name that a pod's annotation may excuse it from; none for our own budgets.
+    pub(crate) name: Option<String>,
+    pub(crate) stage: Stage,
+    pub(crate) filter: Option<LabelSelector>,
+    pub(crate) conditions: BTreeSet<String>,
+    pub(crate) check: Check,
+}
+
+/// When a rule is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Before an operation.
+    PreCheck,
+    /// Before the operated pod returns.
+    PostCheck,
+    /// Never.
+    Other(String),
+}
+
+/// What a rule asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Check {
+    /// Passes everybody.
+    Pass(Because),
+    /// Passes nobody.
+    Deny(Because),
+    /// Passes pods with these labels.
+    Labels(LabelSelector),
+    /// Passes whom an approver lets go.
+    Approval { ignores_failure: bool },
+    /// Passes at these times.
+    Windows(Windows),
+    /// Passes some time after the last pod was back, and nobody while a wave is under way.
+    Soak { seconds: u32 },
+    /// Passes while fewer operations have failed.
+    Failures { most: u32 },
+    /// Passes as long as there is room.
+    Availability(Limits),
+    /// Passes as long as no more nodes than these have an unavailable pod.
+    Nodes(Bound),
+    /// Passes as long as no more values of a node's label than these have an unavailable pod.
+    Topology { key: String, most: u64 },
+    /// Passes if so many stay on the pod's node.
+    PerNode { fewest: u64 },
+    /// Passes as long as fewer are operated.
+    Concurrent { most: u64 },
+}
+
+impl Check {
+    /// Whether a filter or an excuse can take a pod out of it. A rule that can't be understood lets nobody pass by those.
+    pub(crate) fn has_effect(&self) -> bool {
+        !matches!(self, Self::Pass(_) | Self::Deny(Because::Misconfigured { .. }))
+    }
+}
+
+impl Policy {
+    pub(crate) fn implicit() -> Self {
+        Self { source: None, rules: Vec::new(), counts_nodes: false, replaces_implicit: false, max_failures: None }
+    }
+
+    pub(crate) fn of_rule_set(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Self {
+        Self {
+            source: Some(Source::RuleSet(set.namespace.clone(), set.name.clone())),
+            rules: rule_set::rules(&set.name, &set.spec, skipped_kinds),
+            replaces_implicit: true,
+            ..Self::implicit()
+        }
+    }
+
+    pub(crate) fn of_budget(budget: &Budget) -> Self {
+        let rules = budget::rules(budget);
+        let counts_nodes = rules
+            .iter()
+            .any(|rule| matches!(rule.check, Check::Nodes(_) | Check::Topology { .. } | Check::PerNode { .. }));
+        let replaces_implicit = rules.iter().any(|rule| matches!(rule.check, Check::Availability(_)));
+        let max_failures = budget.spec.max_failures;
+        let source = Some(Source::Budget(budget.namespace.clone(), budget.name.clone()));
+        Self { source, rules, counts_nodes, replaces_implicit, max_failures }
+    }
+
+    pub(crate) fn of_disruption_budget(budget: &DisruptionBudget) -> Self {
+        let source = Some(Source::Disruption(budget.namespace.clone(), budget.name.clone()));
+        Self { source, rules: vec![budget::disruption(budget)], ..Self::implicit() }
+    }
+}
+
+fn selector_faults(selector: Option<&LabelSelector>) -> Option<String> {
+    match selector {
+        None => Some("spec.selector is absent, so the rules govern no pod; set it".to_owned()),
+        Some(selector) => {
+            selector::fault(selector).map(|fault| format!("spec.selector: {fault}; the rules govern no pod"))
+        }
+    }
+}
+
+fn rule_faults<'a>(rules: &'a [Rule]) -> impl Iterator<Item = String> + 'a {
+    rules.iter().filter_map(|rule| {
+        let name = rule.path.split_once('/').map_or(rule.path.as_str(), |(_, name)| name);
+        match &rule.check {
+            Check::Deny(Because::Misconfigured { text }) => {
+                Some(format!("rule {name}: {text}; nobody passes until then"))
+            }
+            _ => None,
+        }
+    })
+}
+
+impl RuleSet {
+    /// Whether the rules govern a pod. Without a selector, or with one that can't be understood, they govern nobody.
+    #[must_use]
+    pub fn selects(&self, pod: &crate::PodFacts) -> bool {
+        self.namespace == pod.namespace
+            && self.spec.selector.as_ref().is_some_and(|selector| selector::matches(selector, &pod.labels))
+    }
+
+    /// What the author of the rules should mend, in words; each text begins with what it is about.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let rules = rule_set::rules(&self.name, &self.spec, &BTreeSet::new());
+        selector_faults(self.spec.selector.as_ref()).into_iter().chain(rule_faults(&rules)).collect()
+    }
+}
+
+impl Budget {
+    /// Whether it limits a pod.
+    #[must_use]
+    pub fn selects(&self, pod: &crate::PodFacts) -> bool {
+        (self.namespace == pod.namespace || self.is_cluster_wide())
+            && self.spec.selector.as_ref().is_some_and(|selector| selector::matches(selector, &pod.labels))
+    }
+
+    /// What its author should mend, in words.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let rules = budget::rules(self);
+        selector_faults(self.spec.selector.as_ref()).into_iter().chain(rule_faults(&rules)).collect()
+    }
+}

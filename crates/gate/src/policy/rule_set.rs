@@ -1,0 +1,78 @@
+//! Rules of a PodTransitionRule.
+
+use std::collections::BTreeSet;
+
+use hitless_api::PodTransitionRuleSpec;
+use hitless_api::pod_transition_rule::{TransitionRule, TransitionRuleWebhook};
+
+use super::{Check, Limits, Rule, Stage};
+use crate::{Because, selector};
+
+pub(super) fn rules(set: &str, spec: &PodTransitionRuleSpec, skipped_kinds: &BTreeSet<String>) -> Vec<Rule> {
+    let read = |rule: &TransitionRule| Rule {
+        path: format!("{set}/{}", rule.name),
+        name: Some(rule.name.clone()),
+        stage: match rule.stage.as_deref() {
+            None | Some("PreCheck") => Stage::PreCheck,
+            Some("PostCheck") => Stage::PostCheck,
+            Some(other) => Stage::Other(other.to_owned()),
+        },
+        filter: rule.filter.as_ref().and_then(|filter| filter.label_selector.clone()),
+        conditions: rule.conditions.iter().cloned().collect(),
+        check: check(rule, skipped_kinds),
+    };
+    spec.rules.iter().map(read).collect()
+}
+
+/// Upstream's order of precedence: switched off, then the first of availablePolicy, labelCheck and webhook that is set.
+fn check(rule: &TransitionRule, skipped_kinds: &BTreeSet<String>) -> Check {
+    if rule.disabled {
+        return Check::Pass(Because::Disabled);
+    }
+    let filter = rule.filter.as_ref().and_then(|filter| filter.label_selector.as_ref());
+    if let Some(fault) = filter.and_then(selector::fault) {
+        return misconfigured(format!("filter.labelSelector: {fault}"));
+    }
+    let (kind, check) = if let Some(available) = &rule.available_policy {
+        ("availablePolicy", Limits::of_rule(available).map_or_else(misconfigured, Check::Availability))
+    } else if let Some(labels) = &rule.label_check {
+        let check = match &labels.requires {
+            None => misconfigured("labelCheck asks for nothing; set requires".to_owned()),
+            Some(requires) => match selector::fault(requires) {
+                Some(fault) => misconfigured(format!("labelCheck.requires: {fault}")),
+                None => Check::Labels(requires.clone()),
+            },
+        };
+        ("labelCheck", check)
+    } else if let Some(webhook) = &rule.webhook {
+        ("webhook", webhook_check(webhook))
+    } else {
+        return Check::Pass(Because::Empty);
+    };
+    if skipped_kinds.contains(kind) {
+        return Check::Pass(Because::KindSkipped { kind: kind.to_owned() });
+    }
+    check
+}
+
+fn webhook_check(webhook: &TransitionRuleWebhook) -> Check {
+    let client = &webhook.client_config;
+    match webhook.failure_policy.as_deref() {
+        _ if client.url.is_empty() && client.service.is_none() => {
+            misconfigured("webhook.clientConfig says nowhere to ask; set url or service".to_owned())
+        }
+        _ if !client.url.is_empty() && client.service.is_some() => {
+            misconfigured("webhook.clientConfig has both url and service; remove one".to_owned())
+        }
+        None | Some("Fail" | "") => Check::Approval { ignores_failure: false },
+        Some("Ignore") => Check::Approval { ignores_failure: true },
+        Some(other) => {
+            let other: String = other.chars().take(32).collect();
+            misconfigured(format!("webhook.failurePolicy is {other:?}; use Fail or Ignore"))
+        }
+    }
+}
+
+pub(super) fn misconfigured(text: String) -> Check {
+    Check::Deny(Because::Misconfigured { text })
+}

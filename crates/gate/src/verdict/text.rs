@@ -1,0 +1,220 @@
+//! Verdicts in words: what is in the way, and the smallest change that would unblock.
+
+use std::fmt;
+
+use super::{Because, Decision, RuleVerdict, Verdict};
+
+impl RuleVerdict {
+    /// Why, in words and numbers. Where upstream has a text that operators look for, it begins with exactly that text.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match &self.because {
+            because @ Because::MaxUnavailable { .. } => format!("[{}] {because}", self.rule_name()),
+            because => because.to_string(),
+        }
+    }
+
+    /// The smallest change that would unblock the pod, in words; `None` where nothing is in the way.
+    #[must_use]
+    pub fn unblock(&self) -> Option<String> {
+        (self.verdict == Decision::Denied).then(|| self.because.unblock()).flatten()
+    }
+}
+
+impl fmt::Display for RuleVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.reason())
+    }
+}
+
+impl fmt::Display for Verdict {
+    /// One line for the pod, one for each rule.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.pod.is_empty() { &self.pod_uid } else { &self.pod };
+        write!(f, "{name}: {}", if self.allowed { "may go" } else { "waits" })?;
+        for rule in &self.rules {
+            let mark = if rule.verdict == Decision::Allowed { "+" } else { "-" };
+            write!(f, "\n  {mark} {rule}")?;
+        }
+        Ok(())
+    }
+}
+
+fn pods(count: u64) -> String {
+    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
+}
+
+impl Because {
+    fn unblock(&self) -> Option<String> {
+        Some(match self {
+            Self::MaxUnavailable { quota: 0, total, .. } => {
+                format!("raise the maximum to 1 of {total} at least: as it is no available pod ever goes")
+            }
+            Self::MaxUnavailable { quota, unavailable, .. } => {
+                let back = pods(unavailable - quota + 1);
+                format!("wait until {back} more are available, or raise the maximum to {}", unavailable + 1)
+            }
+            Self::MinAvailable { quota, total, .. } if quota >= total => {
+                format!("lower the minimum below {total}, or add {}", pods(quota - total + 1))
+            }
+            Self::MinAvailable { quota, available, .. } => {
+                let lower = available.saturating_sub(1);
+                format!(
+                    "wait until {} more are available, or lower the minimum to {lower}",
+                    pods(quota + 1 - available)
+                )
+            }
+            Self::LabelsDiffer { requires } => format!("give the pod the labels {requires}"),
+            Self::Paused => "set spec.paused to false".to_owned(),
+            Self::OutsideWindow { opens: Some(opens) } => format!("wait until {opens}, or add a window"),
+            Self::OutsideWindow { opens: None } => "add a window that opens".to_owned(),
+            Self::Blackout { until, .. } => format!("wait until {until}, or end the blackout"),
+            Self::WaveRunning { running } => format!("wait until {} are back", pods(*running)),
+            Self::Soaking { until } => format!("wait until {until}, or lower soakSeconds"),
+            Self::TooManyFailures { failed, .. } => {
+                format!("mend what failed and change the template (or back), or raise maxFailures to {}", failed + 1)
+            }
+            Self::MaxUnavailableNodes { quota, unavailable, .. } => {
+                let back = unavailable.saturating_sub(*quota) + 1;
+                format!("wait until {back} more nodes are whole, or raise maxUnavailableNodes to {}", unavailable + 1)
+            }
+            Self::MaxUnavailableDomains { key, most, .. } => {
+                format!("wait until a {key} is whole, or raise maxUnavailableDomains to {}", most + 1)
+            }
+            Self::PerNodeMinAvailable { node, fewest, available } if available <= fewest => {
+                format!("bring {} more to node {node}, or lower perNodeMinAvailable", pods(fewest + 1 - available))
+            }
+            Self::PerNodeMinAvailable { .. } => return None,
+            Self::MaxConcurrent { most: 0, .. } => "raise maxConcurrent: as it is nobody ever goes".to_owned(),
+            Self::MaxConcurrent { most, .. } => {
+                format!("wait until an operation ends, or raise maxConcurrent to {}", most + 1)
+            }
+            Self::AwaitingApproval { .. } => "wait for the approver's answer".to_owned(),
+            Self::ApprovalRefused { .. } => "satisfy the approver; it is asked again".to_owned(),
+            Self::ApproverUnreachable { .. } => {
+                "bring the approver back; it is asked again. failurePolicy: Ignore would let pods go meanwhile"
+                    .to_owned()
+            }
+            Self::Misconfigured { .. } => "mend the rule".to_owned(),
+            Self::NoSuchPod
+            | Self::AlreadyReserved
+            | Self::AlreadyUnavailable
+            | Self::WithinBudget { .. }
+            | Self::LabelsMatch
+            | Self::Disabled
+            | Self::OtherStage { .. }
+            | Self::FilteredOut
+            | Self::ConditionsUnmet { .. }
+            | Self::Skipped
+            | Self::KindSkipped { .. }
+            | Self::Empty
+            | Self::InWindow
+            | Self::Soaked
+            | Self::FewFailures
+            | Self::WithinNodes { .. }
+            | Self::WithinDomains { .. }
+            | Self::EnoughOnNode { .. }
+            | Self::FewRunning { .. }
+            | Self::Approved
+            | Self::ApproverIgnored { .. } => return None,
+        })
+    }
+}
+
+/// ` (<message>)`, or nothing.
+fn said(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyReserved => write!(f, "the pod has its place already"),
+            Self::AlreadyUnavailable => write!(f, "the pod is unavailable anyway, operating it costs nothing"),
+            Self::WithinBudget { total, unavailable, max_unavailable, available, min_available } => {
+                write!(f, "there is room: of {total} pods {unavailable} unavailable")?;
+                if let Some(max) = max_unavailable {
+                    write!(f, " (at most {max})")?;
+                }
+                write!(f, ", {available} available")?;
+                min_available.map_or(Ok(()), |min| write!(f, " (at least {min})"))
+            }
+            Self::MaxUnavailable { quota, unavailable, missing, total } => {
+                write!(
+                    f,
+                    "blocked by max unavailable policy: [max unavailable]={quota}/{total}, [current unavailable]={unavailable}/{total}"
+                )?;
+                if *missing > 0 {
+                    write!(f, " ({missing} of them not created yet)")?;
+                }
+                if *quota == 0 && *total > 0 {
+                    write!(f, "; this rule never lets an available pod go, raise its maximum")?;
+                }
+                Ok(())
+            }
+            Self::MinAvailable { quota, available, total } => {
+                write!(
+                    f,
+                    "blocked by min available policy: [min available]={quota}/{total}, [current keep available]={available}/{total}"
+                )?;
+                if quota >= total {
+                    write!(f, "; this rule never lets an available pod go, lower its minimum")?;
+                }
+                Ok(())
+            }
+            Self::LabelsMatch => write!(f, "the pod has the labels asked for"),
+            Self::LabelsDiffer { requires } => write!(f, "the pod's labels do not match {requires}"),
+            Self::Disabled => write!(f, "the rule is disabled"),
+            Self::OtherStage { stage } => write!(f, "the rule is for stage {stage:?}, not for PreCheck"),
+            Self::FilteredOut => write!(f, "the rule's filter leaves this pod out"),
+            Self::ConditionsUnmet { conditions } => {
+                write!(f, "the rule is for pods with condition {}", conditions.join(" or "))
+            }
+            Self::Skipped => write!(f, "the pod's annotation excuses it from the rule"),
+            Self::KindSkipped { kind } => write!(f, "rules of kind {kind} are switched off for the whole cluster"),
+            Self::Empty => write!(f, "the rule asks for nothing"),
+            Self::Paused => write!(f, "the budget is paused"),
+            Self::InWindow => write!(f, "operations may begin now"),
+            Self::OutsideWindow { opens: Some(opens) } => write!(f, "no window is open; the next one opens at {opens}"),
+            Self::OutsideWindow { opens: None } => write!(f, "no window is open, and none will"),
+            Self::Blackout { until, reason } => write!(f, "nothing begins before {until}{}", said(reason)),
+            Self::Soaked => write!(f, "the last wave has soaked"),
+            Self::WaveRunning { running } => write!(f, "a wave is under way ({})", pods(*running)),
+            Self::Soaking { until } => write!(f, "the last wave soaks until {until}"),
+            Self::FewFailures => write!(f, "few operations have failed"),
+            Self::TooManyFailures { most, failed } => {
+                write!(f, "{failed} operations have failed, and the budget stops at {most}")
+            }
+            Self::WithinNodes { quota, unavailable, total } => {
+                write!(f, "of {total} nodes {unavailable} have an unavailable pod (at most {quota})")
+            }
+            Self::MaxUnavailableNodes { quota, unavailable, total } => {
+                write!(f, "of {total} nodes {unavailable} have an unavailable pod, and at most {quota} may")
+            }
+            Self::WithinDomains { key } => write!(f, "there is room by {key}"),
+            Self::MaxUnavailableDomains { key, most, domains } => {
+                let domains = domains.join(", ");
+                write!(f, "pods are unavailable where {key} is {domains}, and at most {most} may be at a time")
+            }
+            Self::EnoughOnNode { node, fewest, available } => {
+                write!(f, "{available} are available on node {node} (at least {fewest} must stay)")
+            }
+            Self::PerNodeMinAvailable { node, fewest, available } => {
+                write!(f, "{available} are available on node {node}, and at least {fewest} must stay")
+            }
+            Self::FewRunning { most, running } => write!(f, "{running} are being operated (at most {most})"),
+            Self::MaxConcurrent { most, running } => {
+                write!(f, "{running} are being operated, and at most {most} may be")
+            }
+            Self::Approved => write!(f, "the approver agrees"),
+            Self::AwaitingApproval { message } => write!(f, "the approver has not answered yet{}", said(message)),
+            Self::ApprovalRefused { message } => write!(f, "the approver refuses{}", said(message)),
+            Self::ApproverUnreachable { message } => write!(f, "the approver can't be asked{}", said(message)),
+            Self::ApproverIgnored { message } => {
+                write!(f, "the approver can't be asked, and the rule's failurePolicy is Ignore{}", said(message))
+            }
+            Self::Misconfigured { text } => write!(f, "the rule can't be understood: {text}"),
+            Self::NoSuchPod => write!(f, "there is no such pod (any more)"),
+        }
+    }
+}
