@@ -42,6 +42,10 @@ pub struct Reservation {
     /// Images that the agent may set on the way back, by container.
     #[serde(default)]
     pub from_images: BTreeMap<String, String>,
+    /// Taken without room in the budgets, because the pod was unavailable anyway: the grant says so too, and the agent refuses it
+    /// once the pod is Ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub while_unavailable: bool,
     /// Revision labels that the agent may set.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,

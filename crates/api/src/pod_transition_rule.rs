@@ -346,4 +346,8 @@ pub struct TaskInfo {
     /// What it said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Ids of the operations by name of the pod, so that a later leader takes the task on for these and no others. Upstream has
+    /// no such field.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub operations: std::collections::BTreeMap<String, String>,
 }

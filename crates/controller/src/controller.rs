@@ -105,7 +105,7 @@ impl Controller {
         memory.fill(&mut snapshot);
 
         let start = Instant::now();
-        let round = round(&snapshot, now);
+        let round = round(&snapshot, &mut memory.mirror, now);
         self.metrics.decided(&round, start.elapsed());
         if let Some(later) = round.deposed {
             return self.rank.outranked(&mut memory.outranked_since, leadership, later).await;

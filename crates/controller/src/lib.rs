@@ -5,10 +5,12 @@
 //! A snapshot may be old and a second controller may believe to lead: every write is conditional, budgets are reserved in the
 //! namespace's ledger by compare-and-swap *before* a grant is written, and reservations are released on evidence only.
 
+pub mod approval;
 pub mod config;
 pub mod controller;
 pub mod farewell;
 pub mod metrics;
+pub mod mirror;
 pub mod round;
 pub mod snapshot;
 pub mod watches;

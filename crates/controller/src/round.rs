@@ -5,6 +5,7 @@
 //! stand-ins. All of it works on drafts of the ledgers and NodeTransitions, so that "release and reserve the next" is one
 //! write, and "remove the grant and add the next" is one.
 
+mod approvals;
 mod blocked;
 mod completion;
 mod draft;
@@ -28,6 +29,8 @@ pub use drain::{InvalidDrain, resolve as resolve_drain};
 pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
 pub use write::{LedgerWrite, NodeTransitionWrite, RuleStatusWrite, StandIn, Step, Write};
 
+use crate::approval::Ask;
+use crate::mirror::Mirror;
 use crate::snapshot::Snapshot;
 
 /// Annotation on a NodeTransition that names the reservations for which there is, and by this write will be, no grant in it.
@@ -57,15 +60,17 @@ pub struct Round {
     pub reads: Vec<Read>,
     /// Every pod that wishes something, and whether it may.
     pub verdicts: Vec<PodVerdict>,
+    /// Approvers to be asked; the same as last time as long as nothing changes.
+    pub asks: Vec<Ask>,
     /// What people should know; the same as last time as long as it holds.
     pub events: Vec<Note>,
     /// When to decide again even if nothing changes.
     pub wake_at: Option<Timestamp>,
 }
 
-/// Decides. `now` is the wall clock.
+/// Decides. `now` is the wall clock. `mirror` saves time and nothing else: one that has seen nothing gives the same answer.
 #[must_use]
-pub fn round(snapshot: &Snapshot, now: Timestamp) -> Round {
+pub fn round(snapshot: &Snapshot, mirror: &mut Mirror, now: Timestamp) -> Round {
     // What is written must compare equal when it is read again, and the wire has microseconds.
     let now = now.round(Unit::Microsecond).unwrap_or(now);
     match fencing::check(snapshot) {
@@ -74,9 +79,12 @@ pub fn round(snapshot: &Snapshot, now: Timestamp) -> Round {
         fencing::Fence::Held => {}
     }
     let wishes = intents::derive(snapshot);
+    let gate = mirror.look(snapshot, &wishes.owners);
     let mut draft = draft::Draft::new(snapshot, now);
     let ended = completion::complete(&wishes, &mut draft);
-    let verdicts = grants::grant(&wishes, &ended, &mut draft);
+    let mut asked = approvals::post_checks(&wishes, &mut draft, gate);
+    let verdicts = grants::grant(&wishes, &ended, &mut draft, gate);
+    asked.add_all(&verdicts, &wishes);
     let stand_in = stand_in::decide(snapshot, now);
 
     let events = events::notes(&wishes, &ended, &verdicts);
@@ -85,8 +93,8 @@ pub fn round(snapshot: &Snapshot, now: Timestamp) -> Round {
     steps.extend(stand_in.steps);
     let statuses = rule_status::decide(snapshot, &verdicts, now);
     steps.extend(statuses.steps);
-    let wake_at = [stand_in.wake_at, ended.wake_at, statuses.wake_at].into_iter().flatten().min();
-    Round { deposed: None, steps, reads: ended.reads, verdicts, events, wake_at }
+    let wake_at = [stand_in.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
+    Round { deposed: None, steps, reads: ended.reads, verdicts, asks: asked.asks, events, wake_at }
 }
 
 fn micro(time: Timestamp) -> MicroTime {

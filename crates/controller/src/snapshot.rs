@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
 use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
+use hitless_gate::{Approvals, Budget, DisruptionBudget};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 
@@ -27,6 +28,8 @@ pub struct NodeView {
     pub uid: String,
     /// Has a deletion timestamp.
     pub deleting: bool,
+    /// Labels, for topologies.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A NodeTransition.
@@ -131,6 +134,12 @@ pub struct Snapshot {
     pub ledgers: BTreeMap<String, Arc<LedgerView>>,
     /// All PodTransitionRules.
     pub rules: Vec<Arc<RuleView>>,
+    /// All TransitionBudgets.
+    pub budgets: Vec<Arc<Budget>>,
+    /// All PodDisruptionBudgets.
+    pub disruption_budgets: Vec<Arc<DisruptionBudget>>,
+    /// What approvers have said.
+    pub approvals: Approvals,
     /// Agents by node; a node that is not listed has just been seen for the first time.
     pub agents: BTreeMap<String, AgentState>,
     /// Nodes whose NodeTransition was written by us without an answer: it may still arrive.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::pod::PodView;
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
+use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use hitless_gate::{Budget, DisruptionBudget};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Listing, Selection};
@@ -14,6 +15,7 @@ use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource};
@@ -49,6 +51,8 @@ pub struct Caches {
     pub(crate) node_transitions: Cache<NodeTransition, NodeTransitionView>,
     pub(crate) ledgers: Cache<TransitionLedger, LedgerView>,
     pub(crate) rules: Cache<PodTransitionRule, RuleView>,
+    pub(crate) budgets: Cache<TransitionBudget, Budget>,
+    pub(crate) disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
 }
 
 /// A task that keeps a cache up to date, and its name.
@@ -71,6 +75,13 @@ impl Caches {
             ),
             ledgers: Cache::new("TransitionLedger", ledger_view, wake.clone(), metrics.clone()),
             rules: Cache::new("PodTransitionRule", |rule| Some(rule_view(rule)), wake.clone(), metrics.clone()),
+            budgets: Cache::new("TransitionBudget", |each| Some(budget(each)), wake.clone(), metrics.clone()),
+            disruption_budgets: Cache::new(
+                "PodDisruptionBudget",
+                |each| Some(disruption_budget(each)),
+                wake.clone(),
+                metrics.clone(),
+            ),
         }
     }
 
@@ -86,6 +97,8 @@ impl Caches {
             start.watch("nodetransitions", Api::all(client.clone()), &self.node_transitions),
             start.watch("transitionledgers", Api::all(client.clone()), &self.ledgers),
             start.watch("podtransitionrules", Api::all(client.clone()), &self.rules),
+            start.watch("transitionbudgets", Api::all(client.clone()), &self.budgets),
+            start.watch("poddisruptionbudgets", Api::all(client.clone()), &self.disruption_budgets),
         ]
     }
 
@@ -99,6 +112,8 @@ impl Caches {
             && self.node_transitions.synced()
             && self.ledgers.synced()
             && self.rules.synced()
+            && self.budgets.synced()
+            && self.disruption_budgets.synced()
     }
 
     /// What is in them now. Who leads and what is remembered is added by the caller.
@@ -112,6 +127,8 @@ impl Caches {
             node_transitions: by_name(&self.node_transitions),
             ledgers: self.ledgers.values().into_iter().map(|ledger| (ledger.namespace.clone(), ledger)).collect(),
             rules: self.rules.values(),
+            budgets: self.budgets.values(),
+            disruption_budgets: self.disruption_budgets.values(),
             ..Snapshot::default()
         }
     }
@@ -189,6 +206,7 @@ fn node_view(node: &Node) -> NodeView {
         name: node.metadata.name.clone().unwrap_or_default(),
         uid: node.metadata.uid.clone().unwrap_or_default(),
         deleting: node.metadata.deletion_timestamp.is_some(),
+        labels: node.metadata.labels.clone().unwrap_or_default(),
     }
 }
 
@@ -219,5 +237,24 @@ fn rule_view(object: PodTransitionRule) -> RuleView {
         generation: object.metadata.generation.unwrap_or_default(),
         spec: object.spec,
         status: object.status,
+    }
+}
+
+fn budget(object: TransitionBudget) -> Budget {
+    Budget {
+        name: object.metadata.name.unwrap_or_default(),
+        namespace: object.metadata.namespace.unwrap_or_default(),
+        spec: object.spec,
+    }
+}
+
+fn disruption_budget(object: PodDisruptionBudget) -> DisruptionBudget {
+    let spec = object.spec.unwrap_or_default();
+    DisruptionBudget {
+        name: object.metadata.name.unwrap_or_default(),
+        namespace: object.metadata.namespace.unwrap_or_default(),
+        selector: spec.selector,
+        min_available: spec.min_available,
+        max_unavailable: spec.max_unavailable,
     }
 }

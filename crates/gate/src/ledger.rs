@@ -139,6 +139,7 @@ mod tests {
             since: MicroTime(Timestamp::from_second(since).unwrap()),
             images: [].into(),
             from_images: [].into(),
+            while_unavailable: false,
             labels: [].into(),
         };
         (uid.to_owned(), reservation)

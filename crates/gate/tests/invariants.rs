@@ -134,6 +134,7 @@ impl Cluster {
             since: MicroTime(Timestamp::UNIX_EPOCH),
             images: [].into(),
             from_images: [].into(),
+            while_unavailable: false,
             labels: [].into(),
         };
         let batch = verdicts

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::mirror::Mirror;
 use crate::round::{Step, Write};
 use crate::snapshot::{AgentState, Evidence, OperationKey, Snapshot};
 use crate::watches;
@@ -14,6 +15,8 @@ pub(super) struct Memory {
     agents: BTreeMap<String, AgentState>,
     evidence: BTreeMap<OperationKey, Evidence>,
     uncertain: BTreeSet<String>,
+    /// Saves the rounds time.
+    pub(super) mirror: Mirror,
     /// Since when writes of a later epoch have been seen.
     pub(super) outranked_since: Option<Instant>,
 }

@@ -14,7 +14,7 @@ use crate::snapshot::{AgentState, Snapshot};
 pub enum Waiting {
     /// It is being operated.
     InProgress,
-    /// An earlier operation of it has not been cleared away yet.
+    /// The ledger still has its place for another operation.
     Clearing,
     /// A pod of its namespace is being operated and not in our cache yet, so budgets can't be counted.
     Unseen,
@@ -83,7 +83,7 @@ impl Waiting {
     pub fn text(&self) -> String {
         match self {
             Self::InProgress => "it is being operated".to_owned(),
-            Self::Clearing => "its last operation is being cleared away".to_owned(),
+            Self::Clearing => "the ledger still has its place for another operation".to_owned(),
             Self::Unseen => "a pod is being operated that is not known yet".to_owned(),
             Self::Rules(text) => text.clone(),
             Self::Obstacle(obstacle) => obstacle.to_string(),

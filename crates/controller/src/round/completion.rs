@@ -42,6 +42,8 @@ pub(super) struct Ended<'a> {
     pub(super) busy: BTreeSet<&'a str>,
     /// Reservations without a grant whose operation is still wished: ids by pod uid.
     pub(super) regrant: BTreeMap<&'a str, OperationKey>,
+    /// Pods whose operation was cancelled, or refused for a moment, and is over: they go first.
+    pub(super) again: BTreeSet<&'a str>,
     /// When such a reservation gets too old for that.
     pub(super) wake_at: Option<Timestamp>,
 }
@@ -107,6 +109,9 @@ fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mu
         if !lasting {
             draft.remove_grant(node, &grant.id);
         }
+        if result.outcome != Outcome::Done {
+            ended.again.insert(&grant.pod.uid);
+        }
     } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready()) {
         // The cache may be behind or ahead: ask.
         ended.reads.push(Read { operation: key(grant), pod: grant.pod.clone() });
@@ -123,7 +128,7 @@ fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mu
 fn is_lasting(result: &TransitionResult) -> bool {
     match result.outcome {
         Outcome::RolledBack | Outcome::Failed => true,
-        Outcome::Refused => !matches!(result.reason.as_str(), "Expired" | "Busy" | "NodeUIDMismatch"),
+        Outcome::Refused => !matches!(result.reason.as_str(), "Expired" | "Busy" | "NodeUIDMismatch" | "PodAvailable"),
         Outcome::Done | Outcome::Cancelled => false,
     }
 }

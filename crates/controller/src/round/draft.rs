@@ -106,6 +106,12 @@ impl<'a> Draft<'a> {
         }
     }
 
+    pub(super) fn pass_post_check(&mut self, node: &'a str, id: &str) {
+        for grant in self.node(node).grants.iter_mut().filter(|grant| grant.id == id) {
+            grant.post_check = Some(hitless_api::PostCheck::Passed);
+        }
+    }
+
     pub(super) fn fence(&mut self, node: &'a str, fence: String) {
         self.node(node).fence = Some(fence);
     }

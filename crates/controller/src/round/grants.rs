@@ -3,20 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, Grant, GrantMode, Reservation, VerifySpec};
-use hitless_gate::{
-    Approvals, Candidate, GateInput, Held, LedgerError, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings, Verdict,
-};
+use hitless_api::{DrainSpec, Grant, GrantMode, Outcome, PostCheck, Reservation, VerifySpec};
+use hitless_gate::{Candidate, Gate, Held, LedgerError, Verdict};
 use hitless_workloads::PodIntent;
 use jiff::Timestamp;
 
 use super::blocked::{self, Waiting};
-use super::completion::Ended;
+use super::completion::{Ended, Failure};
 use super::draft::Draft;
 use super::drain;
 use super::intents::{Wish, Wishes};
 use super::{PodVerdict, micro};
-use crate::snapshot::Snapshot;
 
 /// A pod that nothing but the rules can keep from being operated.
 struct Ready<'a> {
@@ -28,12 +25,18 @@ struct Ready<'a> {
     owner: String,
 }
 
-pub(super) fn grant<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, draft: &mut Draft<'a>) -> Vec<PodVerdict> {
+pub(super) fn grant<'a>(
+    wishes: &Wishes<'a>,
+    ended: &Ended<'a>,
+    draft: &mut Draft<'a>,
+    gate: &mut Gate,
+) -> Vec<PodVerdict> {
     let mut verdicts = Vec::new();
+    gate.set_failed(&failed(ended));
     let unseen = unseen(wishes, draft);
     let mut candidates: BTreeMap<&'a str, Ready<'a>> = BTreeMap::new();
     for (uid, wish) in &wishes.by_pod {
-        match candidate(wish, wishes, ended, draft) {
+        match candidate(wish, wishes, ended, draft, gate) {
             Ok(ready) if unseen.contains(ready.pod.id.namespace.as_str()) => {
                 verdicts.push(verdict(ready.pod, wishes, Some(Waiting::Unseen), None));
             }
@@ -46,17 +49,20 @@ pub(super) fn grant<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, draft: &mut Draf
     // Those that have their place already need no rule; their grants were lost on the way.
     for (uid, key) in &ended.regrant {
         if let Some(ready) = candidates.remove(uid) {
-            let rules =
-                draft.reservation(&ready.pod.id.namespace, uid).map(|place| place.rules.clone()).unwrap_or_default();
+            let Some(place) = draft.reservation(&ready.pod.id.namespace, uid) else { continue };
+            let (rules, while_unavailable) = (place.rules.clone(), place.while_unavailable);
             verdicts.push(verdict(ready.pod, wishes, None, None));
+            let post_check = gate.has_post_check(uid).then_some(PostCheck::Pending);
             let grant = grant_of(&ready, draft.snapshot.epoch, rules, key.since);
+            let grant = Grant { while_unavailable, post_check, ..grant };
             draft.add_grant(ready.node, grant);
         }
     }
     if !candidates.is_empty() {
-        for answer in ask(wishes, draft, &candidates) {
+        for answer in ask(ended, draft, gate, &candidates) {
             let Some(ready) = candidates.remove(answer.pod_uid.as_str()) else { continue };
-            let waiting = if answer.allowed { take_place(&ready, &answer, draft) } else { Some(refusal(&answer)) };
+            let waiting =
+                if answer.allowed { take_place(&ready, &answer, draft, gate) } else { Some(refusal(&answer)) };
             verdicts.push(verdict(ready.pod, wishes, waiting, Some(answer)));
         }
     }
@@ -93,13 +99,15 @@ fn candidate<'a>(
     wishes: &Wishes<'a>,
     ended: &Ended<'a>,
     draft: &Draft<'a>,
+    gate: &Gate,
 ) -> Result<Ready<'a>, Waiting> {
     let pod = wish.pod;
     let uid = pod.id.uid.as_str();
-    let halted = |failure: &&super::completion::Failure<'_>| {
-        failure.grant.pod.uid == uid || (failure.workload.is_some() && failure.workload == wish.workload)
-    };
-    if let Some(failure) = ended.failures.iter().find(halted) {
+    let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
+    let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
+    let too_many = ended.failures.iter().filter(of_workload).count() >= gate.tolerated_failures(uid) as usize;
+    let halting = ended.failures.iter().find(own).or_else(|| ended.failures.iter().find(of_workload).filter(|_| too_many));
+    if let Some(failure) = halting {
         return Err(Waiting::Halted {
             pod: failure.grant.pod.name.clone(),
             reason: format!("{:?}/{}", failure.result.outcome, failure.result.reason),
@@ -123,8 +131,14 @@ fn candidate<'a>(
     Ok(Ready { pod, node, intent, drain, verify, owner: wishes.owners.label(pod) })
 }
 
+/// Pods whose operation was judged bad.
+fn failed(ended: &Ended<'_>) -> BTreeSet<String> {
+    let bad = ended.failures.iter().filter(|failure| failure.result.outcome != Outcome::Refused);
+    bad.map(|failure| failure.grant.pod.uid.clone()).collect()
+}
+
 /// Takes the pod's place in the ledger and adds the grant; says what it waits for if there is no room.
-fn take_place<'a>(ready: &Ready<'a>, answer: &Verdict, draft: &mut Draft<'a>) -> Option<Waiting> {
+fn take_place<'a>(ready: &Ready<'a>, answer: &Verdict, draft: &mut Draft<'a>, gate: &Gate) -> Option<Waiting> {
     let rules = answer.agreed();
     let pod = &ready.pod.id;
     if draft.is_full(ready.node) {
@@ -138,6 +152,7 @@ fn take_place<'a>(ready: &Ready<'a>, answer: &Verdict, draft: &mut Draft<'a>) ->
         rules: rules.clone(),
         since: micro(draft.now),
         images: ready.intent.containers.iter().map(|(name, change)| (name.clone(), change.to.clone())).collect(),
+        while_unavailable: answer.rests_on_unavailability(),
         from_images: ready.intent.containers.iter().map(|(name, change)| (name.clone(), change.from.clone())).collect(),
         labels: ready
             .intent
@@ -152,7 +167,11 @@ fn take_place<'a>(ready: &Ready<'a>, answer: &Verdict, draft: &mut Draft<'a>) ->
     match hitless_gate::reserve(ledger, vec![(pod.uid.clone(), reservation)], &leader) {
         Ok(spec) => {
             draft.set_ledger(&ready.pod.id.namespace, spec);
-            let grant = grant_of(ready, draft.snapshot.epoch, rules, draft.now);
+            let grant = Grant {
+                while_unavailable: answer.rests_on_unavailability(),
+                post_check: gate.has_post_check(&pod.uid).then_some(PostCheck::Pending),
+                ..grant_of(ready, draft.snapshot.epoch, rules, draft.now)
+            };
             draft.add_grant(ready.node, grant);
             None
         }
@@ -188,69 +207,37 @@ fn grant_of(ready: &Ready<'_>, epoch: i64, rules: Vec<String>, granted: Timestam
 }
 
 /// Asks the gate about all candidates together.
-fn ask(wishes: &Wishes<'_>, draft: &Draft<'_>, candidates: &BTreeMap<&str, Ready<'_>>) -> Vec<Verdict> {
-    let namespaces: BTreeSet<&str> = candidates.values().map(|ready| ready.pod.id.namespace.as_str()).collect();
-    let (pods, owners) = facts(draft.snapshot, wishes, &namespaces);
-    let rule_sets: Vec<RuleSet> = draft
-        .snapshot
-        .rules
-        .iter()
-        .filter(|rule| namespaces.contains(rule.namespace.as_str()))
-        .map(|rule| RuleSet { name: rule.name.clone(), namespace: rule.namespace.clone(), spec: rule.spec.clone() })
-        .collect();
-    let reserved = reserved(draft, &namespaces);
+fn ask(
+    ended: &Ended<'_>,
+    draft: &Draft<'_>,
+    gate: &mut Gate,
+    candidates: &BTreeMap<&str, Ready<'_>>,
+) -> Vec<Verdict> {
+    gate.set_held(held(draft));
     // Where a grant is removed anyway, the next one costs no write more.
     let asking: Vec<Candidate> = candidates
-        .iter()
-        .map(|(_, ready)| Candidate {
+        .values()
+        .map(|ready| Candidate {
+            again: ended.again.contains(ready.pod.id.uid.as_str()),
             preferred: draft.is_touched(ready.node),
             ..Candidate::of(ready.pod, ready.intent.id())
         })
         .collect();
-    let input = GateInput {
-        pods: &pods,
-        owners: &owners,
-        nodes: &BTreeMap::new(),
-        rule_sets: &rule_sets,
-        budgets: &[],
-        disruption_budgets: &[],
-        reserved: &reserved.into_iter().map(|uid| (uid, Held { since: draft.now })).collect(),
-        failed: &BTreeSet::new(),
-        approvals: &Approvals::new(),
-        settings: &Settings::default(),
-    };
-    hitless_gate::decide(&input, &asking, draft.now)
-}
-
-fn facts(
-    snapshot: &Snapshot,
-    wishes: &Wishes<'_>,
-    namespaces: &BTreeSet<&str>,
-) -> (Vec<PodFacts>, BTreeMap<OwnerKey, OwnerFacts>) {
-    let mut owners = BTreeMap::new();
-    let mut pods = Vec::new();
-    for pod in snapshot.pods.iter().filter(|pod| namespaces.contains(pod.id.namespace.as_str()) && !pod.finished) {
-        let owner = wishes.owners.of(pod);
-        if let Some((owner, Some(desired))) = &owner {
-            owners.entry(owner.clone()).or_insert(OwnerFacts { desired: *desired });
-        }
-        pods.push(PodFacts::of(pod, owner.map(|(owner, _)| owner)));
-    }
-    (pods, owners)
+    gate.decide(&asking, &draft.snapshot.approvals, draft.now)
 }
 
 /// Places in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
-fn reserved(draft: &Draft<'_>, namespaces: &BTreeSet<&str>) -> BTreeSet<String> {
-    let places = namespaces
-        .iter()
-        .filter_map(|namespace| draft.ledger(namespace))
-        .flat_map(|ledger| ledger.reservations.keys().cloned());
+fn held(draft: &Draft<'_>) -> BTreeMap<String, Held> {
     let running = draft.snapshot.node_transitions.values().flat_map(|node| {
         node.spec
             .grants
             .iter()
             .filter(|grant| node.transition(grant).is_none_or(|transition| transition.result.is_none()))
-            .map(|grant| grant.pod.uid.clone())
+            .map(|grant| (grant.pod.uid.clone(), Held { since: grant.granted.0 }))
     });
-    places.chain(running).collect()
+    let ledgers = draft.snapshot.ledgers.keys().filter_map(|namespace| draft.ledger(namespace));
+    let places = ledgers
+        .flat_map(|ledger| &ledger.reservations)
+        .map(|(uid, place)| (uid.clone(), Held { since: place.since.0 }));
+    running.chain(places).collect()
 }

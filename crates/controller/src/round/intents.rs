@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, PodRef};
-use hitless_gate::OwnerKey;
 use hitless_workloads::deployment::{Observed, OptIn, plan};
 use hitless_workloads::{DeploymentPlan, DeploymentView, Obstacle, PodIntent, ReplicaSetView, Stage, restart};
 
 use super::events;
 use super::write::{Step, Write};
+use crate::mirror::Owners;
 use crate::snapshot::Snapshot;
 
 /// A Deployment and what is planned for it.
@@ -83,44 +83,9 @@ pub(super) fn target(grant: &Grant) -> Option<&str> {
     grant.annotations.get(annotations::REVISION)?.to.as_deref()
 }
 
-/// Who owns pods in the end.
-pub(super) struct Owners<'a> {
-    sets: HashMap<&'a str, &'a ReplicaSetView>,
-    deployments: HashMap<&'a str, &'a DeploymentView>,
-}
-
-impl Owners<'_> {
-    /// The top workload of the pod, and how many pods that is meant to have if that is known.
-    pub(super) fn of(&self, pod: &PodView) -> Option<(OwnerKey, Option<u32>)> {
-        let key = |kind: &str, name: &str, uid: &str| OwnerKey {
-            kind: kind.to_owned(),
-            namespace: pod.id.namespace.clone(),
-            name: name.to_owned(),
-            uid: uid.to_owned(),
-        };
-        let direct = pod.owner.as_ref()?;
-        let Some(set) = self.sets.get(direct.uid.as_str()) else {
-            return Some((key(&direct.kind, &direct.name, &direct.uid), None));
-        };
-        let deployment = set.owner.as_ref().and_then(|owner| self.deployments.get(owner.uid.as_str()));
-        Some(match deployment {
-            Some(top) => (key("Deployment", &top.name, &top.uid), u32::try_from(top.replicas).ok()),
-            None => (key("ReplicaSet", &set.name, &set.uid), u32::try_from(set.replicas).ok()),
-        })
-    }
-
-    /// `<kind>/<name>` of the top workload, or empty.
-    pub(super) fn label(&self, pod: &PodView) -> String {
-        self.of(pod).map(|(owner, _)| format!("{}/{}", owner.kind, owner.name)).unwrap_or_default()
-    }
-}
-
 pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
-    let owners = Owners {
-        sets: snapshot.replica_sets.iter().map(|set| (set.uid.as_str(), &**set)).collect(),
-        deployments: snapshot.deployments.iter().map(|each| (each.uid.as_str(), &**each)).collect(),
-    };
+    let owners = Owners::of_snapshot(snapshot);
     let mut wishes =
         Wishes { workloads: plans(snapshot), by_pod: BTreeMap::new(), pods, owners, by_target: HashMap::new() };
     let mut driven: HashMap<&str, usize> = HashMap::new();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_controller::mirror::Mirror;
 use hitless_controller::round::{Write, round};
 use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot};
 
@@ -20,6 +21,7 @@ pub(crate) struct Brain {
     cache: Snapshot,
     evidence: BTreeMap<OperationKey, Evidence>,
     uncertain: BTreeSet<String>,
+    mirror: Mirror,
     /// Writes that were sent and not answered.
     pub(crate) in_flight: Vec<Write>,
 }
@@ -41,6 +43,7 @@ impl Brain {
             cache: cluster.snapshot(),
             evidence: BTreeMap::new(),
             uncertain: BTreeSet::new(),
+            mirror: Mirror::default(),
             in_flight: Vec::new(),
         }
     }
@@ -72,7 +75,9 @@ impl Brain {
             uncertain: self.uncertain.clone(),
             ..self.cache.clone()
         };
-        let round = round(&snapshot, cluster.now);
+        let anew = round(&snapshot, &mut Mirror::default(), cluster.now);
+        let round = round(&snapshot, &mut self.mirror, cluster.now);
+        assert_eq!((&round.steps, &round.verdicts), (&anew.steps, &anew.verdicts), "what a mirror has seen changes nothing");
         let mut acted = !round.reads.is_empty();
         for read in &round.reads {
             let evidence = match cluster.pods.get(&read.pod.uid).map(view) {

@@ -182,6 +182,7 @@ pub(crate) fn reservation(uid: &str, attempt: Attempt) -> Reservation {
         since: MicroTime(Timestamp::from_second(attempt.into()).unwrap()),
         images: [].into(),
         from_images: [].into(),
+        while_unavailable: false,
         labels: [].into(),
     }
 }

@@ -1,0 +1,170 @@
+//! Sends the desk's requests to approvers.
+
+pub mod http;
+pub mod target;
+pub mod trust;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::Method;
+use futures::{StreamExt, TryStreamExt, stream};
+use hitless_api::PodRef;
+use hitless_runtime::write::Writes;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Api, Client};
+use rustls::crypto::SecureRandom;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::desk::{Call, Config, Failure, Request};
+use super::parameter;
+use super::wire::{Question, Resource};
+
+use target::Target;
+
+/// Pods that are read at the same time for one request.
+const CONCURRENT_READS: usize = 8;
+
+/// Asks approvers.
+#[derive(Clone)]
+pub struct Approvers {
+    client: Client,
+}
+
+impl Approvers {
+    /// `client` is for the addresses of Services and for parameters that need the whole pod.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Sends a request; returns the body of the answer. Takes no longer than the request may.
+    pub async fn send(&self, call: &Call) -> Result<Vec<u8>, Failure> {
+        let limit = Duration::try_from(call.timeout).unwrap_or_default();
+        let answer = match &call.request {
+            Request::Ask(pods) => timeout(limit, self.ask(call, pods)).await,
+            Request::Poll(task) => timeout(limit, self.poll(&call.config, task)).await,
+        };
+        answer.unwrap_or_else(|_| {
+            Err(Failure::Unreachable(format!("no answer from the approver within {} s", limit.as_secs())))
+        })
+    }
+
+    async fn ask(&self, call: &Call, pods: &[PodRef]) -> Result<Vec<u8>, Failure> {
+        let webhook = &call.config.webhook;
+        let target = match &webhook.client_config.service {
+            Some(service) => Target::of_service(service)?,
+            None => Target::parse(&webhook.client_config.url, "webhook.clientConfig.url")?,
+        };
+        let tls = trust::client_config(webhook.client_config.ca_bundle.as_deref())?;
+        let objects: Vec<Option<Value>> = if parameter::need_pod(&webhook.parameters) {
+            stream::iter(pods).map(|pod| self.read(pod)).buffered(CONCURRENT_READS).map_ok(Some).try_collect().await?
+        } else {
+            vec![None; pods.len()]
+        };
+        let resources = pods.iter().zip(&objects).map(|(pod, object)| {
+            Resource::pod(&pod.name, parameter::resolve(&webhook.parameters, pod, object.as_ref()))
+        });
+        let question = Question {
+            trace_id: trace_id()?,
+            rule_name: &call.rule.rule,
+            stage: call.config.stage.as_deref(),
+            resources: resources.collect(),
+            namespace: &call.rule.namespace,
+            pod_transition_rule: &call.rule.rule_set,
+        };
+        let body = serde_json::to_vec(&question)
+            .map_err(|error| Failure::Unreachable(format!("the question can't be written: {error}")))?;
+        self.request(&target, tls, Method::POST, body).await
+    }
+
+    async fn poll(&self, config: &Config, task: &str) -> Result<Vec<u8>, Failure> {
+        let missing =
+            || Failure::Misconfigured("the rule does not say where to poll; set webhook.clientConfig.poll".into());
+        let poll = config.webhook.client_config.poll.as_ref().ok_or_else(missing)?;
+        let target = Target::parse(&poll.url, "webhook.clientConfig.poll.url")?;
+        let tls = trust::client_config(poll.ca_bundle.as_deref())?;
+        self.request(&target.about_task(poll.raw_query_key.as_deref(), task), tls, Method::GET, Vec::new()).await
+    }
+
+    async fn request(
+        &self,
+        target: &Target,
+        tls: rustls::ClientConfig,
+        method: Method,
+        body: Vec<u8>,
+    ) -> Result<Vec<u8>, Failure> {
+        let addresses = match &target.service {
+            Some((namespace, name)) => self.addresses(namespace, name, target.port).await?,
+            None => Vec::new(),
+        };
+        let answer = http::send(target, &addresses, Arc::new(tls), method, body).await;
+        answer.map_err(|error| Failure::Unreachable(format!("{}: {error}", target.authority)))
+    }
+
+    /// The Service's cluster addresses: the image has no resolver of its own, and this needs none.
+    async fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+        let failed = |why: &str| Failure::Unreachable(format!("Service {namespace}/{name} {why}"));
+        let api: Api<Service> = Api::namespaced(self.client.clone(), namespace);
+        let service = match timeout(Writes::TIMEOUT, api.get_opt(name)).await {
+            Err(_) => return Err(failed("can't be read: the API server does not answer")),
+            Ok(Err(error)) => return Err(failed(&format!("can't be read: {error}"))),
+            Ok(Ok(None)) => return Err(failed("does not exist")),
+            Ok(Ok(Some(service))) => service.spec.unwrap_or_default(),
+        };
+        let all = service.cluster_ips.unwrap_or_default().into_iter().chain(service.cluster_ip);
+        let addresses: Vec<SocketAddr> =
+            all.filter_map(|address| Some(SocketAddr::new(address.parse::<IpAddr>().ok()?, port))).collect();
+        if addresses.is_empty() {
+            Err(failed("has no cluster address; it must not be headless"))
+        } else {
+            Ok(addresses)
+        }
+    }
+
+    async fn read(&self, pod: &PodRef) -> Result<Value, Failure> {
+        let failed = |why: &str| {
+            Failure::Unreachable(format!("the parameters can't be filled in: pod {}/{} {why}", pod.namespace, pod.name))
+        };
+        let resource = ApiResource::erase::<Pod>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &pod.namespace, &resource);
+        match timeout(Writes::TIMEOUT, api.get_opt(&pod.name)).await {
+            Err(_) => Err(failed("can't be read: the API server does not answer")),
+            Ok(Err(error)) => Err(failed(&format!("can't be read: {error}"))),
+            Ok(Ok(Some(object))) if object.metadata.uid.as_deref() == Some(pod.uid.as_str()) => {
+                serde_json::to_value(object).map_err(|error| failed(&format!("can't be read: {error}")))
+            }
+            Ok(Ok(_)) => Err(failed("is gone")),
+        }
+    }
+}
+
+/// A random UUID, version 4.
+fn trace_id() -> Result<String, Failure> {
+    let random: &dyn SecureRandom = rustls::crypto::ring::default_provider().secure_random;
+    let mut bytes = [0_u8; 16];
+    random.fill(&mut bytes).map_err(|_| Failure::Unreachable("the system gives no random numbers".to_owned()))?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let number = u128::from_be_bytes(bytes);
+    let part = |shift: u32, digits: u32| (number >> shift) & ((1_u128 << (4 * digits)) - 1);
+    Ok(format!("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", part(96, 8), part(80, 4), part(64, 4), part(48, 4), part(0, 12)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_ids_are_uuids_of_version_4_and_differ() {
+        let (one, other) = (trace_id().unwrap(), trace_id().unwrap());
+        assert_ne!(one, other);
+        let parts: Vec<usize> = one.split('-').map(str::len).collect();
+        assert_eq!(parts, [8, 4, 4, 4, 12], "{one}");
+        assert_eq!(&one[14..15], "4", "{one}");
+        assert!("89ab".contains(&one[19..20]), "{one}");
+    }
+}
