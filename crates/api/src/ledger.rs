@@ -19,13 +19,17 @@ pub struct LedgerLeader {
     pub holder: String,
 }
 
+/// Stands in place of a namespace for the ledger of the whole cluster ([`crate::names::CLUSTER_LEDGER`] in `hitless-system`), in
+/// which pods that a cluster-wide budget counts are reserved first.
+pub const CLUSTER: &str = "";
+
 /// One pod's place in the budgets, and what its agent may write to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation {
     /// Id of the grant.
     pub id: String,
-    /// Name of the pod.
+    /// Name of the pod; in the ledger of the whole cluster `<namespace>/<name>`.
     pub pod: String,
     /// Name of its node.
     pub node: String,
@@ -69,6 +73,9 @@ pub struct TransitionLedgerSpec {
     /// The last writer.
     #[serde(default)]
     pub leader: LedgerLeader,
+    /// Written to make sure that nothing prepared on an older version of this ledger arrives any more; names what it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<String>,
     /// Reservations by pod uid.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 4000))]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
+use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
 use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
@@ -58,7 +58,7 @@ impl NodeTransitionView {
 /// The ledger of a namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerView {
-    /// Namespace.
+    /// Namespace, or [`hitless_api::ledger::CLUSTER`].
     pub namespace: String,
     /// What a write is conditional on.
     pub version: Version,
@@ -130,7 +130,7 @@ pub struct Snapshot {
     pub nodes: BTreeMap<String, Arc<NodeView>>,
     /// All NodeTransitions by node.
     pub node_transitions: BTreeMap<String, Arc<NodeTransitionView>>,
-    /// All ledgers by namespace.
+    /// All ledgers by namespace, that of the whole cluster as [`hitless_api::ledger::CLUSTER`].
     pub ledgers: BTreeMap<String, Arc<LedgerView>>,
     /// All PodTransitionRules.
     pub rules: Vec<Arc<RuleView>>,
@@ -140,6 +140,8 @@ pub struct Snapshot {
     pub disruption_budgets: Vec<Arc<DisruptionBudget>>,
     /// What approvers have said.
     pub approvals: Approvals,
+    /// What approvers are at, by namespace and name of the PodTransitionRule; one that is not listed has not been looked at yet.
+    pub rule_states: BTreeMap<(String, String), Vec<RuleState>>,
     /// Agents by node; a node that is not listed has just been seen for the first time.
     pub agents: BTreeMap<String, AgentState>,
     /// Nodes whose NodeTransition was written by us without an answer: it may still arrive.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use hitless_api::ledger::CLUSTER;
 use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::pod::PodView;
 use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
@@ -220,13 +221,15 @@ fn transition_view(object: NodeTransition) -> NodeTransitionView {
     }
 }
 
-/// Ledgers have one name; the schema knows another one for limits of the whole cluster, which is not read yet.
+/// Ledgers are known by their namespace, that of the whole cluster as [`CLUSTER`].
 fn ledger_view(object: TransitionLedger) -> Option<LedgerView> {
-    (object.metadata.name.as_deref() == Some(names::LEDGER)).then(|| LedgerView {
-        namespace: object.metadata.namespace.clone().unwrap_or_default(),
-        version: version(&object.metadata),
-        spec: object.spec,
-    })
+    let namespace = object.metadata.namespace.clone().unwrap_or_default();
+    let namespace = match object.metadata.name.as_deref() {
+        Some(names::LEDGER) => namespace,
+        Some(names::CLUSTER_LEDGER) if namespace == SYSTEM_NAMESPACE => CLUSTER.to_owned(),
+        _ => return None,
+    };
+    Some(LedgerView { namespace, version: version(&object.metadata), spec: object.spec })
 }
 
 fn rule_view(object: PodTransitionRule) -> RuleView {

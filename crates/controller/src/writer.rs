@@ -2,6 +2,7 @@
 
 use futures::StreamExt;
 use futures::stream;
+use hitless_api::ledger::CLUSTER;
 use hitless_api::names;
 use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
 use hitless_runtime::lease::Leadership;
@@ -95,10 +96,14 @@ impl Writer {
     }
 
     async fn ledger(&self, write: &LedgerWrite) -> Result<(), WriteError> {
-        let api: Api<TransitionLedger> = Api::namespaced(self.client.clone(), &write.namespace);
+        let (namespace, name) = match write.namespace.as_str() {
+            CLUSTER => (names::SYSTEM_NAMESPACE, names::CLUSTER_LEDGER),
+            namespace => (namespace, names::LEDGER),
+        };
+        let api: Api<TransitionLedger> = Api::namespaced(self.client.clone(), namespace);
         let stored = match &write.version {
             None => {
-                let object = TransitionLedger::new(names::LEDGER, write.spec.clone());
+                let object = TransitionLedger::new(name, write.spec.clone());
                 self.writes.send("transitionledgers", api.create(&post(), &object)).await?
             }
             Some(version) => {
@@ -106,7 +111,7 @@ impl Writer {
                     .test(&["metadata", "resourceVersion"], version.resource_version.as_str())
                     .replace(&["spec"], value(&write.spec)?)
                     .build();
-                self.writes.send("transitionledgers", api.patch(names::LEDGER, &patching(), &patch)).await?
+                self.writes.send("transitionledgers", api.patch(name, &patching(), &patch)).await?
             }
         };
         self.caches.ledgers.put(stored);

@@ -10,8 +10,10 @@
 //! * A reservation ends, with a grant or without one, only when a fresh read of the pod shows that it is ready (or gone).
 //! * A result counts only if the grant's `granted` is the reservation's `since`: two attempts at one operation have the same id,
 //!   and the view of the node may be of the earlier one.
-//! * A pod that [`crate::Verdict::rests_on_unavailability`] is read again, after the ledger, before it is reserved: an old cache
-//!   may show it as it was during an operation that has ended since.
+//! * A pod that [`crate::Verdict::rests_on_unavailability`] is granted as such (`whileUnavailable`), and its agent refuses to begin
+//!   once the pod is Ready: an old cache may show it as it was during an operation that has ended since, or it may recover.
+//! * A pod that a cluster-wide budget counts is reserved in the cluster's ledger first. A place there that its namespace's ledger
+//!   does not have is freed only behind a fence in that ledger: the write that was to follow may still be on its way.
 
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{Reservation, TransitionLedgerSpec};
@@ -79,7 +81,8 @@ pub fn reserve(
 ) -> Result<TransitionLedgerSpec, LedgerError> {
     refuse_if_deposed(spec, leader.epoch)?;
     let limit = TransitionLedgerSpec::MAX_RESERVATIONS;
-    let mut next = TransitionLedgerSpec { leader: leader.clone(), reservations: spec.reservations.clone() };
+    let mut next =
+        TransitionLedgerSpec { leader: leader.clone(), fence: None, reservations: spec.reservations.clone() };
     let mut dropped = Vec::new();
     for (uid, reservation) in batch {
         match next.reservations.get(&uid) {
@@ -98,7 +101,7 @@ pub fn reserve(
 /// (CONTRACT 9 and 10): time alone never releases anything.
 #[must_use]
 pub fn release<S: AsRef<str>>(spec: &TransitionLedgerSpec, uids: impl IntoIterator<Item = S>) -> TransitionLedgerSpec {
-    let mut next = spec.clone();
+    let mut next = TransitionLedgerSpec { fence: None, ..spec.clone() };
     for uid in uids {
         next.reservations.remove(uid.as_ref());
     }
@@ -115,6 +118,7 @@ pub fn take_over(spec: &TransitionLedgerSpec, epoch: i64, holder: &str) -> Optio
     }
     Some(TransitionLedgerSpec {
         leader: LedgerLeader { epoch, holder: holder.to_owned() },
+        fence: None,
         reservations: spec.reservations.clone(),
     })
 }

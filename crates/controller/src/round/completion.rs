@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::ledger::CLUSTER;
 use hitless_api::{Cancel, Grant, Outcome, PodRef, TransitionResult, digest};
 use hitless_workloads::Stage;
 use jiff::{SignedDuration, Timestamp};
@@ -70,6 +71,7 @@ pub(super) fn complete<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>) -> Ended<
         }
     }
     orphans(wishes, draft, &mut ended);
+    cluster_orphans(draft, &mut ended);
     ended
 }
 
@@ -143,7 +145,7 @@ fn is_halting(failure: &Failure<'_>, wishes: &Wishes<'_>) -> bool {
 fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
     let snapshot = draft.snapshot;
     let mut fenced: BTreeMap<&'a str, Vec<(&'a str, &'a str, OperationKey)>> = BTreeMap::new();
-    for (namespace, ledger) in &snapshot.ledgers {
+    for (namespace, ledger) in snapshot.ledgers.iter().filter(|(namespace, _)| *namespace != CLUSTER) {
         for (uid, reservation) in &ledger.spec.reservations {
             let node = reservation.node.as_str();
             let known = snapshot.node_transitions.get(node);
@@ -198,6 +200,41 @@ fn free_behind_a_fence<'a>(
     for (namespace, uid, _) in places {
         draft.release(namespace, uid);
         ended.busy.remove(uid);
+    }
+}
+
+/// Places in the cluster's ledger that the namespace's ledger does not have: the write that was to follow has failed, or is still
+/// on its way. They are freed behind a fence in that ledger, as those without a grant are behind one in the NodeTransition.
+fn cluster_orphans<'a>(draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
+    let snapshot = draft.snapshot;
+    let Some(cluster) = snapshot.ledgers.get(CLUSTER) else { return };
+    let granted: BTreeSet<&str> =
+        snapshot.node_transitions.values().flat_map(|node| &node.spec.grants).map(|grant| grant.id.as_str()).collect();
+    let mut fenced: BTreeMap<&'a str, Vec<(&'a str, OperationKey)>> = BTreeMap::new();
+    for (uid, place) in &cluster.spec.reservations {
+        let Some((namespace, _)) = place.pod.split_once('/') else { continue };
+        let own = snapshot.ledgers.get(namespace).and_then(|ledger| ledger.spec.reservations.get(uid));
+        if own.is_some_and(|own| own.id == place.id && own.since == place.since) {
+            continue;
+        }
+        ended.busy.insert(uid);
+        if !granted.contains(place.id.as_str()) {
+            let key = OperationKey { id: place.id.clone(), since: place.since.0 };
+            fenced.entry(namespace).or_default().push((uid, key));
+        }
+    }
+    for (namespace, places) in fenced {
+        let keys: Vec<_> = places.iter().map(|(_, key)| json!([key.id, key.since.to_string()])).collect();
+        let name = digest::short(&json!([snapshot.epoch, keys]));
+        let known = snapshot.ledgers.get(namespace).and_then(|known| known.spec.fence.as_deref());
+        if known != Some(name.as_str()) {
+            draft.fence_ledger(namespace, name);
+            continue;
+        }
+        for (uid, _) in places {
+            draft.release_in(CLUSTER, uid);
+            ended.busy.remove(uid);
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::ledger::LedgerLeader;
-use hitless_api::{Grant, NodeTransitionSpec, Reservation, TransitionLedgerSpec};
+use hitless_api::ledger::{CLUSTER, LedgerLeader};
+use hitless_api::{Grant, NodeTransitionSpec, PodRef, Reservation, TransitionLedgerSpec};
+use hitless_gate::LedgerError;
 use jiff::Timestamp;
 
 use super::write::{LedgerWrite, NodeTransitionWrite, Step, Write};
@@ -16,6 +17,8 @@ pub(super) struct Draft<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) now: Timestamp,
     ledgers: BTreeMap<&'a str, TransitionLedgerSpec>,
+    /// Namespaces with a new place that needs one in the cluster's ledger too.
+    wide: BTreeSet<&'a str>,
     nodes: BTreeMap<&'a str, NodeDraft>,
 }
 
@@ -31,7 +34,7 @@ struct NodeDraft {
 
 impl<'a> Draft<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        Self { snapshot, now, ledgers: BTreeMap::new(), nodes: BTreeMap::new() }
+        Self { snapshot, now, ledgers: BTreeMap::new(), wide: BTreeSet::new(), nodes: BTreeMap::new() }
     }
 
     pub(super) fn leader(&self) -> LedgerLeader {
@@ -47,17 +50,56 @@ impl<'a> Draft<'a> {
         self.ledger(namespace)?.reservations.get(pod_uid)
     }
 
-    pub(super) fn set_ledger(&mut self, namespace: &'a str, spec: TransitionLedgerSpec) {
-        self.ledgers.insert(namespace, spec);
+    /// Gives a pod's place back, in the cluster's ledger too. The caller has the evidence.
+    pub(super) fn release(&mut self, namespace: &'a str, pod_uid: &str) {
+        let same = |place: &Reservation, other: &Reservation| place.id == other.id && place.since == other.since;
+        let place = self.reservation(namespace, pod_uid);
+        let wide = place.and_then(|place| Some(same(place, self.reservation(CLUSTER, pod_uid)?)));
+        if wide == Some(true) {
+            self.release_in(CLUSTER, pod_uid);
+        }
+        self.release_in(namespace, pod_uid);
     }
 
-    /// Gives a pod's place back. The caller has the evidence.
-    pub(super) fn release(&mut self, namespace: &'a str, pod_uid: &str) {
+    pub(super) fn release_in(&mut self, namespace: &'a str, pod_uid: &str) {
         if let Some(spec) = self.ledger(namespace) {
             let mut next = hitless_gate::release(spec, [pod_uid]);
             next.leader = self.leader();
             self.ledgers.insert(namespace, next);
         }
+    }
+
+    /// Takes a pod's place in the ledger of its namespace and, where `wide`, in that of the whole cluster, which is written first.
+    ///
+    /// # Errors
+    /// As [`hitless_gate::reserve`]; then no ledger is changed.
+    pub(super) fn reserve(
+        &mut self,
+        pod: &'a PodRef,
+        reservation: Reservation,
+        wide: bool,
+    ) -> Result<(), LedgerError> {
+        let place = |namespace: &str, reservation: Reservation| {
+            let empty = TransitionLedgerSpec::default();
+            let ledger = self.ledger(namespace).unwrap_or(&empty);
+            hitless_gate::reserve(ledger, vec![(pod.uid.clone(), reservation)], &self.leader())
+        };
+        let in_cluster = Reservation { pod: format!("{}/{}", pod.namespace, pod.name), ..reservation.clone() };
+        let cluster = wide.then(|| place(CLUSTER, in_cluster)).transpose()?;
+        let spec = place(&pod.namespace, reservation)?;
+        if let Some(cluster) = cluster {
+            self.ledgers.insert(CLUSTER, cluster);
+            self.wide.insert(&pod.namespace);
+        }
+        self.ledgers.insert(&pod.namespace, spec);
+        Ok(())
+    }
+
+    /// Rewrites a namespace's ledger, so that nothing that was prepared on an older version of it arrives any more.
+    pub(super) fn fence_ledger(&mut self, namespace: &'a str, fence: String) {
+        let known = self.ledger(namespace).cloned().unwrap_or_default();
+        let spec = TransitionLedgerSpec { leader: self.leader(), fence: Some(fence), ..known };
+        self.ledgers.insert(namespace, spec);
     }
 
     /// The grants of a node as they will be.
@@ -116,18 +158,23 @@ impl<'a> Draft<'a> {
         self.node(node).fence = Some(fence);
     }
 
-    /// The writes: all ledgers first, then the NodeTransitions, each only if the ledgers behind its changes were written.
+    /// The writes: all ledgers first, that of the cluster before those that rely on it, then the NodeTransitions, each only if the
+    /// ledgers behind its changes were written.
     pub(super) fn into_steps(self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut ledger_steps = BTreeMap::new();
+        // The cluster's comes first: it has the empty name.
         for (namespace, spec) in self.ledgers {
             let known = self.snapshot.ledgers.get(namespace);
-            if known.is_some_and(|known| known.spec.reservations == spec.reservations) {
+            let same = |known: &TransitionLedgerSpec| known.reservations == spec.reservations && spec.fence.is_none();
+            if known.is_some_and(|known| same(&known.spec)) {
                 continue;
             }
+            let needs = self.wide.contains(namespace).then(|| ledger_steps.get(CLUSTER).copied()).flatten();
             ledger_steps.insert(namespace, steps.len());
             let version = known.map(|known| known.version.clone());
-            steps.push(Step::alone(Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec })));
+            let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });
+            steps.push(Step { write, needs: needs.into_iter().collect(), done: None });
         }
         for (node, draft) in self.nodes {
             let known = self.snapshot.node_transitions.get(node);

@@ -37,7 +37,10 @@ pub(super) fn grant<'a>(
     let mut candidates: BTreeMap<&'a str, Ready<'a>> = BTreeMap::new();
     for (uid, wish) in &wishes.by_pod {
         match candidate(wish, wishes, ended, draft, gate) {
-            Ok(ready) if unseen.contains(ready.pod.id.namespace.as_str()) => {
+            Ok(ready)
+                if unseen.contains(ready.pod.id.namespace.as_str())
+                    || (!unseen.is_empty() && gate.counts_cluster_wide(uid)) =>
+            {
                 verdicts.push(verdict(ready.pod, wishes, Some(Waiting::Unseen), None));
             }
             Ok(ready) => {
@@ -161,12 +164,8 @@ fn take_place<'a>(ready: &Ready<'a>, answer: &Verdict, draft: &mut Draft<'a>, ga
             .filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)))
             .collect(),
     };
-    let empty = hitless_api::TransitionLedgerSpec::default();
-    let leader = draft.leader();
-    let ledger = draft.ledger(&pod.namespace).unwrap_or(&empty);
-    match hitless_gate::reserve(ledger, vec![(pod.uid.clone(), reservation)], &leader) {
-        Ok(spec) => {
-            draft.set_ledger(&ready.pod.id.namespace, spec);
+    match draft.reserve(pod, reservation, gate.counts_cluster_wide(&pod.uid)) {
+        Ok(()) => {
             let grant = Grant {
                 while_unavailable: answer.rests_on_unavailability(),
                 post_check: gate.has_post_check(&pod.uid).then_some(PostCheck::Pending),

@@ -1,9 +1,10 @@
-//! `PodTransitionRule.status` as upstream clients expect it: a report, never read back (the truth is the ledger).
+//! `PodTransitionRule.status` as upstream clients expect it: a report, not the truth (that is the ledger). Only the tasks of
+//! approvers are read back.
 
 use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::pod_transition_rule::{PodTransitionDetail, PodTransitionRuleStatus, RejectInfo};
+use hitless_api::pod_transition_rule::{PodTransitionDetail, PodTransitionRuleStatus, RejectInfo, RuleState};
 use hitless_gate::selector;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -35,7 +36,7 @@ pub(super) fn decide(snapshot: &Snapshot, verdicts: &[PodVerdict], now: Timestam
         pods.entry(pod.id.namespace.as_str()).or_default().push(pod);
     }
     for rule in &snapshot.rules {
-        let Some(step) = step(rule, pods.get(rule.namespace.as_str()), verdicts, now) else { continue };
+        let Some(step) = step(rule, snapshot, pods.get(rule.namespace.as_str()), verdicts, now) else { continue };
         let last = rule.status.as_ref().and_then(|status| status.update_time.as_ref()).map(|time| time.0);
         let due = last.and_then(|last| last.saturating_add(SignedDuration::from_secs(INTERVAL_SECONDS)).ok());
         match due.filter(|due| *due > now) {
@@ -46,7 +47,13 @@ pub(super) fn decide(snapshot: &Snapshot, verdicts: &[PodVerdict], now: Timestam
     decision
 }
 
-fn step(rule: &RuleView, pods: Option<&Vec<&PodView>>, verdicts: &[PodVerdict], now: Timestamp) -> Option<Step> {
+fn step(
+    rule: &RuleView,
+    snapshot: &Snapshot,
+    pods: Option<&Vec<&PodView>>,
+    verdicts: &[PodVerdict],
+    now: Timestamp,
+) -> Option<Step> {
     let mut targets: Vec<String> = rule
         .spec
         .selector
@@ -61,7 +68,7 @@ fn step(rule: &RuleView, pods: Option<&Vec<&PodView>>, verdicts: &[PodVerdict], 
         update_time: None,
         targets,
         details,
-        rule_states: Vec::new(),
+        rule_states: rule_states(rule, snapshot),
     };
     let known = rule.status.as_ref().map(|known| PodTransitionRuleStatus { update_time: None, ..known.clone() });
     if known.as_ref() == Some(&status) {
@@ -74,6 +81,17 @@ fn step(rule: &RuleView, pods: Option<&Vec<&PodView>>, verdicts: &[PodVerdict], 
         version: rule.version.clone(),
         status,
     })))
+}
+
+/// What the rule's approvers are at. A new leader takes that from the report of the one before, so it stays as it is until then.
+fn rule_states(rule: &RuleView, snapshot: &Snapshot) -> Vec<RuleState> {
+    if rule.spec.rules.iter().all(|rule| rule.webhook.is_none()) {
+        return Vec::new();
+    }
+    let of_this_rule = |status: &&PodTransitionRuleStatus| status.observed_generation == Some(rule.generation);
+    let reported = || rule.status.as_ref().filter(of_this_rule).map(|status| status.rule_states.clone());
+    let key = (rule.namespace.clone(), rule.name.clone());
+    snapshot.rule_states.get(&key).cloned().or_else(reported).unwrap_or_default()
 }
 
 /// What this rule said of one pod, if it was asked.
@@ -102,4 +120,48 @@ fn detail(rule: &RuleView, verdict: &PodVerdict) -> Option<PodTransitionDetail> 
             .map(|answer| RejectInfo { rule_name: Some(answer.rule_name().to_owned()), reason: Some(answer.reason()) })
             .collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Version;
+    use hitless_api::pod_transition_rule::{TaskInfo, WebhookStatus};
+    use serde_json::json;
+
+    fn task(id: &str) -> Vec<RuleState> {
+        let task = TaskInfo { task_id: Some(id.into()), ..TaskInfo::default() };
+        let webhook = WebhookStatus { task_states: vec![task], history: Vec::new() };
+        vec![RuleState { name: "ask".into(), webhook_status: Some(webhook) }]
+    }
+
+    fn rule(rules: serde_json::Value, reported: Option<i64>) -> RuleView {
+        RuleView {
+            namespace: "ns".into(),
+            name: "set".into(),
+            version: Version { uid: "u".into(), resource_version: "1".into() },
+            generation: 2,
+            spec: serde_json::from_value(json!({"rules": rules})).unwrap(),
+            status: reported.map(|generation| PodTransitionRuleStatus {
+                observed_generation: Some(generation),
+                rule_states: task("of the leader before"),
+                ..PodTransitionRuleStatus::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn tasks_are_reported_as_the_desk_has_them_and_kept_until_it_has_looked() {
+        let webhook = json!([{"name": "ask", "webhook": {"clientConfig": {"url": "https://a/"}}}]);
+        let mut snapshot = Snapshot::default();
+        let before = task("of the leader before");
+        assert_eq!(rule_states(&rule(webhook.clone(), Some(2)), &snapshot), before);
+        assert_eq!(rule_states(&rule(webhook.clone(), Some(1)), &snapshot), [], "they were of another rule");
+        assert_eq!(rule_states(&rule(webhook.clone(), None), &snapshot), []);
+        for now in [task("now"), Vec::new()] {
+            snapshot.rule_states = BTreeMap::from([(("ns".to_owned(), "set".to_owned()), now.clone())]);
+            assert_eq!(rule_states(&rule(webhook.clone(), Some(2)), &snapshot), now);
+        }
+        assert_eq!(rule_states(&rule(json!([]), Some(2)), &Snapshot::default()), [], "it asks nobody any more");
+    }
 }

@@ -12,7 +12,7 @@ use crate::snapshot::Version;
 /// The next content of a namespace's ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerWrite {
-    /// Namespace.
+    /// Namespace, or [`hitless_api::ledger::CLUSTER`].
     pub namespace: String,
     /// The version that was decided on; `None`: the ledger is created.
     pub version: Option<Version>,

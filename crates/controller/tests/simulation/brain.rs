@@ -63,6 +63,7 @@ impl Brain {
         if kinds & OTHERS != 0 {
             (self.cache.deployments, self.cache.replica_sets) = (now.deployments, now.replica_sets);
             (self.cache.rules, self.cache.agents, self.cache.nodes) = (now.rules, now.agents, now.nodes);
+            self.cache.budgets = now.budgets;
         }
     }
 

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{Grant, PodTransitionRuleSpec};
 use hitless_controller::round::Write;
 use hitless_controller::snapshot::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
+use hitless_gate::Budget;
 use hitless_workloads::deployment::{Kind, Request};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -29,6 +31,7 @@ pub(crate) struct Cluster {
     pub(crate) transitions: BTreeMap<String, NodeTransitionView>,
     pub(crate) ledgers: BTreeMap<String, LedgerView>,
     pub(crate) rules: Vec<RuleView>,
+    pub(crate) budgets: Vec<Arc<Budget>>,
     /// Successful writes by kind.
     pub(crate) written: BTreeMap<&'static str, usize>,
 }
@@ -63,10 +66,20 @@ impl Cluster {
             transitions: BTreeMap::new(),
             ledgers: BTreeMap::new(),
             rules: vec![rule(max_unavailable)],
+            budgets: Vec::new(),
             written: BTreeMap::new(),
         };
         cluster.controllers();
         cluster
+    }
+
+    /// The same budget as one for the whole cluster, in place of the rule.
+    pub(crate) fn cluster_wide(mut self, max_unavailable: u8) -> Self {
+        let spec = json!({"scope": "Cluster", "selector": {}, "maxUnavailable": max_unavailable});
+        let spec = serde_json::from_value(spec).unwrap();
+        let budget = Budget { name: "all".into(), namespace: SYSTEM_NAMESPACE.into(), spec };
+        (self.rules, self.budgets) = (Vec::new(), vec![Arc::new(budget)]);
+        self
     }
 
     pub(crate) fn bump(&mut self) -> String {
@@ -93,6 +106,7 @@ impl Cluster {
                 .collect(),
             ledgers: self.ledgers.iter().map(|(name, each)| (name.clone(), Arc::new(each.clone()))).collect(),
             rules: self.rules.iter().cloned().map(Arc::new).collect(),
+            budgets: self.budgets.clone(),
             agents: self.nodes.keys().map(|node| (node.clone(), AgentState::Ready)).collect(),
             ..Snapshot::default()
         }

@@ -52,8 +52,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn run(actions: &[Action], budget: u8) -> (Cluster, [Brain; 2]) {
-    let mut cluster = Cluster::new(4, i32::from(budget));
+fn run(mut cluster: Cluster, actions: &[Action], budget: u8) -> (Cluster, [Brain; 2]) {
     let mut brains = [Brain::new(1, &cluster), Brain::new(2, &cluster)];
     cluster.set_image(2);
     let mut epochs = 2;
@@ -116,8 +115,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn budgets_hold_and_every_rollout_ends(actions in prop::collection::vec(action(), 0..120), budget in 1..3_u8) {
-        let (mut cluster, mut brains) = run(&actions, budget);
+    fn budgets_hold_and_every_rollout_ends(
+        actions in prop::collection::vec(action(), 0..120),
+        budget in 1..3_u8,
+        wide in any::<bool>(),
+    ) {
+        let cluster = Cluster::new(4, i32::from(budget));
+        let cluster = if wide { cluster.cluster_wide(budget) } else { cluster };
+        let (mut cluster, mut brains) = run(cluster, &actions, budget);
         finish(&mut cluster, usize::from(budget));
         // A halted rollout goes on with another target, and what was under way arrives late.
         for brain in &mut brains {

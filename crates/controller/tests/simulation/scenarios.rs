@@ -1,5 +1,6 @@
 //! Single stories.
 
+use hitless_api::ledger::CLUSTER;
 use hitless_controller::round::Write;
 
 use crate::brain::{ALL, Brain, PODS, TRANSITIONS, Writing};
@@ -70,6 +71,43 @@ fn a_place_without_a_grant_whose_wish_is_gone_is_freed_behind_a_fence() {
     first.arrive(&mut cluster);
     assert!(cluster.grants().is_empty(), "the late grant fails on the fence");
     roll(&mut cluster, &mut second);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn a_place_in_the_clusters_ledger_alone_is_freed_behind_a_fence_in_the_namespaces_ledger() {
+    let mut cluster = Cluster::new(3, 1).cluster_wide(1);
+    let mut first = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut first, 2);
+    first.refresh(&cluster, ALL);
+    // The write to the namespace's ledger is sent and not answered.
+    let _ = first.turn(&mut cluster, Writing::Unanswered(1));
+    assert_eq!(cluster.ledgers[CLUSTER].spec.reservations.len(), 1);
+    assert!(!cluster.ledgers.contains_key("shop"));
+    let mut second = Brain::new(2, &cluster);
+    second.refresh(&cluster, ALL);
+    let _ = second.turn(&mut cluster, Writing::All);
+    let _ = second.turn(&mut cluster, Writing::All);
+    assert_eq!(cluster.ledgers["shop"].spec.leader.epoch, 2, "created as a fence");
+    assert_eq!(cluster.ledgers[CLUSTER].spec.reservations.len(), 1, "freed only once the fence is seen");
+    first.arrive(&mut cluster);
+    assert!(cluster.ledgers["shop"].spec.reservations.is_empty(), "the late write fails on the fence");
+    roll(&mut cluster, &mut second);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn under_a_cluster_wide_budget_every_pod_has_a_place_in_both_ledgers() {
+    let mut cluster = Cluster::new(3, 1).cluster_wide(1);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 3);
+    let place = cluster.ledgers["shop"].spec.reservations.values().next().unwrap().clone();
+    let wide = cluster.ledgers[CLUSTER].spec.reservations.values().next().unwrap().clone();
+    assert_eq!((wide.id, wide.since, wide.pod), (place.id, place.since, format!("shop/{}", place.pod)));
+    assert_eq!(place.rules, ["budget:hitless-system.all/maxUnavailable"]);
+    roll(&mut cluster, &mut brain);
     cluster.assert_at_rest();
 }
 
