@@ -2,15 +2,15 @@
 
 mod live;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::index::{Gate, Group, Pod};
 use crate::order::{Known, in_order, no_such_pod};
 use crate::policy::{Bound, Check, Limits, Rule, Stage};
-use crate::verdict::{Holder, IMPLICIT, LEDGER, says};
+use crate::verdict::{Holder, IMPLICIT, LEDGER, Who, says};
 use crate::{
     Answer, Approval, Approvals, Because, Candidate, Decision, GateInput, Question, RuleVerdict, Verdict, selector,
 };
@@ -66,8 +66,8 @@ impl Gate {
 
 fn verdict(each: &Known<'_>, rules: Vec<RuleVerdict>) -> Verdict {
     Verdict {
-        pod_uid: each.pod.uid.to_string(),
-        pod: each.pod.name.to_string(),
+        pod_uid: each.pod.uid.text(),
+        pod: each.name.clone(),
         namespace: each.namespace.to_owned(),
         allowed: rules.iter().all(|rule| rule.verdict == Decision::Allowed),
         rules,
@@ -154,7 +154,11 @@ impl<'g> Sitting<'g> {
 
     fn answer(&mut self, each: &Known<'g>, group: (u32, &'g Group), rule: &Rule, stage: &Stage) -> RuleVerdict {
         let path = rule.path.as_str();
-        if !matches!(rule.check, Check::Pass(Because::Disabled)) && rule.stage != *stage {
+        // A pod may not set out that could not return: what can't be understood at its return is in its way before.
+        let is_asked = rule.stage == *stage
+            || matches!(rule.check, Check::Pass(Because::Disabled))
+            || (rule.stage == Stage::PostCheck && matches!(rule.check, Check::Deny(_)));
+        if !is_asked {
             let stage = match &rule.stage {
                 Stage::PreCheck => "PreCheck",
                 Stage::PostCheck => "PostCheck",
@@ -171,9 +175,9 @@ impl<'g> Sitting<'g> {
         match self.check(each, group, &rule.check) {
             Ok(because) => says(path, Decision::Allowed, because),
             Err(because) => {
-                let (holders, since) = match because.is_about_others() {
-                    true => self.holders(group),
-                    false => (Arc::default(), None),
+                let (holders, since) = match because.who() {
+                    Some(who) => self.holders(group, who, each.pod),
+                    None => (Arc::default(), None),
                 };
                 RuleVerdict { holders, since, ..says(path, Decision::Denied, because) }
             }
@@ -218,7 +222,7 @@ impl<'g> Sitting<'g> {
             Check::Approval { .. } => Err(Because::AwaitingApproval { message: String::new() }),
             Check::Concurrent { most } => self.live(id, group).concurrent(*most),
             Check::Availability(_) | Check::Nodes(_) | Check::Topology { .. } | Check::PerNode { .. }
-                if !pod.available =>
+                if !pod.is_free() =>
             {
                 Ok(Because::AlreadyUnavailable)
             }
@@ -234,7 +238,7 @@ impl<'g> Sitting<'g> {
 
     fn implicit(&mut self, each: &Known<'g>) -> Option<RuleVerdict> {
         let percent = self.gate.settings.implicit?.percent;
-        if !each.pod.available {
+        if !each.pod.is_free() {
             return Some(says(IMPLICIT, Decision::Allowed, Because::AlreadyUnavailable));
         }
         let own = self.gate.owner_group(each.pod).and_then(|id| Some((id, self.gate.groups.get(id as usize)?)));
@@ -248,7 +252,7 @@ impl<'g> Sitting<'g> {
         Some(match live.availability(implicit_limits(live.counts.total, percent)) {
             Ok(because) => says(IMPLICIT, Decision::Allowed, because),
             Err(because) => {
-                let (holders, since) = self.holders((id, group));
+                let (holders, since) = self.holders((id, group), Who::Down, each.pod);
                 RuleVerdict { holders, since, ..says(IMPLICIT, Decision::Denied, because) }
             }
         })
@@ -258,9 +262,9 @@ impl<'g> Sitting<'g> {
         self.live.entry(id).or_insert_with(|| Live::of(group))
     }
 
-    fn holders(&mut self, (id, group): (u32, &'g Group)) -> (Arc<[Holder]>, Option<Timestamp>) {
+    fn holders(&mut self, (id, group): (u32, &'g Group), who: Who, pod: &Pod) -> (Arc<[Holder]>, Option<Timestamp>) {
         let gate = self.gate;
-        self.live(id, group).holders(gate, group)
+        self.live(id, group).holders(gate, group, who, pod.node)
     }
 
     /// Takes one place in every budget that the pod counts in.
@@ -281,7 +285,8 @@ fn soak(group: &Group, seconds: u32, now: Timestamp) -> Result<Because, Because>
     if group.counts.held > 0 {
         return Err(Because::WaveRunning { running: group.counts.held });
     }
-    let until = group.returned_at.and_then(|last| last.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok());
+    let until =
+        group.returned_at().and_then(|last| last.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok());
     match until.filter(|until| now < *until) {
         Some(until) => Err(Because::Soaking { until }),
         None => Ok(Because::Soaked),

@@ -1,20 +1,22 @@
 //! Every pod and every budget, with counters that follow each change: an event costs what the budgets of its pod cost, not what
 //! the cluster costs.
 
+mod compact;
 mod groups;
 mod labels;
 mod owners;
 mod pods;
 mod symbols;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use groups::{Counts, Group};
 pub(crate) use labels::Selector;
 pub(crate) use pods::Pod;
 pub(crate) use symbols::Symbol;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+pub(crate) use compact::Uid;
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use slab::Slab;
 
 use crate::facts::{Budget, DisruptionBudget, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings};
@@ -39,7 +41,7 @@ pub struct Gate {
     uids: HashTable<u32>,
     hasher: DefaultHashBuilder,
     pub(crate) classes: Slab<Class>,
-    class_ids: HashMap<(Symbol, Labels), u32>,
+    class_ids: HashTable<u32>,
     classes_of: HashMap<Symbol, BTreeSet<u32>>,
     pub(crate) groups: Slab<Group>,
     by_source: BTreeMap<Source, u32>,
@@ -48,10 +50,10 @@ pub struct Gate {
     /// Groups that ask for no label in particular.
     by_namespace: HashMap<Option<Symbol>, Vec<u32>>,
     pub(crate) owners: Slab<Owner>,
-    owner_ids: HashMap<OwnerKey, u32>,
-    nodes: HashMap<String, BTreeMap<String, String>>,
-    held: HashMap<Box<str>, Held>,
-    failed: BTreeSet<String>,
+    owner_ids: HashTable<u32>,
+    nodes: HashMap<Symbol, Labels>,
+    held: HashMap<Uid, Held>,
+    failed: HashSet<Uid>,
 }
 
 impl Gate {
@@ -75,7 +77,7 @@ impl Gate {
             gate.set_disruption_budget(budget);
         }
         for (node, labels) in input.nodes {
-            gate.set_node(node, labels.clone());
+            gate.set_node(node, labels);
         }
         for (owner, facts) in input.owners {
             gate.set_owner(owner, Some(*facts));
@@ -90,18 +92,25 @@ impl Gate {
     }
 
     /// Labels of a node, for topologies.
-    pub fn set_node(&mut self, node: &str, labels: BTreeMap<String, String>) {
-        self.nodes.insert(node.to_owned(), labels);
+    pub fn set_node<T: AsRef<str>>(&mut self, node: &str, labels: impl IntoIterator<Item = (T, T)>) {
+        let labels = Labels::intern(&mut self.symbols, labels);
+        self.remove_node(node);
+        let node = self.symbols.intern(node);
+        self.nodes.insert(node, labels);
     }
 
     /// The node is gone.
     pub fn remove_node(&mut self, node: &str) {
-        self.nodes.remove(node);
+        let Some(node) = self.symbols.find(node) else { return };
+        let Some(labels) = self.nodes.remove(&node) else { return };
+        labels.release(&mut self.symbols);
+        self.symbols.release(node);
     }
 
     /// Value of a node's label.
     pub(crate) fn node_label(&self, node: Symbol, key: &str) -> Option<&str> {
-        self.nodes.get(self.symbols.text(node))?.get(key).map(String::as_str)
+        let value = self.nodes.get(&node)?.get(self.symbols.find(key)?)?;
+        Some(self.symbols.text(value))
     }
 
     /// A PodTransitionRule is new or has changed.
@@ -143,7 +152,7 @@ impl Gate {
     /// How many pods a workload is meant to have; `None`: nobody knows, so it counts with those that are listed.
     pub fn set_owner(&mut self, owner: &OwnerKey, facts: Option<OwnerFacts>) {
         let desired = facts.map(|facts| facts.desired);
-        if desired.is_none() && !self.owner_ids.contains_key(owner) {
+        if desired.is_none() && self.known_owner(owner).is_none() {
             return;
         }
         let id = self.owner_id(owner);
@@ -151,33 +160,37 @@ impl Gate {
         self.drop_owner_if_unused(id);
     }
 
-    /// All places in ledgers, by pod uid.
+    /// All places in ledgers, by pod uid. A place of a pod that is not known counts once the pod is.
     pub fn set_held(&mut self, held: BTreeMap<String, Held>) {
-        let gone: Vec<Box<str>> = self.held.keys().filter(|uid| !held.contains_key(&***uid)).cloned().collect();
-        for uid in gone {
-            self.held.remove(&uid);
-            self.recount(&uid);
-        }
-        for (uid, place) in held {
-            if self.held.get(uid.as_str()) != Some(&place) {
-                self.held.insert(uid.as_str().into(), place);
-                self.recount(&uid);
-            }
-        }
+        let held: HashMap<Uid, Held> = held.into_iter().map(|(uid, place)| (Uid::of(&uid).kept(), place)).collect();
+        let old = std::mem::replace(&mut self.held, held);
+        let gone = old.keys().filter(|uid| !self.held.contains_key(*uid));
+        let new = self.held.keys().filter(|uid| !old.contains_key(*uid));
+        let changed: Vec<Uid> = gone.chain(new).cloned().collect();
+        changed.iter().for_each(|uid| self.recount(uid));
     }
 
-    /// Whether the pod has a place in a ledger.
-    pub(crate) fn held(&self, uid: &str) -> Option<&Held> {
-        self.held.get(uid)
+    /// The pod's place in a ledger, if it has one.
+    pub(crate) fn place_of(&self, pod: &Pod) -> Option<&Held> {
+        self.held.get(&pod.uid)
     }
 
     /// uids of all pods whose last operation has failed and not been superseded.
     pub fn set_failed(&mut self, failed: &BTreeSet<String>) {
-        let changed: Vec<String> = self.failed.symmetric_difference(failed).cloned().collect();
-        self.failed.clone_from(failed);
-        for uid in changed {
-            self.recount(&uid);
-        }
+        let failed: HashSet<Uid> = failed.iter().map(|uid| Uid::of(uid).kept()).collect();
+        let changed: Vec<Uid> = self.failed.symmetric_difference(&failed).cloned().collect();
+        self.failed = failed;
+        changed.iter().for_each(|uid| self.recount(uid));
+    }
+
+    /// Counts a pod anew after what is known of it elsewhere has changed.
+    fn recount(&mut self, uid: &Uid) {
+        let Some(known) = self.pod_id_of(&uid.borrowed()) else { return };
+        let (held, failed) = (self.held.contains_key(uid), self.failed.contains(uid));
+        self.restand(known, |standing| {
+            standing.held = held;
+            standing.failed = failed;
+        });
     }
 
     /// How many failed operations a rollout of this pod bears before it halts: what the budgets that select it say, else one.

@@ -1,7 +1,9 @@
 //! In which order candidates are decided.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
 
 use crate::index::{Gate, Pod};
 use crate::{Candidate, verdict};
@@ -14,6 +16,7 @@ pub(crate) struct Known<'a> {
     pub(crate) id: u32,
     pub(crate) pod: &'a Pod,
     pub(crate) namespace: &'a str,
+    pub(crate) name: String,
     pub(crate) candidate: &'a Candidate,
 }
 
@@ -37,7 +40,7 @@ pub(crate) fn in_order<'a>(gate: &'a Gate, candidates: &'a [Candidate]) -> (Vec<
             Some((id, pod)) => {
                 let class = gate.classes.get(pod.class as usize);
                 let namespace = class.map_or("", |class| gate.symbols.text(class.namespace));
-                known.push(Known { id, pod, namespace, candidate });
+                known.push(Known { id, pod, namespace, name: pod.name.text(&gate.symbols), candidate });
             }
             None => {
                 gone.insert(uid);
@@ -49,15 +52,18 @@ pub(crate) fn in_order<'a>(gate: &'a Gate, candidates: &'a [Candidate]) -> (Vec<
 }
 
 fn sort(gate: &Gate, known: &mut Vec<Known<'_>>) {
-    let name = |each: &Known<'_>| (each.namespace.to_owned(), each.pod.name.clone(), each.pod.uid.clone());
-    known.sort_by_cached_key(|each| (!each.candidate.preferred, name(each)));
-    let spread = spread(gate, known);
-    let mut keyed: Vec<_> = known.drain(..).zip(spread).collect();
-    // Stable: equal ones stay in the order of their names.
-    keyed.sort_by_key(|(each, spread)| {
+    fn rank(each: &Known<'_>) -> impl Ord + use<> {
         let Candidate { again, priority, leader, preferred, .. } = each.candidate;
-        (!again, each.pod.available, Reverse(*priority), *leader, !preferred, *spread)
-    });
+        (!again, each.pod.is_available(), Reverse(*priority), *leader, !preferred)
+    }
+    fn name<'k>(each: &'k Known<'_>) -> (&'k str, &'k str, &'k crate::index::Uid) {
+        (each.namespace, each.name.as_str(), &each.pod.uid)
+    }
+    known.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| name(a).cmp(&name(b))));
+    let places = spread(gate, known);
+    let mut keyed: Vec<_> = known.drain(..).zip(places).collect();
+    // Stable: equal ones stay in the order of their names.
+    keyed.sort_by(|(a, place), (b, other)| rank(a).cmp(&rank(b)).then(place.cmp(other)));
     known.extend(keyed.into_iter().map(|(each, _)| each));
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Policy {
     pub(crate) rules: Vec<Rule>,
     /// It asks about nodes, so that these are counted.
     pub(crate) counts_nodes: bool,
+    /// It asks when pods were back, so that this is counted.
+    pub(crate) counts_returns: bool,
     /// Pods of the group have no implicit budget.
     pub(crate) replaces_implicit: bool,
     /// How many failures it tolerates, if it says so.
@@ -90,15 +92,22 @@ pub(crate) enum Check {
 }
 
 impl Check {
-    /// Whether a filter or an excuse can take a pod out of it. A rule that can't be understood lets nobody pass by those.
+    /// Whether it could keep anybody.
     pub(crate) fn has_effect(&self) -> bool {
-        !matches!(self, Self::Pass(_) | Self::Deny(Because::Misconfigured { .. }))
+        !matches!(self, Self::Pass(_))
     }
 }
 
 impl Policy {
     pub(crate) fn implicit() -> Self {
-        Self { source: None, rules: Vec::new(), counts_nodes: false, replaces_implicit: false, max_failures: None }
+        Self {
+            source: None,
+            rules: Vec::new(),
+            counts_nodes: false,
+            counts_returns: false,
+            replaces_implicit: false,
+            max_failures: None,
+        }
     }
 
     pub(crate) fn of_rule_set(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Self {
@@ -115,10 +124,11 @@ impl Policy {
         let counts_nodes = rules
             .iter()
             .any(|rule| matches!(rule.check, Check::Nodes(_) | Check::Topology { .. } | Check::PerNode { .. }));
+        let counts_returns = rules.iter().any(|rule| matches!(rule.check, Check::Soak { .. }));
         let replaces_implicit = rules.iter().any(|rule| matches!(rule.check, Check::Availability(_)));
         let max_failures = budget.spec.max_failures;
         let source = Some(Source::Budget(budget.namespace.clone(), budget.name.clone()));
-        Self { source, rules, counts_nodes, replaces_implicit, max_failures }
+        Self { source, rules, counts_nodes, counts_returns, replaces_implicit, max_failures }
     }
 
     pub(crate) fn of_disruption_budget(budget: &DisruptionBudget) -> Self {

@@ -371,19 +371,29 @@ impl Because {
         matches!(self, Self::AwaitingApproval { .. } | Self::ApprovalRefused { .. } | Self::ApproverUnreachable { .. })
     }
 
-    /// It is other pods that are in the way.
-    pub(crate) fn is_about_others(&self) -> bool {
-        matches!(
-            self,
+    /// Which other pods are in the way, if any are.
+    pub(crate) fn who(&self) -> Option<Who> {
+        match self {
             Self::MaxUnavailable { .. }
-                | Self::MinAvailable { .. }
-                | Self::MaxUnavailableNodes { .. }
-                | Self::MaxUnavailableDomains { .. }
-                | Self::PerNodeMinAvailable { .. }
-                | Self::MaxConcurrent { .. }
-                | Self::WaveRunning { .. }
-        )
+            | Self::MinAvailable { .. }
+            | Self::MaxUnavailableNodes { .. }
+            | Self::MaxUnavailableDomains { .. } => Some(Who::Down),
+            Self::PerNodeMinAvailable { .. } => Some(Who::DownOnNode),
+            Self::MaxConcurrent { .. } | Self::WaveRunning { .. } => Some(Who::Running),
+            _ => None,
+        }
     }
+}
+
+/// Pods that take up places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Who {
+    /// Those that are not available or are reserved.
+    Down,
+    /// Those of them on the pod's node.
+    DownOnNode,
+    /// Those that are operated.
+    Running,
 }
 
 impl Verdict {

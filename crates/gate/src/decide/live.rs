@@ -1,14 +1,15 @@
 //! A group of pods in mid-round: its counters, as those that go have left them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
 
 use crate::Because;
 use crate::index::{Counts, Gate, Group, Pod, Symbol};
 use crate::policy::{Bound, Limits};
-use crate::verdict::{Holder, Holding};
+use crate::verdict::{Holder, Holding, Who};
 
 /// Most holders that a verdict names.
 const NAMED: usize = 5;
@@ -18,24 +19,39 @@ pub(super) struct Live {
     pub(super) counts: Counts,
     counts_nodes: bool,
     /// Nodes with an unavailable member.
-    down_on: BTreeSet<Symbol>,
+    down_on: HashSet<Symbol>,
+    /// Those of them that `domains` does not know yet.
+    newly_down_on: Vec<Symbol>,
+    /// Values of a node's label with an unavailable member.
+    domains: BTreeSet<String>,
     /// Members taken in this round, by node.
     taken_on: HashMap<Symbol, u64>,
-    /// Values of a node's label with an unavailable member; looked up when asked for.
-    domains: Option<BTreeSet<String>>,
     /// Taken in this round.
     taken: Vec<u32>,
-    /// The holders as they were when so many were taken.
-    named: Option<(usize, Arc<[Holder]>, Option<Timestamp>)>,
+    holders: HashMap<(Who, Option<Symbol>), Holders>,
+}
+
+/// Who holds a budget.
+#[derive(Debug, Default)]
+struct Holders {
+    /// The longest-standing of those who held it when the round began.
+    longest: Vec<Holder>,
+    since: Option<Timestamp>,
+    /// How many were taken when the verdict's list was made.
+    taken: usize,
+    /// The verdict's list.
+    named: Arc<[Holder]>,
 }
 
 impl Live {
     pub(super) fn of(group: &Group) -> Self {
         let down = group.nodes.iter().filter(|(_, count)| count.unavailable > 0).map(|(node, _)| *node);
+        let newly_down_on: Vec<Symbol> = down.collect();
         Self {
             counts: group.counts,
             counts_nodes: group.policy.counts_nodes,
-            down_on: down.collect(),
+            down_on: newly_down_on.iter().copied().collect(),
+            newly_down_on,
             ..Self::default()
         }
     }
@@ -81,9 +97,9 @@ impl Live {
 
     pub(super) fn topology(&mut self, gate: &Gate, pod: &Pod, key: &str, most: u64) -> Result<Because, Because> {
         let own = domain(gate, pod.node, key);
-        let down_on = &self.down_on;
-        let domains =
-            self.domains.get_or_insert_with(|| down_on.iter().map(|node| domain(gate, Some(*node), key)).collect());
+        let newly = self.newly_down_on.drain(..).map(|node| domain(gate, Some(node), key));
+        self.domains.extend(newly);
+        let domains = &self.domains;
         let key = key.to_owned();
         if domains.contains(&own) || (domains.len() as u64) < most {
             Ok(Because::WithinDomains { key })
@@ -116,36 +132,57 @@ impl Live {
         if let Some(node) = pod.node.filter(|_| self.counts_nodes) {
             *self.taken_on.entry(node).or_default() += 1;
             if self.down_on.insert(node) {
-                self.domains = None;
+                self.newly_down_on.push(node);
             }
         }
     }
 
     /// Some of those that hold the budget, the longest-standing first, and since when it is as full as it is.
-    pub(super) fn holders(&mut self, gate: &Gate, group: &Group) -> (Arc<[Holder]>, Option<Timestamp>) {
-        if let Some((taken, holders, since)) = &self.named
-            && *taken == self.taken.len()
-        {
-            return (holders.clone(), *since);
-        }
-        let pod = |id: &u32| gate.pods.get(*id as usize);
-        let holds = |pod: &Pod| Holder {
-            pod: pod.name.to_string(),
-            why: if pod.is_held() { Holding::Reserved } else { Holding::Unavailable },
-            since: gate.held_since(pod).map(|held| held.since).or(pod.unavailable_since()),
-        };
-        let goes = |pod: &Pod| Holder { pod: pod.name.to_string(), why: Holding::GoesNow, since: None };
-        let mut holders: Vec<Holder> = group.down.iter().filter_map(pod).map(holds).collect();
-        let since = holders.iter().filter_map(|holder| holder.since).max();
-        holders.extend(self.taken.iter().filter_map(pod).filter(|pod| pod.is_free()).map(goes));
-        holders.sort_unstable_by(|a, b| {
-            let rank = |each: &Holder| (each.why == Holding::GoesNow, each.since.is_none(), each.since);
-            rank(a).cmp(&rank(b)).then_with(|| a.pod.cmp(&b.pod))
+    pub(super) fn holders(
+        &mut self,
+        gate: &Gate,
+        group: &Group,
+        who: Who,
+        node: Option<Symbol>,
+    ) -> (Arc<[Holder]>, Option<Timestamp>) {
+        let node = node.filter(|_| who == Who::DownOnNode);
+        let concerned = |pod: &Pod| who != Who::DownOnNode || pod.node == node;
+        let holders = self.holders.entry((who, node)).or_insert_with(|| {
+            let down = group.down.iter().filter_map(|id| gate.pods.get(*id as usize));
+            Holders::of(gate, down.filter(|pod| concerned(pod) && (who != Who::Running || pod.is_held())))
         });
-        holders.truncate(NAMED);
-        let holders: Arc<[Holder]> = holders.into();
-        self.named = Some((self.taken.len(), holders.clone(), since));
-        (holders, since)
+        if holders.taken != self.taken.len() && holders.longest.len() < NAMED {
+            let goes = self.taken.iter().filter_map(|id| gate.pods.get(*id as usize));
+            let goes = goes.filter(|pod| concerned(pod) && (who == Who::Running || pod.is_free()));
+            let goes = goes.map(|pod| Holder { pod: pod.name.text(&gate.symbols), why: Holding::GoesNow, since: None });
+            holders.named = holders.longest.iter().cloned().chain(goes).take(NAMED).collect();
+            holders.taken = self.taken.len();
+        }
+        (holders.named.clone(), holders.since)
+    }
+}
+
+impl Holders {
+    fn of<'g>(gate: &'g Gate, down: impl Iterator<Item = &'g Pod>) -> Self {
+        let since = |pod: &Pod| gate.place_of(pod).map(|held| held.since).or(pod.unavailable_since());
+        let mut down: Vec<(Option<Timestamp>, &Pod)> = down.map(|pod| (since(pod), pod)).collect();
+        let full_since = down.iter().filter_map(|(since, _)| *since).max();
+        let longer = |a: &(Option<Timestamp>, &Pod), b: &(Option<Timestamp>, &Pod)| {
+            let by_time = (a.0.is_none(), a.0).cmp(&(b.0.is_none(), b.0));
+            by_time.then_with(|| a.1.name.cmp(&b.1.name, &gate.symbols))
+        };
+        if down.len() > NAMED {
+            down.select_nth_unstable_by(NAMED, longer);
+            down.truncate(NAMED);
+        }
+        down.sort_unstable_by(longer);
+        let holds = |(since, pod): &(Option<Timestamp>, &Pod)| Holder {
+            pod: pod.name.text(&gate.symbols),
+            why: if pod.is_held() { Holding::Reserved } else { Holding::Unavailable },
+            since: *since,
+        };
+        let longest: Vec<Holder> = down.iter().map(holds).collect();
+        Self { named: longest.clone().into(), longest, since: full_since, taken: 0 }
     }
 }
 

@@ -1,14 +1,15 @@
 //! Groups of pods that share a budget, and their counters.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use hashbrown::HashMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use slab::Slab;
 
 use super::labels::Labels;
 use super::owners::Owner;
-use super::pods::Class;
+use super::pods::{Class, Standing};
 use super::symbols::{Symbol, Symbols};
 use super::{Gate, Pod, Selector, id};
 use crate::policy::{Policy, Source};
@@ -68,8 +69,8 @@ pub(crate) struct Group {
     pub(crate) down: BTreeSet<u32>,
     /// Members by node, where the policy asks for it.
     pub(crate) nodes: HashMap<Symbol, NodeCount>,
-    /// The last time that an operation brought a member back.
-    pub(crate) returned_at: Option<Timestamp>,
+    /// When operations brought members back, with the number of these, where the policy asks for it.
+    returns: BTreeMap<Timestamp, u32>,
 }
 
 impl Group {
@@ -82,8 +83,13 @@ impl Group {
             members: BTreeMap::new(),
             down: BTreeSet::new(),
             nodes: HashMap::new(),
-            returned_at: None,
+            returns: BTreeMap::new(),
         }
+    }
+
+    /// The last time that an operation brought a member back, where the policy asks for it.
+    pub(crate) fn returned_at(&self) -> Option<Timestamp> {
+        self.returns.last_key_value().map(|(last, _)| *last)
     }
 
     pub(super) fn release(&self, symbols: &mut Symbols) {
@@ -93,37 +99,47 @@ impl Group {
         }
     }
 
-    fn add(&mut self, known: u32, pod: &Pod) {
-        if pod.is_free() {
+    pub(super) fn add(&mut self, known: u32, node: Option<Symbol>, standing: Standing) {
+        if standing.is_free() {
             self.counts.available += 1;
         } else {
             self.counts.unavailable += 1;
             self.down.insert(known);
         }
-        self.counts.held += u64::from(pod.is_held());
-        self.counts.failed += u64::from(pod.is_failed());
-        if let Some(node) = pod.node.filter(|_| self.policy.counts_nodes) {
+        self.counts.held += u64::from(standing.held);
+        self.counts.failed += u64::from(standing.failed);
+        if let Some(node) = node.filter(|_| self.policy.counts_nodes) {
             let count = self.nodes.entry(node).or_default();
-            *(if pod.is_free() { &mut count.available } else { &mut count.unavailable }) += 1;
+            *(if standing.is_free() { &mut count.available } else { &mut count.unavailable }) += 1;
         }
-        self.returned_at = self.returned_at.max(pod.returned_at());
+        if let Some(at) = standing.returned_at().filter(|_| self.policy.counts_returns) {
+            *self.returns.entry(at).or_default() += 1;
+        }
     }
 
-    fn remove(&mut self, known: u32, pod: &Pod) {
-        if pod.is_free() {
+    pub(super) fn remove(&mut self, known: u32, node: Option<Symbol>, standing: Standing) {
+        if standing.is_free() {
             self.counts.available -= 1;
         } else {
             self.counts.unavailable -= 1;
             self.down.remove(&known);
         }
-        self.counts.held -= u64::from(pod.is_held());
-        self.counts.failed -= u64::from(pod.is_failed());
-        if let Some(node) = pod.node.filter(|_| self.policy.counts_nodes)
+        self.counts.held -= u64::from(standing.held);
+        self.counts.failed -= u64::from(standing.failed);
+        if let Some(node) = node.filter(|_| self.policy.counts_nodes)
             && let Some(count) = self.nodes.get_mut(&node)
         {
-            *(if pod.is_free() { &mut count.available } else { &mut count.unavailable }) -= 1;
+            *(if standing.is_free() { &mut count.available } else { &mut count.unavailable }) -= 1;
             if *count == NodeCount::default() {
                 self.nodes.remove(&node);
+            }
+        }
+        if let Some(at) = standing.returned_at().filter(|_| self.policy.counts_returns)
+            && let Some(count) = self.returns.get_mut(&at)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.returns.remove(&at);
             }
         }
     }
@@ -195,6 +211,7 @@ impl Gate {
             && old.scope == group.scope
             && old.selector == group.selector
             && old.policy.counts_nodes == group.policy.counts_nodes
+            && old.policy.counts_returns == group.policy.counts_returns
         {
             old.policy = group.policy.clone();
             group.release(&mut self.symbols);
@@ -214,11 +231,13 @@ impl Gate {
             if !self.groups.get(known as usize).is_some_and(selects) {
                 continue;
             }
-            let Some(mut groups) = self.classes.get(class as usize).map(|class| class.groups.clone()) else { continue };
+            let Some(mut groups) = self.classes.get(class as usize).map(|class| class.groups.to_vec()) else {
+                continue;
+            };
             groups.push(known);
             self.in_order(&mut groups);
             if let Some(class) = self.classes.get_mut(class as usize) {
-                class.groups = groups;
+                class.groups = groups.into();
             }
             self.count_class(class, known, true);
         }
@@ -229,9 +248,10 @@ impl Gate {
         let Some(scope) = self.groups.get(known as usize).map(|group| group.scope) else { return };
         for class in self.classes_in(scope) {
             let Some(groups) = self.classes.get_mut(class as usize).map(|class| &mut class.groups) else { continue };
-            let Some(place) = groups.iter().position(|group| *group == known) else { continue };
-            groups.remove(place);
-            self.count_class(class, known, false);
+            if groups.contains(&known) {
+                *groups = groups.iter().copied().filter(|group| *group != known).collect();
+                self.count_class(class, known, false);
+            }
         }
         let group = self.groups.remove(known as usize);
         let without = |listed: &mut Vec<u32>| {
@@ -262,9 +282,10 @@ impl Gate {
 
     fn count_class(&mut self, class: u32, group: u32, add: bool) {
         let Some(class) = self.classes.get(class as usize) else { return };
-        for known in &class.members {
-            if let Some(pod) = self.pods.get(*known as usize) {
-                count_in(&mut self.groups, &mut self.owners, group, *known, pod, add);
+        let members: Vec<u32> = self.members(class).map(|(known, _)| known).collect();
+        for known in members {
+            if let Some(pod) = self.pods.get(known as usize) {
+                count_in(&mut self.groups, &mut self.owners, group, known, pod, add);
             }
         }
     }
@@ -296,8 +317,8 @@ fn count_in(groups: &mut Slab<Group>, owners: &mut Slab<Owner>, id: u32, known: 
         None => group.counts.total -= 1,
     }
     if add {
-        group.add(known, pod);
+        group.add(known, pod.node, pod.standing());
     } else {
-        group.remove(known, pod);
+        group.remove(known, pod.node, pod.standing());
     }
 }

@@ -1,32 +1,37 @@
 //! Labels and label selectors as symbols.
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 
+use hashbrown::DefaultHashBuilder;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::symbols::{Symbol, Symbols};
 use crate::selector;
 
 /// Labels in the order of their symbols.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Labels(Box<[(Symbol, Symbol)]>);
 
 impl Labels {
-    pub(crate) fn intern(symbols: &mut Symbols, labels: &BTreeMap<String, String>) -> Self {
-        let mut pairs: Vec<_> =
-            labels.iter().map(|(key, value)| (symbols.intern(key), symbols.intern(value))).collect();
+    pub(crate) fn intern<T: AsRef<str>>(symbols: &mut Symbols, labels: impl IntoIterator<Item = (T, T)>) -> Self {
+        let pair = |(key, value): (T, T)| (symbols.intern(key.as_ref()), symbols.intern(value.as_ref()));
+        let mut pairs: Vec<_> = labels.into_iter().map(pair).collect();
         pairs.sort_unstable();
         Self(pairs.into())
     }
 
-    /// The labels, if all of them are in use already.
-    pub(crate) fn find(symbols: &Symbols, labels: &BTreeMap<String, String>) -> Option<Self> {
-        let pairs: Option<Vec<_>> =
-            labels.iter().map(|(key, value)| Some((symbols.find(key)?, symbols.find(value)?))).collect();
-        pairs.map(|mut pairs| {
-            pairs.sort_unstable();
-            Self(pairs.into())
-        })
+    /// Whether they are these labels.
+    pub(crate) fn are(&self, symbols: &Symbols, labels: &BTreeMap<String, String>) -> bool {
+        let has = |(key, value): &(Symbol, Symbol)| {
+            labels.get(symbols.text(*key)).is_some_and(|given| given == symbols.text(*value))
+        };
+        self.0.len() == labels.len() && self.0.iter().all(has)
+    }
+
+    /// Hash of a namespace and these labels.
+    pub(crate) fn hash(&self, hasher: &DefaultHashBuilder, namespace: Symbol) -> u64 {
+        hasher.hash_one((namespace, &self.0))
     }
 
     pub(crate) fn pairs(&self) -> &[(Symbol, Symbol)] {
@@ -40,7 +45,7 @@ impl Labels {
         }
     }
 
-    fn get(&self, key: Symbol) -> Option<Symbol> {
+    pub(crate) fn get(&self, key: Symbol) -> Option<Symbol> {
         self.0.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
     }
 }
@@ -158,7 +163,8 @@ mod tests {
             let compiled = Selector::intern(&mut symbols, &from);
             let interned = Labels::intern(&mut symbols, &labels);
             prop_assert_eq!(compiled.matches(&interned), selector::matches(&from, &labels));
-            prop_assert_eq!(Labels::find(&symbols, &labels), Some(interned.clone()));
+            prop_assert!(interned.are(&symbols, &labels));
+            prop_assert_eq!(interned.are(&symbols, &wanted), labels == wanted);
             compiled.release(&mut symbols);
             interned.release(&mut symbols);
             prop_assert_eq!(symbols.len(), 0);

@@ -1,5 +1,7 @@
 //! Workloads: how many pods they want, how many there are, and which budgets count some of these.
 
+use std::hash::BuildHasher;
+
 use super::{Gate, Group, groups, id};
 use crate::facts::OwnerKey;
 use crate::policy::Policy;
@@ -32,8 +34,8 @@ impl Owner {
 
 impl Gate {
     pub(super) fn owner_id(&mut self, key: &OwnerKey) -> u32 {
-        if let Some(known) = self.owner_ids.get(key) {
-            return *known;
+        if let Some(known) = self.known_owner(key) {
+            return known;
         }
         let namespace = self.symbols.intern(&key.namespace);
         let group = id(self.groups.insert(Group::new(Some(namespace), super::Selector::nobody(), Policy::implicit())));
@@ -42,8 +44,15 @@ impl Gate {
         if let Some(group) = self.groups.get_mut(group as usize) {
             group.members.insert(known, 0);
         }
-        self.owner_ids.insert(key.clone(), known);
+        let Self { owner_ids, owners, hasher, .. } = self;
+        let rehash = |known: &u32| owners.get(*known as usize).map_or(0, |owner| hasher.hash_one(&owner.key));
+        owner_ids.insert_unique(hasher.hash_one(key), known, rehash);
         known
+    }
+
+    pub(super) fn known_owner(&self, key: &OwnerKey) -> Option<u32> {
+        let same = |known: &u32| self.owners.get(*known as usize).is_some_and(|owner| owner.key == *key);
+        self.owner_ids.find(self.hasher.hash_one(key), same).copied()
     }
 
     /// Changes an owner and the base of every budget that counts pods of it.
@@ -60,7 +69,9 @@ impl Gate {
             return;
         }
         let owner = self.owners.remove(known as usize);
-        self.owner_ids.remove(&owner.key);
+        if let Ok(entry) = self.owner_ids.find_entry(self.hasher.hash_one(&owner.key), |other| *other == known) {
+            entry.remove();
+        }
         let group = self.groups.remove(owner.group as usize);
         group.release(&mut self.symbols);
     }

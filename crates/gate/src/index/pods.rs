@@ -1,54 +1,72 @@
 //! Pods, and their classes: pods of one namespace with the same labels are selected by the same budgets.
 
-use std::hash::BuildHasher;
-
 use jiff::Timestamp;
 
+use super::compact::{Name, Time, Uid};
 use super::labels::Labels;
 use super::symbols::Symbol;
 use super::{Gate, Group, id};
-use crate::facts::{Held, PodFacts};
+use crate::facts::PodFacts;
 
-/// Stands for "no owner": a table never has so many entries.
+/// Stands for "none": a table never has so many entries.
 const NONE: u32 = u32::MAX;
 
 /// A known pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
-    pub(crate) uid: Box<str>,
-    pub(crate) name: Box<str>,
+    pub(crate) uid: Uid,
+    pub(crate) name: Name,
     pub(crate) class: u32,
-    /// Its place among the members of its class.
-    place: u32,
+    /// Its neighbours among the members of its class.
+    before: u32,
+    after: u32,
     owner: u32,
     pub(crate) node: Option<Symbol>,
-    pub(crate) available: bool,
-    held: bool,
-    failed: bool,
-    unavailable_since: Option<Timestamp>,
-    returned_at: Option<Timestamp>,
+    standing: Standing,
 }
 
-impl Pod {
+/// What changes in a pod's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    available: bool,
+    pub(super) held: bool,
+    pub(super) failed: bool,
+    unavailable_since: Time,
+    returned_at: Time,
+}
+
+impl Standing {
     /// Available, and nobody has reserved it.
-    pub(crate) fn is_free(&self) -> bool {
+    pub(super) fn is_free(self) -> bool {
         self.available && !self.held
     }
 
-    pub(crate) fn is_held(&self) -> bool {
-        self.held
+    pub(super) fn returned_at(self) -> Option<Timestamp> {
+        self.returned_at.get()
+    }
+}
+
+impl Pod {
+    /// Available, whether reserved or not.
+    pub(crate) fn is_available(&self) -> bool {
+        self.standing.available
     }
 
-    pub(crate) fn is_failed(&self) -> bool {
-        self.failed
+    /// Available, and nobody has reserved it.
+    pub(crate) fn is_free(&self) -> bool {
+        self.standing.is_free()
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.standing.held
     }
 
     pub(crate) fn unavailable_since(&self) -> Option<Timestamp> {
-        self.unavailable_since
+        self.standing.unavailable_since.get()
     }
 
-    pub(crate) fn returned_at(&self) -> Option<Timestamp> {
-        self.returned_at
+    pub(super) fn standing(&self) -> Standing {
+        self.standing
     }
 
     pub(crate) fn owner(&self) -> Option<u32> {
@@ -61,15 +79,20 @@ impl Pod {
 pub(crate) struct Class {
     pub(crate) namespace: Symbol,
     pub(super) labels: Labels,
-    pub(super) members: Vec<u32>,
+    /// The last one that joined.
+    first: u32,
     /// Groups that select it, in the order in which they are asked.
-    pub(super) groups: Vec<u32>,
+    pub(super) groups: Box<[u32]>,
 }
 
 impl Gate {
     pub(crate) fn pod_id(&self, uid: &str) -> Option<u32> {
-        let same = |known: &u32| self.pods.get(*known as usize).is_some_and(|pod| &*pod.uid == uid);
-        self.uids.find(self.hasher.hash_one(uid), same).copied()
+        self.pod_id_of(&Uid::of(uid))
+    }
+
+    pub(super) fn pod_id_of(&self, uid: &Uid<&str>) -> Option<u32> {
+        let same = |known: &u32| self.pods.get(*known as usize).is_some_and(|pod| pod.uid.is(uid));
+        self.uids.find(uid.hash(&self.hasher), same).copied()
     }
 
     pub(crate) fn pod(&self, uid: &str) -> Option<&Pod> {
@@ -89,36 +112,46 @@ impl Gate {
         pod.owner().and_then(|owner| self.owners.get(owner as usize)).map(|owner| owner.group)
     }
 
-    /// Counts the pod anew after what is known of it elsewhere has changed.
-    pub(super) fn recount(&mut self, uid: &str) {
-        let Some(known) = self.pod_id(uid) else { return };
-        let (held, failed) = (self.held.contains_key(uid), self.failed.contains(uid));
-        change(self, known, |pod| {
-            pod.held = held;
-            pod.failed = failed;
-        });
+    /// Members of a class.
+    pub(super) fn members<'a>(&'a self, class: &Class) -> impl Iterator<Item = (u32, &'a Pod)> + use<'a> {
+        let known = |id: u32| self.pods.get(id as usize).map(|pod| (id, pod));
+        std::iter::successors(known(class.first), move |(_, pod)| known(pod.after))
     }
 
-    /// When the pod was reserved, if it is.
-    pub(crate) fn held_since(&self, pod: &Pod) -> Option<&Held> {
-        self.held(&pod.uid)
+    /// Changes a pod's standing and every counter that it is in.
+    pub(super) fn restand(&mut self, known: u32, with: impl FnOnce(&mut Standing)) {
+        let Some(pod) = self.pods.get_mut(known as usize) else { return };
+        let before = pod.standing;
+        with(&mut pod.standing);
+        let (after, node) = (pod.standing, pod.node);
+        let counted = |each: Standing| (each.available, each.held, each.failed, each.returned_at);
+        if counted(before) == counted(after) {
+            return;
+        }
+        let own = pod.owner().and_then(|owner| self.owners.get(owner as usize)).map(|owner| owner.group);
+        let selecting = self.classes.get(pod.class as usize).map_or(&[] as &[u32], |class| &class.groups);
+        for group in selecting.iter().copied().chain(own) {
+            if let Some(group) = self.groups.get_mut(group as usize) {
+                group.remove(known, node, before);
+                group.add(known, node, after);
+            }
+        }
     }
 }
 
 pub(super) fn upsert(gate: &mut Gate, facts: &PodFacts) {
-    if let Some(known) = gate.pod_id(&facts.uid) {
-        if is_elsewhere(gate, known, facts) {
+    match gate.pod_id(&facts.uid) {
+        Some(known) if is_elsewhere(gate, known, facts) => {
             remove(gate, &facts.uid);
-        } else {
-            change(gate, known, |pod| {
-                pod.available = facts.available;
-                pod.unavailable_since = facts.unavailable_since;
-                pod.returned_at = facts.returned_at;
-            });
-            return;
+            insert(gate, facts);
         }
+        Some(known) => gate.restand(known, |standing| {
+            standing.available = facts.available;
+            standing.unavailable_since = Time::of(facts.unavailable_since);
+            standing.returned_at = Time::of(facts.returned_at);
+        }),
+        None => insert(gate, facts),
     }
-    insert(gate, facts);
 }
 
 /// Whether something has changed that decides which budgets count the pod, and where.
@@ -127,38 +160,46 @@ fn is_elsewhere(gate: &Gate, known: u32, facts: &PodFacts) -> bool {
     let Some(class) = gate.classes.get(pod.class as usize) else { return true };
     let node = pod.node.map(|node| gate.symbols.text(node));
     let owner = pod.owner().and_then(|owner| gate.owners.get(owner as usize)).map(|owner| &owner.key);
-    *pod.name != *facts.name
+    !pod.name.is(&gate.symbols, &facts.name)
         || node != facts.node.as_deref()
         || owner != facts.owner.as_ref()
         || gate.symbols.text(class.namespace) != facts.namespace
-        || Labels::find(&gate.symbols, &facts.labels).as_ref() != Some(&class.labels)
+        || !class.labels.are(&gate.symbols, &facts.labels)
 }
 
 fn insert(gate: &mut Gate, facts: &PodFacts) {
     let class = class_of(gate, facts);
     let owner = facts.owner.as_ref().map_or(NONE, |owner| gate.owner_id(owner));
-    let node = facts.node.as_deref().map(|node| gate.symbols.intern(node));
-    let place = gate.classes.get(class as usize).map_or(0, |class| id(class.members.len()));
-    let pod = Pod {
-        uid: facts.uid.as_str().into(),
-        name: facts.name.as_str().into(),
-        class,
-        place,
-        owner,
-        node,
+    let uid = Uid::of(&facts.uid);
+    let kept = uid.kept();
+    let standing = Standing {
         available: facts.available,
-        held: gate.held.contains_key(facts.uid.as_str()),
-        failed: gate.failed.contains(&facts.uid),
-        unavailable_since: facts.unavailable_since,
-        returned_at: facts.returned_at,
+        held: gate.held.contains_key(&kept),
+        failed: gate.failed.contains(&kept),
+        unavailable_since: Time::of(facts.unavailable_since),
+        returned_at: Time::of(facts.returned_at),
+    };
+    let after = gate.classes.get(class as usize).map_or(NONE, |class| class.first);
+    let pod = Pod {
+        uid: kept,
+        name: Name::intern(&mut gate.symbols, &facts.name),
+        class,
+        before: NONE,
+        after,
+        owner,
+        node: facts.node.as_deref().map(|node| gate.symbols.intern(node)),
+        standing,
     };
     let known = id(gate.pods.insert(pod));
     if let Some(class) = gate.classes.get_mut(class as usize) {
-        class.members.push(known);
+        class.first = known;
+    }
+    if let Some(after) = gate.pods.get_mut(after as usize) {
+        after.before = known;
     }
     let Gate { uids, pods, hasher, .. } = gate;
-    let rehash = |known: &u32| pods.get(*known as usize).map_or(0, |pod| hasher.hash_one(&*pod.uid));
-    uids.insert_unique(hasher.hash_one(facts.uid.as_str()), known, rehash);
+    let rehash = |known: &u32| pods.get(*known as usize).map_or(0, |pod| pod.uid.hash(hasher));
+    uids.insert_unique(uid.hash(hasher), known, rehash);
     if owner != NONE {
         gate.with_owner(owner, |owner| owner.live += 1);
     }
@@ -166,10 +207,11 @@ fn insert(gate: &mut Gate, facts: &PodFacts) {
 }
 
 pub(super) fn remove(gate: &mut Gate, uid: &str) {
-    let Some(known) = gate.pod_id(uid) else { return };
+    let uid = Uid::of(uid);
+    let Some(known) = gate.pod_id_of(&uid) else { return };
     gate.count(known, false);
     let same = |other: &u32| *other == known;
-    if let Ok(entry) = gate.uids.find_entry(gate.hasher.hash_one(uid), same) {
+    if let Ok(entry) = gate.uids.find_entry(uid.hash(&gate.hasher), same) {
         entry.remove();
     }
     let pod = gate.pods.remove(known as usize);
@@ -180,61 +222,58 @@ pub(super) fn remove(gate: &mut Gate, uid: &str) {
     if let Some(node) = pod.node {
         gate.symbols.release(node);
     }
+    pod.name.release(&mut gate.symbols);
     leave_class(gate, &pod);
 }
 
 fn leave_class(gate: &mut Gate, pod: &Pod) {
+    if let Some(after) = gate.pods.get_mut(pod.after as usize) {
+        after.before = pod.before;
+    }
+    if let Some(before) = gate.pods.get_mut(pod.before as usize) {
+        before.after = pod.after;
+        return;
+    }
     let Some(class) = gate.classes.get_mut(pod.class as usize) else { return };
-    class.members.swap_remove(pod.place as usize);
-    if let Some(moved) = class.members.get(pod.place as usize)
-        && let Some(moved) = gate.pods.get_mut(*moved as usize)
-    {
-        moved.place = pod.place;
+    class.first = pod.after;
+    if class.first != NONE {
+        return;
     }
-    if class.members.is_empty() {
-        let class = gate.classes.remove(pod.class as usize);
-        if let Some(others) = gate.classes_of.get_mut(&class.namespace) {
-            others.remove(&pod.class);
-            if others.is_empty() {
-                gate.classes_of.remove(&class.namespace);
-            }
+    let class = gate.classes.remove(pod.class as usize);
+    if let Some(others) = gate.classes_of.get_mut(&class.namespace) {
+        others.remove(&pod.class);
+        if others.is_empty() {
+            gate.classes_of.remove(&class.namespace);
         }
-        class.labels.release(&mut gate.symbols);
-        gate.symbols.release(class.namespace);
-        gate.class_ids.remove(&(class.namespace, class.labels));
     }
+    let hash = class.labels.hash(&gate.hasher, class.namespace);
+    if let Ok(entry) = gate.class_ids.find_entry(hash, |known| *known == pod.class) {
+        entry.remove();
+    }
+    class.labels.release(&mut gate.symbols);
+    gate.symbols.release(class.namespace);
 }
 
 fn class_of(gate: &mut Gate, facts: &PodFacts) -> u32 {
     let namespace = gate.symbols.intern(&facts.namespace);
     let labels = Labels::intern(&mut gate.symbols, &facts.labels);
-    let key = (namespace, labels);
-    if let Some(known) = gate.class_ids.get(&key) {
-        key.1.release(&mut gate.symbols);
+    let hash = labels.hash(&gate.hasher, namespace);
+    let same = |known: &u32| {
+        let class = gate.classes.get(*known as usize);
+        class.is_some_and(|class| class.namespace == namespace && class.labels == labels)
+    };
+    if let Some(known) = gate.class_ids.find(hash, same).copied() {
+        labels.release(&mut gate.symbols);
         gate.symbols.release(namespace);
-        return *known;
+        return known;
     }
-    let groups = gate.selecting(namespace, &key.1);
-    let class = Class { namespace, labels: key.1.clone(), members: Vec::new(), groups };
-    let known = id(gate.classes.insert(class));
+    let groups = gate.selecting(namespace, &labels).into();
+    let known = id(gate.classes.insert(Class { namespace, labels, first: NONE, groups }));
     gate.classes_of.entry(namespace).or_default().insert(known);
-    gate.class_ids.insert(key, known);
+    let Gate { class_ids, classes, hasher, .. } = gate;
+    let rehash = |known: &u32| {
+        classes.get(*known as usize).map_or(0, |class: &Class| class.labels.hash(hasher, class.namespace))
+    };
+    class_ids.insert_unique(hash, known, rehash);
     known
-}
-
-/// Changes a pod and every counter that it is in.
-fn change(gate: &mut Gate, known: u32, with: impl FnOnce(&mut Pod)) {
-    let Some(pod) = gate.pods.get(known as usize) else { return };
-    let mut next = pod.clone();
-    with(&mut next);
-    let counted = |pod: &Pod| (pod.available, pod.held, pod.failed, pod.returned_at);
-    if counted(pod) != counted(&next) {
-        gate.count(known, false);
-        if let Some(pod) = gate.pods.get_mut(known as usize) {
-            *pod = next;
-        }
-        gate.count(known, true);
-    } else if let Some(pod) = gate.pods.get_mut(known as usize) {
-        *pod = next;
-    }
 }

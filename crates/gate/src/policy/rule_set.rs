@@ -9,6 +9,11 @@ use super::{Check, Limits, Rule, Stage};
 use crate::{Because, selector};
 
 pub(super) fn rules(set: &str, spec: &PodTransitionRuleSpec, skipped_kinds: &BTreeSet<String>) -> Vec<Rule> {
+    // A filter that can't be understood leaves nobody out: the rule is a denial then.
+    let filter = |rule: &TransitionRule| {
+        let filter = rule.filter.as_ref().and_then(|filter| filter.label_selector.clone());
+        filter.filter(|filter| selector::fault(filter).is_none())
+    };
     let read = |rule: &TransitionRule| Rule {
         path: format!("{set}/{}", rule.name),
         name: Some(rule.name.clone()),
@@ -17,7 +22,7 @@ pub(super) fn rules(set: &str, spec: &PodTransitionRuleSpec, skipped_kinds: &BTr
             Some("PostCheck") => Stage::PostCheck,
             Some(other) => Stage::Other(other.to_owned()),
         },
-        filter: rule.filter.as_ref().and_then(|filter| filter.label_selector.clone()),
+        filter: filter(rule),
         conditions: rule.conditions.iter().cloned().collect(),
         check: check(rule, skipped_kinds),
     };
