@@ -1,5 +1,6 @@
 //! The loop: something changed → take a snapshot → decide → write → again.
 
+mod consultations;
 mod memory;
 mod notices;
 pub mod outranked;
@@ -22,12 +23,14 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::approval::client::Approvers;
 use crate::metrics::Metrics;
 use crate::round::{Read, Round, Step, Write, round};
 use crate::snapshot::Evidence;
 use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
 
+use consultations::Consultations;
 use memory::Memory;
 use notices::Notices;
 use outranked::Rank;
@@ -69,6 +72,7 @@ impl Controller {
         last_write: CancellationToken,
     ) -> Result<(), Infallible> {
         let (mut memory, mut notices, mut retries) = (Memory::default(), Notices::default(), Retries::default());
+        let mut consultations = Consultations::new(Approvers::new(self.client.clone()), Arc::clone(&self.wake));
         let mut next = Instant::now();
         loop {
             let wake = self.wake.clone();
@@ -79,14 +83,20 @@ impl Controller {
                 () = sleep_until(next) => {}
             }
             heartbeat.beat(Instant::now());
-            next = self.turn(&mut memory, &mut notices, &mut retries).await;
+            next = self.turn(&mut memory, &mut consultations, &mut notices, &mut retries).await;
         }
         last_write.cancel();
         Ok(())
     }
 
     /// One turn; says when the next one is due even if nothing changes.
-    async fn turn(&self, memory: &mut Memory, notices: &mut Notices, retries: &mut Retries) -> Instant {
+    async fn turn(
+        &self,
+        memory: &mut Memory,
+        consultations: &mut Consultations,
+        notices: &mut Notices,
+        retries: &mut Retries,
+    ) -> Instant {
         let latest = Instant::now() + TURN;
         if !self.caches.synced() {
             return latest;
@@ -98,11 +108,13 @@ impl Controller {
         self.metrics.leads(leadership.leads(Instant::now()));
         if !leadership.leads(Instant::now()) {
             memory.end_of_term();
+            consultations.end_of_term();
             return latest;
         }
         snapshot.epoch = leadership.epoch;
         snapshot.holder.clone_from(&self.holder);
         memory.fill(&mut snapshot);
+        consultations.fill(&mut snapshot, now);
 
         let start = Instant::now();
         let round = round(&snapshot, &mut memory.mirror, now);
@@ -111,10 +123,11 @@ impl Controller {
             return self.rank.outranked(&mut memory.outranked_since, leadership, later).await;
         }
         memory.outranked_since = None;
+        let consult_at = consultations.follow(&round, &snapshot, now);
         let read_again = self.read(&round.reads, memory).await;
         let retry_at = self.write(&round, memory, retries).await;
         let notice_at = notices.publish(&self.events, &round.events).await;
-        let wake_at = round.wake_at.map(|at| {
+        let wake_at = [round.wake_at, consult_at].into_iter().flatten().min().map(|at| {
             let wait = Timestamp::now().duration_until(at);
             Instant::now() + Duration::try_from(wait).unwrap_or_default()
         });

@@ -61,7 +61,8 @@ impl Approvers {
         };
         let tls = trust::client_config(webhook.client_config.ca_bundle.as_deref())?;
         let objects: Vec<Option<Value>> = if parameter::need_pod(&webhook.parameters) {
-            stream::iter(pods).map(|pod| self.read(pod)).buffered(CONCURRENT_READS).map_ok(Some).try_collect().await?
+            let reads: Vec<_> = pods.iter().map(|pod| self.read(pod)).collect();
+            stream::iter(reads).buffered(CONCURRENT_READS).map_ok(Some).try_collect().await?
         } else {
             vec![None; pods.len()]
         };
