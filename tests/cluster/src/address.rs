@@ -1,7 +1,7 @@
 //! The addresses inside a cluster. They repeat from cluster to cluster: each has namespaces of its own.
 
 /// The control plane: API server (port 6443) and image registry (port 5000).
-pub(crate) const CONTROL_PLANE: &str = "172.31.255.1";
+pub const CONTROL_PLANE: &str = "172.31.255.1";
 /// `host:port` of the image registry.
 pub(crate) const REGISTRY: &str = "172.31.255.1:5000";
 /// The cluster IPs of Services.

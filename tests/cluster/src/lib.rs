@@ -43,6 +43,7 @@ mod state;
 mod tools;
 mod workspace;
 
+pub use address::CONTROL_PLANE;
 pub use audit::{Write, WriteCount, count_writes};
 pub use cluster::{Cluster, UpOptions};
 pub use error::{Error, Result};

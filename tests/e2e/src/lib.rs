@@ -4,6 +4,7 @@
 //! Users' actions go through `kubectl`. Waiting is done on watches, never by sleeping: see [`Watch`].
 
 pub mod app;
+pub mod approver;
 pub mod build;
 pub mod endpoint;
 pub mod kubectl;

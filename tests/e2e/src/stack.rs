@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
@@ -88,10 +88,16 @@ impl Stack {
         Kubectl::new(Arc::clone(&self.cluster), SYSTEM_NAMESPACE)
     }
 
+    /// Runs `kubectl hitless …` in the application's namespace, whatever its exit code.
+    pub fn hitless_output(&self, app: &App, arguments: &[&str]) -> anyhow::Result<Output> {
+        let mut command = self.cluster.command(Place::ControlPlane, &self.programs.cli.to_string_lossy())?;
+        let command = command.args(arguments).args(["-n", app.kubectl.namespace()]).stdin(Stdio::null());
+        command.output().with_context(|| format!("kubectl hitless {}", arguments.join(" ")))
+    }
+
     /// Runs `kubectl hitless …` in the application's namespace and returns what it printed.
     pub fn hitless(&self, app: &App, arguments: &[&str]) -> anyhow::Result<String> {
-        let mut command = self.cluster.command(Place::ControlPlane, &self.programs.cli.to_string_lossy())?;
-        let output = command.args(arguments).args(["-n", app.kubectl.namespace()]).stdin(Stdio::null()).output()?;
+        let output = self.hitless_output(app, arguments)?;
         ensure!(
             output.status.success(),
             "kubectl hitless {}: {}",

@@ -1,0 +1,229 @@
+//! The gate on a real cluster: rules that overlap, approvers, windows, budgets of the whole cluster, disruption budgets, checks
+//! before a pod returns; and what `kubectl hitless why` says of each.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use hitless_e2e::app::{PATIENCE, Shape, condition, image_of, is_ready};
+use hitless_e2e::approver::{Approver, Manner};
+use hitless_e2e::stack::echo_image;
+use hitless_e2e::watch::Objects;
+use hitless_e2e::{App, Stack};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+fn start(stack: &Stack, namespace: &str, replicas: u32) -> anyhow::Result<App> {
+    App::start(&stack.cluster, namespace, &Shape { replicas, ..Shape::default() })
+}
+
+fn rule(name: &str, rules: &Value) -> Value {
+    json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule", "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": rules}})
+}
+
+fn budget(name: &str, spec: &Value) -> Value {
+    let mut object = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget", "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        object["spec"][field] = value.clone();
+    }
+    object
+}
+
+fn out_of_service(pods: &Objects) -> usize {
+    pods.values().filter(|pod| condition(pod, "hitless.dev/InService") == Some("False")).count()
+}
+
+fn all_on(pods: &Objects, version: &str) -> bool {
+    pods.values().all(|pod| image_of(pod) == echo_image(version) && is_ready(pod))
+}
+
+/// What `why deployment/web` says; something must be in the way (exit code 3).
+fn why(stack: &Stack, app: &App) -> anyhow::Result<String> {
+    let output = stack.hitless_output(app, &["why", "deployment/web"])?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.code() == Some(3), "why ended with {}: {text}{}", output.status, stderr(&output));
+    Ok(text)
+}
+
+fn stderr(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Waits until `why` says all of this: its words change with what the controller has seen.
+fn wait_why(stack: &Stack, app: &App, words: &[&str]) -> anyhow::Result<String> {
+    let begin = std::time::Instant::now();
+    loop {
+        let text = why(stack, app)?;
+        if words.iter().all(|word| text.contains(word)) {
+            return Ok(text);
+        }
+        ensure!(begin.elapsed() < PATIENCE, "why never said {words:?}; it says:\n{text}");
+        app.pods.next_change(Duration::from_millis(200));
+    }
+}
+
+/// Nothing of the rollout to v2 has happened to any pod, and does not within three seconds.
+fn nothing_moves(app: &App) -> anyhow::Result<()> {
+    let moved = app.pods.never(Duration::from_secs(3), |pods| (!all_on(pods, "v1")).then_some(()));
+    ensure!(moved.is_none(), "a pod moved");
+    Ok(())
+}
+
+#[test]
+fn rules_that_would_wait_for_each_other_do_not() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = start(&stack, "t-gate-overlap", 4)?;
+    // With a place held in one while it waits for the other, two pods would block each other for ever.
+    for name in ["left", "right"] {
+        let one = json!([{"name": "one", "availablePolicy": {"maxUnavailableValue": 1}}]);
+        app.kubectl.feed(&["apply"], &rule(name, &one))?;
+    }
+    app.set_version("v2")?;
+    app.pods.wait("a pod out of service", PATIENCE, |pods| (out_of_service(pods) == 1).then_some(()))?;
+    let text = wait_why(&stack, &app, &["left/one", "right/one", "[max unavailable]=1/4"])?;
+    ensure!(text.contains("eserved"), "why does not say who holds the budget:\n{text}");
+    let over = app.pods.wait("the rollout to end", PATIENCE, |pods| {
+        let over = out_of_service(pods) > 1;
+        (over || all_on(pods, "v2")).then_some(over)
+    })?;
+    ensure!(!over, "two pods were out of service at once");
+    app.rollout_status().map(drop)
+}
+
+#[test]
+fn an_approver_that_is_dead_refuses_and_takes_its_time() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = start(&stack, "t-gate-approver", 3)?;
+    let approver = Approver::start(&stack.cluster, Manner::Dead)?;
+    let webhook = json!({"clientConfig": {"url": approver.url, "caBundle": approver.ca_bundle}});
+    app.kubectl.feed(&["apply"], &rule("change", &json!([{"name": "board", "webhook": webhook}])))?;
+    app.kubectl.feed(
+        &["apply"],
+        &rule("budget", &json!([{"name": "one", "availablePolicy": {"maxUnavailableValue": 1}}])),
+    )?;
+    app.set_version("v2")?;
+    app.wait_held()?;
+    wait_why(&stack, &app, &["change/board", "can't be asked"])?;
+    nothing_moves(&app)?;
+    approver.set(Manner::Refuses("frozen until the audit is over".to_owned()));
+    wait_why(&stack, &app, &["change/board", "frozen until the audit is over"])?;
+    nothing_moves(&app)?;
+    approver.set(Manner::Approves(Duration::from_secs(2)));
+    app.pods.wait("the rollout to end", PATIENCE, |pods| {
+        // Whoever is out of service has been approved.
+        let approved = approver.approved();
+        let early = pods.iter().any(|(name, pod)| {
+            condition(pod, "hitless.dev/InService") == Some("False") && !approved.contains(name)
+        });
+        (early || all_on(pods, "v2")).then_some(early)
+    })?;
+    let mut approved = approver.approved();
+    approved.sort();
+    approved.dedup();
+    let pods: Vec<String> = app.pods.objects().keys().cloned().collect();
+    ensure!(approved == pods, "approved were {approved:?}, but the pods are {pods:?}");
+    app.rollout_status().map(drop)
+}
+
+#[test]
+fn outside_its_window_a_rollout_waits_and_says_until_when() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = start(&stack, "t-gate-window", 2)?;
+    let at = |hours: i64| {
+        let time = Timestamp::now().saturating_add(SignedDuration::from_hours(hours)).unwrap_or_default();
+        time.strftime("%H:%M").to_string()
+    };
+    let later = json!({"windows": [{"start": at(2), "end": at(3), "timeZone": "UTC"}]});
+    app.kubectl.feed(&["apply"], &budget("night", &later))?;
+    app.set_version("v2")?;
+    app.wait_held()?;
+    wait_why(&stack, &app, &["budget:night/windows", "opens at"])?;
+    nothing_moves(&app)?;
+    let frozen = Timestamp::now().saturating_add(SignedDuration::from_hours(1))?;
+    let blackout = json!({"windows": [{"start": at(-1), "end": at(1)}],
+        "blackouts": [{"start": "2026-01-01T00:00:00.000000Z", "end": format!("{frozen:.6}"), "reason": "holidays"}]});
+    app.kubectl.feed(&["apply"], &budget("night", &blackout))?;
+    wait_why(&stack, &app, &["budget:night/windows", "holidays"])?;
+    nothing_moves(&app)?;
+    let now = json!({"windows": [{"start": at(-1), "end": at(1)}]});
+    app.kubectl.feed(&["apply"], &budget("night", &now))?;
+    app.rollout_status()?;
+    app.wait_version("v2", 2)
+}
+
+#[test]
+fn a_budget_of_the_whole_cluster_holds_across_namespaces() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let labels = json!({"spec": {"template": {"metadata": {"labels": {"wide": "yes"}}}}});
+    let shape = Shape { replicas: 2, patch: labels, ..Shape::default() };
+    let apps = [
+        App::start(&stack.cluster, "t-gate-wide-a", &shape)?,
+        App::start(&stack.cluster, "t-gate-wide-b", &shape)?,
+    ];
+    let one = json!({"scope": "Cluster", "selector": {"matchLabels": {"wide": "yes"}}, "maxConcurrent": 1});
+    stack.system().feed(&["apply"], &budget("one", &one))?;
+    for app in &apps {
+        app.set_version("v2")?;
+    }
+    let both = apps[0].pods.wait("both rollouts to end", PATIENCE, |first| {
+        let second = apps[1].pods.objects();
+        let over = out_of_service(first) + out_of_service(&second) > 1;
+        (over || (all_on(first, "v2") && all_on(&second, "v2"))).then_some(over)
+    });
+    // Other tests' rollouts do not wait for a budget that a failed test has left.
+    let deleted = stack.system().run(&["delete", "transitionbudget", "one"]);
+    ensure!(!both?, "two pods were out of service at once");
+    deleted?;
+    for app in &apps {
+        app.rollout_status()?;
+    }
+    let ledger = stack.system().get(&["transitionledger", "cluster"])?;
+    ensure!(ledger["spec"]["reservations"] == json!({}), "places were left behind: {ledger:#}");
+    Ok(())
+}
+
+#[test]
+fn a_disruption_budget_is_never_taken_below_its_bound() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = start(&stack, "t-gate-pdb", 3)?;
+    let pdb = |min: u8| {
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": min}})
+    };
+    app.kubectl.feed(&["apply"], &pdb(3))?;
+    app.set_version("v2")?;
+    app.wait_held()?;
+    wait_why(&stack, &app, &["pdb:web", "[min available]=3/3"])?;
+    nothing_moves(&app)?;
+    app.kubectl.feed(&["apply"], &pdb(2))?;
+    app.rollout_status()?;
+    app.wait_version("v2", 3)
+}
+
+#[test]
+fn an_operated_pod_returns_only_after_its_post_check() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = start(&stack, "t-gate-post", 2)?;
+    let checked = json!([{"name": "checked", "stage": "PostCheck", "labelCheck": {"requires": {"matchLabels": {"checked": "yes"}}}}]);
+    app.kubectl.feed(&["apply"], &rule("smoke", &checked))?;
+    app.set_version("v2")?;
+    let is_new = |pod: &Value| image_of(pod) == echo_image("v2");
+    for number in 1..=2 {
+        let name = app.pods.wait("an operated pod out of service", PATIENCE, |pods| {
+            let waits = |pod: &Value| {
+                is_new(pod)
+                    && condition(pod, "ContainersReady") == Some("True")
+                    && condition(pod, "hitless.dev/InService") == Some("False")
+            };
+            pods.iter().find(|(_, pod)| waits(pod)).map(|(name, _)| name.clone())
+        })?;
+        let back = app.pods.never(Duration::from_secs(3), |pods| {
+            (condition(pods.get(&name)?, "hitless.dev/InService") == Some("True")).then_some(())
+        });
+        ensure!(back.is_none(), "{name} returned without its check");
+        app.kubectl.run(&["label", "pod", &name, "checked=yes"])?;
+        app.wait_version("v2", number)?;
+    }
+    app.rollout_status().map(drop)
+}
