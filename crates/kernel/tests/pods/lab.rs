@@ -14,7 +14,6 @@ use hitless_kernel::Pid;
 use rustix::process::geteuid;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::server;
 
 pub(crate) const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 pub(crate) const POD_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
@@ -167,9 +166,7 @@ impl Server {
         let mut child = Command::new("sh")
             .args(["-c", &format!(r#"echo $$ > "$1/cgroup.procs" && shift && exec {enter} "$@""#), "sh"])
             .arg(cgroup.leaf())
-            .arg(std::env::current_exe().unwrap())
-            .args(["server::process", "--exact", "--ignored", "--nocapture"])
-            .env(server::ENABLED, "1")
+            .arg(env!("CARGO_BIN_EXE_pod-server"))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

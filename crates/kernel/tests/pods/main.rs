@@ -8,7 +8,8 @@
 )]
 
 mod lab;
-mod server;
+#[path = "../ports.rs"]
+mod ports;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -25,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use lab::{CLIENT_V4, Lab, POD_V4, POD_V6, eventually};
-use server::{DUAL_STACK, QUEUE_ONLY, V4_ONLY};
+use ports::{DUAL_STACK, QUEUE_ONLY, V4_ONLY};
 
 const PROC: &str = "/proc";
 

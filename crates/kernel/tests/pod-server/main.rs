@@ -1,22 +1,20 @@
-//! The server in the pod: this very test binary, started again in the pod's namespace and control group.
+//! The server in the pod, which the tests start in the pod's namespace and control group.
 //!
 //! Clients send lines: `fast` is answered at once, `slow` when standard input says `release`. Standard input also knows
 //! `dial ADDRESS`: open a connection and keep it. Each command is answered by `ok` on standard error output.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "part of a test")]
+
+#[path = "../ports.rs"]
+mod ports;
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// Set for the server process only.
-pub(crate) const ENABLED: &str = "HITLESS_TEST_SERVER";
+use ports::{DUAL_STACK, QUEUE_ONLY, V4_ONLY};
 
-/// Listens on `[::]`.
-pub(crate) const DUAL_STACK: u16 = 8080;
-/// Listens on `0.0.0.0`.
-pub(crate) const V4_ONLY: u16 = 8081;
-/// Listens on `[::]` and never accepts.
-pub(crate) const QUEUE_ONLY: u16 = 8082;
 
 /// How often `release` was said.
 #[derive(Default)]
@@ -25,10 +23,7 @@ struct Releases {
     said: Condvar,
 }
 
-#[test]
-#[ignore = "not a test: the server that the tests start"]
-fn process() {
-    assert!(std::env::var_os(ENABLED).is_some(), "started by the tests in a namespace, not by hand");
+fn main() {
     let releases = Arc::new(Releases::default());
     let _unserved = TcpListener::bind(("::", QUEUE_ONLY)).unwrap();
     for (host, port) in [("::", DUAL_STACK), ("0.0.0.0", V4_ONLY)] {
