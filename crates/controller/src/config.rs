@@ -1,9 +1,12 @@
 //! Settings of the controller.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
+use hitless_gate::ImplicitBudget;
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
 
@@ -20,6 +23,10 @@ pub struct Config {
     pub log: String,
     /// `HITLESS_LOG_FORMAT`: `text` or `json`.
     pub log_format: Format,
+    /// What holds for all rules. `HITLESS_IMPLICIT_PERCENT`: budget of pods that nothing else limits, 1 to 100 or `off`; default 25.
+    /// `SKIP_POD_TRANSITION_RULES`, upstream's name: comma-separated kinds of rules (`availablePolicy`, `labelCheck`, `webhook`) that
+    /// are not evaluated.
+    pub gate: hitless_gate::Settings,
     /// `KUBECONFIG`: to run outside a pod; else the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
 }
@@ -33,8 +40,50 @@ impl Config {
             listen: settings.parsed("HITLESS_LISTEN", SocketAddr::from(([0, 0, 0, 0], CONTROLLER_PORT)))?,
             log: settings.optional("HITLESS_LOG").unwrap_or_else(|| "info".to_owned()),
             log_format: settings.parsed("HITLESS_LOG_FORMAT", Format::default())?,
+            gate: hitless_gate::Settings {
+                implicit: settings.parsed("HITLESS_IMPLICIT_PERCENT", Implicit::default())?.0,
+                skipped_kinds: settings.parsed("SKIP_POD_TRANSITION_RULES", Kinds::default())?.0,
+            },
             kubeconfig: settings.optional("KUBECONFIG").map(PathBuf::from),
         })
+    }
+}
+
+struct Implicit(Option<ImplicitBudget>);
+
+impl Default for Implicit {
+    fn default() -> Self {
+        Self(Some(ImplicitBudget::default()))
+    }
+}
+
+impl FromStr for Implicit {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let percent = text.parse().ok().filter(|percent| (1..=100).contains(percent));
+        percent.map(|percent| Self(Some(ImplicitBudget { percent }))).ok_or("give a whole number from 1 to 100, or off")
+    }
+}
+
+#[derive(Default)]
+struct Kinds(BTreeSet<String>);
+
+impl FromStr for Kinds {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let kinds: BTreeSet<String> = text.split(',').map(|kind| kind.trim().to_owned()).collect();
+        let known = ["availablePolicy", "labelCheck", "webhook"];
+        // A kind that is misspelt would be evaluated after all.
+        if kinds.iter().all(|kind| known.contains(&kind.as_str())) {
+            Ok(Self(kinds))
+        } else {
+            Err("give availablePolicy, labelCheck or webhook, separated by commas")
+        }
     }
 }
 
@@ -50,5 +99,28 @@ mod tests {
         let config = read(Some("p")).unwrap();
         assert_eq!((config.listen.port(), config.lease.as_str()), (CONTROLLER_PORT, CONTROLLER));
         assert_eq!(read(None), Err(ConfigError::Missing("POD_NAME")));
+        assert_eq!(config.gate, hitless_gate::Settings::default());
+    }
+
+    #[test]
+    fn the_gate_is_set_or_refused_by_name() {
+        let read = |name: &'static str, value: &'static str| {
+            Config::read(&Settings::new(move |wanted| match wanted {
+                "POD_NAME" => Some("p".to_owned()),
+                wanted => (wanted == name).then(|| value.to_owned()),
+            }))
+        };
+        assert_eq!(read("HITLESS_IMPLICIT_PERCENT", "off").unwrap().gate.implicit, None);
+        assert_eq!(read("HITLESS_IMPLICIT_PERCENT", "50").unwrap().gate.implicit, Some(ImplicitBudget { percent: 50 }));
+        let skipped = read("SKIP_POD_TRANSITION_RULES", "webhook, labelCheck").unwrap().gate.skipped_kinds;
+        assert_eq!(skipped.into_iter().collect::<Vec<_>>(), ["labelCheck", "webhook"]);
+        for (name, value) in [
+            ("HITLESS_IMPLICIT_PERCENT", "0"),
+            ("HITLESS_IMPLICIT_PERCENT", "many"),
+            ("SKIP_POD_TRANSITION_RULES", "webhooks"),
+        ] {
+            let error = read(name, value).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(value), "{error}");
+        }
     }
 }

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approval::client::Approvers;
 use crate::metrics::Metrics;
+use crate::mirror::Mirror;
 use crate::round::{Read, Round, Step, Write, round};
 use crate::snapshot::Evidence;
 use crate::watches::Caches;
@@ -61,6 +62,8 @@ pub struct Controller {
     pub wake: Arc<Notify>,
     /// For /metrics.
     pub metrics: Metrics,
+    /// What holds for all rules.
+    pub gate: hitless_gate::Settings,
 }
 
 impl Controller {
@@ -72,6 +75,7 @@ impl Controller {
         last_write: CancellationToken,
     ) -> Result<(), Infallible> {
         let (mut memory, mut notices, mut retries) = (Memory::default(), Notices::default(), Retries::default());
+        memory.mirror = Mirror::new(self.gate.clone());
         let mut consultations = Consultations::new(Approvers::new(self.client.clone()), Arc::clone(&self.wake));
         let mut next = Instant::now();
         loop {

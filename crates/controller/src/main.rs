@@ -91,6 +91,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         caches,
         wake,
         metrics,
+        gate: config.gate,
     };
     // The Lease is given back only after the loop has sent its last write.
     let last_write = CancellationToken::new();
