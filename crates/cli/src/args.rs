@@ -44,6 +44,18 @@ pub(crate) enum Command {
     Restart(RestartArgs),
     /// Waits until a rollout has ended
     Wait(WaitArgs),
+    /// Says why pods wait: each rule's answer, who holds the budget, and the smallest change that would unblock
+    ///
+    /// Exit code 0: nothing is in the way; 3: a rule is in the way of a pod; 1: something else is.
+    Why(WhyArgs),
+    /// Says what a new image would do: which pods would go when, and what would be in the way. Changes nothing
+    ///
+    /// Exit code 0: all pods would be updated; 3: a rule would stop it; 1: something else would.
+    Plan(PlanArgs),
+    /// Finds rules and budgets that can never pass, contradict each other, select nothing, or are misspelt
+    ///
+    /// Exit code 0: no errors; 1: errors were found.
+    Lint(LintArgs),
     /// Prints the version
     Version,
 }
@@ -94,6 +106,100 @@ pub(crate) struct WaitArgs {
     /// How long to wait, e.g. 90s, 10m
     #[arg(long, default_value = "10m", value_parser = duration)]
     pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// pod/NAME or deployment/NAME, or a name alone
+    #[arg(value_name = "POD|WORKLOAD")]
+    pub(crate) target: Named,
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// deployment/NAME
+    #[arg(value_name = "WORKLOAD")]
+    pub(crate) target: Target,
+    /// The new image; the container may be left out where there is only one. May be given several times
+    #[arg(long = "image", value_name = "[CONTAINER=]IMAGE", required = true)]
+    pub(crate) images: Vec<ImageArg>,
+    /// Read the objects from this file, directory or - (standard input) instead of the cluster; may be given several times
+    #[arg(short, long = "filename", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Spread the pods that are made for a Deployment from a file over so many nodes
+    #[arg(long, value_name = "N", requires = "files")]
+    pub(crate) nodes: Option<u32>,
+    /// Seconds that one operation is assumed to take, from leaving service to being back
+    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    pub(crate) operation_seconds: u32,
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LintArgs {
+    /// YAML or JSON files, directories, or - for standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Also look which pods of the cluster are selected
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+/// How an answer is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// `[CONTAINER=]IMAGE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ImageArg {
+    pub(crate) container: Option<String>,
+    pub(crate) image: String,
+}
+
+impl FromStr for ImageArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Neither a reference nor the name of a container contains an equals sign.
+        let (container, image) = match text.split_once('=') {
+            Some((container, image)) => (Some(container.to_owned()), image),
+            None => (None, text),
+        };
+        if image.is_empty() || image.contains('=') || container.as_deref() == Some("") {
+            return Err("write for example web=registry.example/web:v2, or the image alone".to_owned());
+        }
+        Ok(Self { container, image: image.to_owned() })
+    }
+}
+
+/// `KIND/NAME`, or a name that may be a Deployment's or a pod's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) kind: Option<TargetKind>,
+    pub(crate) name: String,
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let target: Target = text.parse()?;
+        Ok(Self { kind: text.contains('/').then_some(target.kind), name: target.name })
+    }
 }
 
 /// Kind of object that commands take.
@@ -151,6 +257,16 @@ mod tests {
         assert!(target("deploy/").is_err());
         assert_eq!(duration("10m"), Ok(Duration::from_mins(10)));
         assert!(duration("-1s").is_err() && duration("soon").is_err());
+    }
+
+    #[test]
+    fn images_and_bare_names() {
+        let image = |text: &str| text.parse::<ImageArg>();
+        assert_eq!(image("web=r.io:5000/web:v2@sha256:1").unwrap().container.as_deref(), Some("web"));
+        assert_eq!(image("r.io:5000/web:v2").unwrap(), ImageArg { container: None, image: "r.io:5000/web:v2".into() });
+        assert!(image("web=").is_err() && image("=web").is_err() && image("a=b=c").is_err());
+        let named = |text: &str| text.parse::<Named>().unwrap().kind;
+        assert_eq!((named("web"), named("pod/web")), (None, Some(TargetKind::Pod)));
     }
 
     #[test]

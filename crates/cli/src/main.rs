@@ -6,6 +6,10 @@
 
 mod args;
 mod failure;
+mod files;
+mod judge;
+mod lint;
+mod plan;
 mod restart;
 #[cfg(test)]
 mod scene;
@@ -13,6 +17,7 @@ mod snapshot;
 mod source;
 mod status;
 mod wait;
+mod why;
 
 use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
@@ -54,6 +59,15 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         return say(&format!("kubectl-hitless {} ({})", telemetry::VERSION, telemetry::COMMIT));
     }
     let cluster = &cli.cluster;
+    // These two need no cluster, if they are told so.
+    if let Command::Lint(arguments) = &cli.command {
+        return lint::run(cluster, arguments).await;
+    }
+    if let Command::Plan(arguments) = &cli.command
+        && !arguments.files.is_empty()
+    {
+        return plan::of_files(cluster.namespace.as_deref(), arguments);
+    }
     let client = client::from_kubeconfig(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
     let namespace = cluster.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     match cli.command {
@@ -63,7 +77,9 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Restart(arguments) => restart::run(client, namespace, &arguments).await,
         Command::Wait(arguments) => wait::run(client, namespace, &arguments).await,
-        Command::Version => Ok(()),
+        Command::Why(arguments) => why::run(client, namespace, &arguments).await,
+        Command::Plan(arguments) => plan::of_cluster(client, namespace, &arguments).await,
+        Command::Lint(_) | Command::Version => Ok(()),
     }
 }
 

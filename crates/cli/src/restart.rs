@@ -18,7 +18,7 @@ use crate::args::{RestartArgs, Target, TargetKind};
 use crate::failure::Failure;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Live, Scope};
-use crate::{say, status};
+use crate::{judge, say, status};
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartArgs) -> Result<(), Failure> {
     let scope = Scope::Namespace(namespace.clone());
@@ -45,7 +45,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartAr
     if !arguments.wait {
         return say(&format!("watch it with: kubectl hitless status -n {namespace} {} -w", arguments.target));
     }
-    let live = Live::new(&client, &scope);
+    let live = Live::new(&client, &scope, snapshot.clone());
     let mut last = None;
     let waiting = async {
         loop {
@@ -94,7 +94,7 @@ fn select<'a>(snapshot: &'a Snapshot, namespace: &str, arguments: &RestartArgs) 
             let message = format!("pod {} has no container {unknown}; it has: {}", pod.id.name, known.join(", "));
             return Err(Failure::Usage(message));
         }
-        if let Some(why) = status::unfit(pod) {
+        if let Some(why) = judge::unfit(pod) {
             return Err(Failure::Failed(format!("pod {} can't be restarted in place: {why}", pod.id.name)));
         }
     }
@@ -118,13 +118,13 @@ fn patch(pod: &PodView, token: &str, containers: &[String]) -> Value {
 
 /// Names of the pods that are still to be restarted; a pod that is gone is not.
 fn left(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Result<Vec<String>, Failure> {
-    let grants = snapshot.nodes.iter().flat_map(|node| {
+    let grants = snapshot.transitions.iter().flat_map(|node| {
         node.spec.grants.iter().filter_map(|grant| Some((grant, node.transition(grant)?.result.as_ref()?)))
     });
     for (grant, result) in grants {
         let ours =
             grant.annotations.get(annotations::RESTARTED).is_some_and(|change| change.to.as_deref() == Some(token));
-        if ours && result.outcome != Outcome::Done && status::halts(result) {
+        if ours && result.outcome != Outcome::Done && judge::halts(result) {
             let message = format!("restart of pod {} ended as {:?}: {}", grant.pod.name, result.outcome, result.reason);
             return Err(Failure::Failed(message));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
+use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use serde::de::DeserializeOwned;
@@ -88,7 +88,7 @@ pub(crate) fn with_grant(mut snapshot: Snapshot, name: &str, transition: &Value)
         "status": {"transitions": transitions}
     }))
     .unwrap();
-    snapshot.nodes.push(Arc::new(node));
+    snapshot.transitions.push(Arc::new(node));
     snapshot
 }
 
@@ -115,4 +115,14 @@ pub(crate) fn with_event(mut snapshot: Snapshot, reason: &str, note: &str) -> Sn
 
 pub(crate) fn view(pod: &Value) -> hitless_api::pod::PodView {
     Seen::seen(serde_json::from_value::<Pod>(pod.clone()).unwrap()).unwrap()
+}
+
+pub(crate) fn with_budget(mut snapshot: Snapshot, name: &str, namespace: &str, spec: &Value) -> Snapshot {
+    let budget: TransitionBudget = serde_json::from_value(json!({
+        "apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget", "metadata": {"name": name, "namespace": namespace},
+        "spec": spec
+    }))
+    .unwrap();
+    snapshot.budgets.extend(Seen::seen(budget).map(Arc::new));
+    snapshot
 }

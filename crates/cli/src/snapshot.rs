@@ -1,27 +1,121 @@
 //! What is in the cluster, as far as commands look at it.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger, TransitionLedgerSpec};
-use hitless_gate::RuleSet;
+use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
+use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, TransitionLedgerSpec};
+use hitless_gate::{Budget, DisruptionBudget, ImplicitBudget, RuleSet, Settings};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::DynamicObject;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DynamicObject, PartialObjectMeta};
 use serde::de::DeserializeOwned;
 
-/// One picture of the cluster, or of one namespace and all nodes.
+/// One picture of the cluster, or of one namespace and what is not in any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) deployments: Vec<Arc<DeploymentView>>,
     pub(crate) replica_sets: Vec<Arc<ReplicaSetView>>,
     pub(crate) pods: Vec<Arc<PodView>>,
-    pub(crate) nodes: Vec<Arc<NodeTransition>>,
+    /// Pods of other namespaces, read only where a budget of the whole cluster counts them.
+    pub(crate) elsewhere: Vec<Arc<PodView>>,
+    pub(crate) transitions: Vec<Arc<NodeTransition>>,
     pub(crate) ledgers: Vec<Arc<TransitionLedgerSpec>>,
-    pub(crate) rules: Vec<Arc<RuleSet>>,
+    pub(crate) rules: Vec<Arc<RuleView>>,
+    pub(crate) budgets: Vec<Arc<Budget>>,
+    pub(crate) disruption_budgets: Vec<Arc<DisruptionBudget>>,
     pub(crate) events: Vec<Arc<EventView>>,
+    /// `None`: nobody knows.
+    pub(crate) nodes: Option<Vec<Arc<NodeView>>>,
+    /// Pods of the agents; `None`: nobody knows.
+    pub(crate) agents: Option<Vec<Arc<PodView>>>,
+    /// Settings of the controller.
+    pub(crate) settings: Settings,
+    /// What could not be read, and why.
+    pub(crate) unread: BTreeMap<Part, String>,
+}
+
+impl Snapshot {
+    /// Whether a budget counts the pods of all namespaces.
+    pub(crate) fn counts_cluster_wide(&self) -> bool {
+        self.budgets.iter().any(|budget| budget.is_cluster_wide())
+    }
+
+    /// What the reader has to know about what was not read.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let note = |(part, message): (&Part, &String)| format!("{part} not read: {message}; {}", part.consequence());
+        self.unread.iter().map(note).collect()
+    }
+}
+
+/// What can be left out if the user may not read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Transitions,
+    Ledgers,
+    Rules,
+    Budgets,
+    ClusterBudgets,
+    DisruptionBudgets,
+    Elsewhere,
+    Nodes,
+    Agents,
+    Events,
+    Controller,
+}
+
+impl Part {
+    fn consequence(self) -> &'static str {
+        match self {
+            Self::Transitions => "which operations run, and which have failed, is not known",
+            Self::Ledgers => "pods with a place in a budget count as free",
+            Self::Rules => "they are left out of the answer",
+            Self::Budgets | Self::ClusterBudgets | Self::DisruptionBudgets => "they may be in the way all the same",
+            Self::Elsewhere => "budgets of the whole cluster count the pods of this namespace only",
+            Self::Nodes => "zones are not known",
+            Self::Agents => "whether the nodes have an agent is not known",
+            Self::Events => "what the controller said last is not known",
+            Self::Controller => "its settings are assumed to be the defaults",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Transitions => "NodeTransitions",
+            Self::Ledgers => "TransitionLedgers",
+            Self::Rules => "PodTransitionRules",
+            Self::Budgets => "TransitionBudgets",
+            Self::ClusterBudgets => "TransitionBudgets of hitless-system",
+            Self::DisruptionBudgets => "PodDisruptionBudgets",
+            Self::Elsewhere => "pods and TransitionLedgers of other namespaces",
+            Self::Nodes => "nodes",
+            Self::Agents => "agents (pods of hitless-system)",
+            Self::Events => "Events",
+            Self::Controller => "Deployment hitless-controller",
+        })
+    }
+}
+
+/// A PodTransitionRule, and what the controller reports of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RuleView {
+    pub(crate) set: RuleSet,
+    pub(crate) status: Option<PodTransitionRuleStatus>,
+}
+
+/// A Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeView {
+    pub(crate) name: String,
+    pub(crate) labels: BTreeMap<String, String>,
 }
 
 /// One of the controller's Events.
@@ -88,11 +182,70 @@ impl Seen for TransitionLedgerSpec {
     }
 }
 
-impl Seen for RuleSet {
+impl Seen for RuleView {
     type Object = PodTransitionRule;
 
     fn seen(rule: PodTransitionRule) -> Option<Self> {
-        Some(Self { name: rule.metadata.name?, namespace: rule.metadata.namespace?, spec: rule.spec })
+        let set = RuleSet { name: rule.metadata.name?, namespace: rule.metadata.namespace?, spec: rule.spec };
+        Some(Self { set, status: rule.status })
+    }
+}
+
+impl Seen for Budget {
+    type Object = TransitionBudget;
+
+    fn seen(budget: TransitionBudget) -> Option<Self> {
+        Some(Self { name: budget.metadata.name?, namespace: budget.metadata.namespace?, spec: budget.spec })
+    }
+}
+
+impl Seen for DisruptionBudget {
+    type Object = PodDisruptionBudget;
+
+    fn seen(budget: PodDisruptionBudget) -> Option<Self> {
+        let spec = budget.spec.unwrap_or_default();
+        Some(Self {
+            name: budget.metadata.name?,
+            namespace: budget.metadata.namespace?,
+            selector: spec.selector,
+            min_available: spec.min_available,
+            max_unavailable: spec.max_unavailable,
+        })
+    }
+}
+
+impl Seen for NodeView {
+    type Object = PartialObjectMeta<Node>;
+
+    fn seen(node: PartialObjectMeta<Node>) -> Option<Self> {
+        Some(Self { name: node.metadata.name?, labels: node.metadata.labels.unwrap_or_default() })
+    }
+}
+
+/// What the controller's Deployment tells it in the environment; what it would refuse to start with counts as the default.
+impl Seen for Settings {
+    type Object = Deployment;
+
+    fn seen(deployment: Deployment) -> Option<Self> {
+        let containers = deployment.spec?.template.spec?.containers;
+        let variables: BTreeMap<String, String> = containers
+            .into_iter()
+            .flat_map(|container| container.env.unwrap_or_default())
+            .filter_map(|variable| Some((variable.name, variable.value?)))
+            .collect();
+        let mut settings = Self::default();
+        match variables.get("HITLESS_IMPLICIT_PERCENT").map(|value| value.trim()) {
+            Some("off") => settings.implicit = None,
+            Some(percent) => {
+                let percent = percent.parse().ok().filter(|percent| (1..=100).contains(percent));
+                settings.implicit = percent.map(|percent| ImplicitBudget { percent }).or(settings.implicit);
+            }
+            None => {}
+        }
+        let skipped = variables.get("SKIP_POD_TRANSITION_RULES").map(String::as_str).unwrap_or_default();
+        let skipped = skipped.split(',').map(str::trim).filter(|kind| !kind.is_empty());
+        settings.skipped_kinds = skipped.map(ToOwned::to_owned).collect();
+        Some(settings)
     }
 }
 
@@ -106,5 +259,26 @@ impl Seen for EventView {
             note: event.note.unwrap_or_default(),
             time: event.event_time.map(|time| time.0),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn settings_are_those_that_the_controller_is_started_with() {
+        let settings = |env: serde_json::Value| {
+            let deployment = json!({"metadata": {}, "spec": {"selector": {}, "template": {"spec": {"containers": [
+                {"name": "controller", "env": env}]}}}});
+            Settings::seen(serde_json::from_value(deployment).unwrap()).unwrap()
+        };
+        assert_eq!(settings(json!([])), Settings::default());
+        assert_eq!(settings(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "off"}])).implicit, None);
+        let half = settings(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "50"}])).implicit;
+        assert_eq!(half, Some(ImplicitBudget { percent: 50 }));
+        let skipped = settings(json!([{"name": "SKIP_POD_TRANSITION_RULES", "value": "webhook, labelCheck"}]));
+        assert_eq!(skipped.skipped_kinds.into_iter().collect::<Vec<_>>(), ["labelCheck", "webhook"]);
     }
 }

@@ -3,7 +3,6 @@
 mod observe;
 mod report;
 mod table;
-mod why;
 
 use std::io::{IsTerminal, Write, stdout};
 use std::time::Duration;
@@ -12,9 +11,9 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-pub(crate) use observe::{halts, observe, owned};
+pub(crate) use observe::{Verdicts, observe, observe_all, owned, reason};
 pub(crate) use report::{PodStatus, State, WorkloadStatus};
-pub(crate) use why::unfit;
+pub(crate) use table::span;
 
 use self::report::Report;
 
@@ -33,12 +32,15 @@ pub(crate) async fn run(client: Client, scope: Scope, arguments: &StatusArgs) ->
     {
         return Err(nothing_about(&first, target));
     }
+    for note in first.notes() {
+        eprintln!("note: {note}");
+    }
     let mut screen = Screen::new(arguments, matches!(scope, Scope::All));
     screen.show(&report)?;
     if !arguments.watch {
         return Ok(());
     }
-    let live = Live::new(&client, &scope);
+    let live = Live::new(&client, &scope, first);
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -32,7 +32,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     if step(&first)? {
         return Ok(());
     }
-    let live = Live::new(&client, &scope);
+    let live = Live::new(&client, &scope, first);
     let waiting = async {
         loop {
             live.changed().await;

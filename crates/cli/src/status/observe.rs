@@ -1,44 +1,17 @@
 //! From what is in the cluster to what is said of it. Pure; the same workload logic as the controller's.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, MicroTime, Outcome, Phase, Reservation, Transition, TransitionResult};
-use hitless_workloads::deployment::{Because, Observed, OptIn};
-use hitless_workloads::{DeploymentPlan, DeploymentView, ReplicaSetView, Stage, plan, restart};
+use hitless_api::{MicroTime, Outcome, Phase};
+use hitless_gate::Verdict;
+use hitless_workloads::deployment::{Because, OptIn};
+use hitless_workloads::{DeploymentPlan, DeploymentView, Stage, restart};
 use jiff::Timestamp;
 
 use super::report::{PodStatus, Report, State, WorkloadStatus};
-use super::why::{self, Denials};
-use crate::snapshot::Snapshot;
-
-/// Which Deployment a pod belongs to.
-pub(super) struct Owners<'a> {
-    by_replica_set: HashMap<&'a str, &'a DeploymentView>,
-}
-
-impl<'a> Owners<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
-        let deployments: HashMap<&str, &DeploymentView> =
-            snapshot.deployments.iter().map(|deployment| (deployment.uid.as_str(), &**deployment)).collect();
-        let by_replica_set = snapshot
-            .replica_sets
-            .iter()
-            .filter_map(|set| Some((set.uid.as_str(), *deployments.get(set.owner.as_ref()?.uid.as_str())?)));
-        Self { by_replica_set: by_replica_set.collect() }
-    }
-
-    pub(super) fn deployment(&self, pod: &PodView) -> Option<&'a DeploymentView> {
-        self.by_replica_set.get(pod.owner.as_ref()?.uid.as_str()).copied()
-    }
-}
-
-/// What is under way for a pod.
-#[derive(Clone, Copy)]
-struct Operation<'a> {
-    grant: &'a Grant,
-    transition: Option<&'a Transition>,
-}
+use crate::judge::{Judge, Operation, Owners, halts};
+use crate::snapshot::{EventView, Snapshot};
 
 /// The pods of a Deployment, by name.
 pub(crate) fn owned<'a>(snapshot: &'a Snapshot, namespace: &str, deployment: &str) -> Vec<&'a PodView> {
@@ -52,102 +25,59 @@ pub(crate) fn owned<'a>(snapshot: &'a Snapshot, namespace: &str, deployment: &st
 
 /// What is to be said as of `now`.
 pub(crate) fn observe(snapshot: &Snapshot, now: Timestamp) -> Report {
-    let owners = Owners::new(snapshot);
-    let operations: HashMap<&str, Operation<'_>> = snapshot
-        .nodes
-        .iter()
-        .flat_map(|node| {
-            node.spec
-                .grants
-                .iter()
-                .map(|grant| (grant.pod.uid.as_str(), Operation { grant, transition: node.transition(grant) }))
-        })
-        .collect();
-    let reservations: HashMap<&str, &Reservation> = snapshot
-        .ledgers
-        .iter()
-        .flat_map(|ledger| ledger.reservations.iter().map(|(uid, reservation)| (uid.as_str(), reservation)))
-        .collect();
-    let observer = Observer { snapshot, owners: &owners, operations, reservations, now };
-    observer.report()
+    Observer { judge: &Judge::new(snapshot, now) }.report(|observer, group| observer.is_of_interest(group)).0
 }
 
+/// The same of every workload and pod, and what the rules said of those that wait, by uid.
+pub(crate) fn observe_all(judge: &Judge<'_>) -> (Report, Verdicts) {
+    Observer { judge }.report(|_, _| true)
+}
+
+/// The rules' answers by uid of the pod.
+pub(crate) type Verdicts = BTreeMap<String, Verdict>;
+
 struct Observer<'a> {
-    snapshot: &'a Snapshot,
-    owners: &'a Owners<'a>,
-    operations: HashMap<&'a str, Operation<'a>>,
-    reservations: HashMap<&'a str, &'a Reservation>,
-    now: Timestamp,
+    judge: &'a Judge<'a>,
 }
 
 /// A workload with its pods, before anybody was asked why.
 struct Group<'a> {
-    deployment: Option<(&'a DeploymentView, DeploymentPlan)>,
+    deployment: Option<(&'a DeploymentView, &'a DeploymentPlan)>,
     pods: Vec<&'a PodView>,
 }
 
 impl<'a> Observer<'a> {
-    fn report(&self) -> Report {
+    fn report(&self, is_of_interest: impl Fn(&Self, &Group<'a>) -> bool) -> (Report, Verdicts) {
+        let judge = self.judge;
         let mut groups: BTreeMap<(String, String), Group<'a>> = BTreeMap::new();
-        for deployment in &self.snapshot.deployments {
+        for deployment in &judge.snapshot.deployments {
             let key = (deployment.namespace.clone(), format!("deployment/{}", deployment.name));
-            groups.insert(key, Group { deployment: Some((deployment, self.plan(deployment))), pods: Vec::new() });
+            let plan = judge.plan(deployment).map(|plan| (&**deployment, plan));
+            groups.insert(key, Group { deployment: plan, pods: Vec::new() });
         }
-        for pod in &self.snapshot.pods {
-            let name = match (self.owners.deployment(pod), &pod.owner) {
-                (Some(deployment), _) => format!("deployment/{}", deployment.name),
-                (None, Some(owner)) => format!("{}/{}", owner.kind.to_lowercase(), owner.name),
-                (None, None) => format!("pod/{}", pod.id.name),
-            };
-            let key = (pod.id.namespace.clone(), name);
+        for pod in &judge.snapshot.pods {
+            let key = (pod.id.namespace.clone(), judge.owners.label(pod));
             groups.entry(key).or_insert_with(|| Group { deployment: None, pods: Vec::new() }).pods.push(pod);
         }
-        groups.retain(|_, group| self.is_of_interest(group));
-        let waiting = groups.values().flat_map(|group| group.pods.iter().filter(|pod| self.waits(group, pod)));
-        let candidates: BTreeSet<String> = waiting.map(|pod| pod.id.uid.clone()).collect();
-        let denials = why::denials(self.snapshot, self.owners, &candidates, self.now);
+        // All that wait are asked about, also where only some are shown: they compete for the same room.
+        let waiting: Vec<&PodView> =
+            judge.snapshot.pods.iter().map(|pod| &**pod).filter(|pod| judge.wish(pod).is_some()).collect();
+        let verdicts = judge.ask(&waiting);
+        groups.retain(|_, group| is_of_interest(self, group));
         let workloads =
-            groups.into_iter().map(|((namespace, name), group)| self.workload(namespace, name, &group, &denials));
-        Report { workloads: workloads.collect() }
-    }
-
-    fn plan(&self, deployment: &DeploymentView) -> DeploymentPlan {
-        let same = |namespace: &str| namespace == deployment.namespace;
-        let sets: Vec<&ReplicaSetView> =
-            self.snapshot.replica_sets.iter().map(|set| &**set).filter(|set| same(&set.namespace)).collect();
-        let pods: Vec<&PodView> =
-            self.snapshot.pods.iter().map(|pod| &**pod).filter(|pod| same(&pod.id.namespace)).collect();
-        let unfinished = |operation: &Operation<'_>| operation.transition.is_none_or(|t| t.result.is_none());
-        let operating: BTreeSet<String> = self
-            .operations
-            .iter()
-            .filter(|(_, operation)| unfinished(operation))
-            .map(|(uid, _)| (*uid).to_owned())
-            .collect();
-        plan(Observed { deployment, replica_sets: &sets, pods: &pods, operating: &operating })
+            groups.into_iter().map(|((namespace, name), group)| self.workload(namespace, name, &group, &verdicts));
+        (Report { workloads: workloads.collect() }, verdicts)
     }
 
     fn is_of_interest(&self, group: &Group<'_>) -> bool {
         let opted_in = group.deployment.as_ref().is_some_and(|(deployment, _)| deployment.opt_in() != OptIn::No);
         let touched =
-            |pod: &&PodView| self.operations.contains_key(pod.id.uid.as_str()) || restart::wish(pod).is_some();
+            |pod: &&PodView| self.judge.operations.contains_key(pod.id.uid.as_str()) || restart::wish(pod).is_some();
         opted_in || group.pods.iter().any(touched)
     }
 
-    /// Whether something is wished for the pod that has not begun.
-    fn waits(&self, group: &Group<'_>, pod: &PodView) -> bool {
-        let uid = pod.id.uid.as_str();
-        if self.operations.contains_key(uid) || self.reservations.contains_key(uid) || pod.terminating {
-            return false;
-        }
-        let outdated = group.deployment.as_ref().is_some_and(|(_, plan)| {
-            matches!(plan.stage, Stage::Rolling | Stage::Finishing) && plan.behind.contains(uid)
-        });
-        outdated || restart::wish(pod).is_some()
-    }
-
-    fn workload(&self, namespace: String, name: String, group: &Group<'_>, denials: &Denials) -> WorkloadStatus {
-        let mut pods: Vec<PodStatus> = group.pods.iter().map(|pod| self.pod(group, pod, denials)).collect();
+    fn workload(&self, namespace: String, name: String, group: &Group<'_>, verdicts: &Verdicts) -> WorkloadStatus {
+        let mut pods: Vec<PodStatus> = group.pods.iter().map(|pod| self.pod(pod, group, verdicts)).collect();
         pods.sort_by(|a, b| a.name.cmp(&b.name));
         let halted = pods.iter().find(|pod| pod.halts);
         let (stage, why) = group.deployment.as_ref().map_or_else(Default::default, |(_, plan)| stage(plan));
@@ -171,7 +101,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    fn pod(&self, group: &Group<'_>, pod: &PodView, denials: &Denials) -> PodStatus {
+    fn pod(&self, pod: &PodView, group: &Group<'_>, verdicts: &Verdicts) -> PodStatus {
         let mut status = PodStatus {
             name: pod.id.name.clone(),
             uid: pod.id.uid.clone(),
@@ -185,15 +115,15 @@ impl<'a> Observer<'a> {
             blocked: false,
             halts: false,
         };
-        if let Some(operation) = self.operations.get(pod.id.uid.as_str()) {
+        if let Some(operation) = self.judge.operations.get(pod.id.uid.as_str()) {
             self.describe(*operation, &mut status);
-        } else if let Some(reservation) = self.reservations.get(pod.id.uid.as_str()) {
+        } else if let Some(reservation) = self.judge.reservations.get(pod.id.uid.as_str()) {
             status.state = State::Reserved;
             status.elapsed_seconds = Some(self.seconds_since(&reservation.since));
             "its place in the budget is taken, the grant is being written".clone_into(&mut status.why);
-        } else if self.waits(group, pod) {
+        } else if self.judge.wish(pod).is_some() {
             status.state = State::Waiting;
-            (status.why, status.blocked) = self.why(group, pod, denials);
+            (status.why, status.blocked) = self.why(group, pod, verdicts);
         } else if pod.terminating {
             "the pod is being deleted".clone_into(&mut status.why);
         } else if !pod.ready() {
@@ -229,38 +159,32 @@ impl<'a> Observer<'a> {
     }
 
     /// Why a pod waits, and whether a rule is the reason.
-    fn why(&self, group: &Group<'_>, pod: &PodView, denials: &Denials) -> (String, bool) {
-        if let Some(unfit) = why::unfit(pod) {
-            return (unfit.to_owned(), false);
+    fn why(&self, group: &Group<'_>, pod: &PodView, verdicts: &Verdicts) -> (String, bool) {
+        if let Some(found) = self.judge.in_the_way(pod).first() {
+            return (found.to_string(), false);
         }
-        let wishes = group.deployment.iter().flat_map(|(_, plan)| &plan.wishes);
-        let obstacle = wishes.filter(|wish| wish.pod.uid == pod.id.uid).find_map(|wish| wish.intent.as_ref().err());
-        if let Some(obstacle) = obstacle {
-            return (format!("{}: {obstacle}", obstacle.reason()), false);
-        }
-        if let Some(Some(denial)) = denials.get(&pod.id.uid) {
-            return (denial.clone(), true);
+        if let Some(verdict) = verdicts.get(&pod.id.uid).filter(|verdict| !verdict.allowed) {
+            let denied: Vec<String> = verdict.denied().map(ToString::to_string).collect();
+            return (denied.join("; "), true);
         }
         // What was said of the pod itself is closer than what was said of its workload.
         let uids =
             [pod.id.uid.as_str()].into_iter().chain(group.deployment.iter().map(|(owner, _)| owner.uid.as_str()));
-        let events = || self.snapshot.events.iter().map(|event| &**event);
-        let said = uids.into_iter().find_map(|uid| why::last_event(events(), uid));
+        let events = || self.judge.snapshot.events.iter().map(|event| &**event);
+        let said = uids.into_iter().find_map(|uid| last_event(events(), uid));
         (said.unwrap_or_else(|| "the controller; no rule is in the way".to_owned()), false)
     }
 
     fn seconds_since(&self, time: &MicroTime) -> i64 {
-        self.now.duration_since(time.0).as_secs()
+        self.judge.now.duration_since(time.0).as_secs()
     }
 }
 
-/// Whether a result stops the rollout: a person has to look. Some refusals are only a matter of time.
-pub(crate) fn halts(result: &TransitionResult) -> bool {
-    match result.outcome {
-        Outcome::Done | Outcome::Cancelled => false,
-        Outcome::Refused => !matches!(result.reason.as_str(), "Expired" | "Busy" | "PodAvailable"),
-        Outcome::RolledBack | Outcome::Failed => true,
-    }
+/// The last thing that the controller said of an object, if it was of the kind that explains waiting.
+fn last_event<'a>(events: impl IntoIterator<Item = &'a EventView>, uid: &str) -> Option<String> {
+    let last = events.into_iter().filter(|event| event.regarding == uid).max_by_key(|event| event.time)?;
+    let waits = !matches!(last.reason.as_str(), "RolloutHeld" | "RolloutFinished" | "NativeRollout");
+    waits.then(|| format!("{}: {}", last.reason, last.note))
 }
 
 fn stage(plan: &DeploymentPlan) -> (&'static str, String) {
@@ -283,7 +207,8 @@ fn stage(plan: &DeploymentPlan) -> (&'static str, String) {
     }
 }
 
-fn reason(because: &Because) -> String {
+/// Why a change is not made in place.
+pub(crate) fn reason(because: &Because) -> String {
     match because {
         Because::Field(field) => format!("{field} can't be changed in a running pod"),
         Because::NativeRollout => "several ReplicaSets have pods".to_owned(),

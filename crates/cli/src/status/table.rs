@@ -73,7 +73,7 @@ fn left(seconds: i64) -> String {
 }
 
 /// `42s`, `3m04s`, `1h02m`.
-fn span(seconds: i64) -> String {
+pub(crate) fn span(seconds: i64) -> String {
     match seconds.max(0) {
         seconds @ 0..60 => format!("{seconds}s"),
         seconds @ 60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),

@@ -1,0 +1,213 @@
+//! Objects from files: documents with the lines that they stand on. What can't be read is named and loses nothing else.
+
+mod node;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::snapshot::Seen;
+pub(crate) use node::Node;
+
+/// An object of the API as it stands in a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    pub(crate) file: String,
+    pub(crate) node: Node,
+    /// The same without lines.
+    pub(crate) value: Value,
+}
+
+/// What can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable {
+    pub(crate) file: String,
+    /// From 1; 0 if it is about the whole file.
+    pub(crate) line: u64,
+    pub(crate) text: String,
+}
+
+impl Object {
+    /// `kind`, empty if there is none.
+    pub(crate) fn kind(&self) -> &str {
+        self.value["kind"].as_str().unwrap_or_default()
+    }
+
+    /// Group of the `apiVersion`; empty for the core.
+    pub(crate) fn group(&self) -> &str {
+        let version = self.value["apiVersion"].as_str().unwrap_or_default();
+        version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.value["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.value["metadata"]["namespace"].as_str().unwrap_or_default()
+    }
+
+    /// What is kept of it; an error in words if it is not of that kind.
+    pub(crate) fn seen<T: Seen<Object: DeserializeOwned>>(&self) -> Result<Option<T>, String> {
+        let object =
+            serde_json::from_value(self.value.clone()).map_err(|error| format!("can't be understood: {error}"))?;
+        Ok(T::seen(object))
+    }
+}
+
+/// All objects of the files and directories (with their subdirectories; `-` is standard input).
+pub(crate) fn read(paths: &[PathBuf], default_namespace: &str) -> Result<(Vec<Object>, Vec<Unreadable>), Failure> {
+    let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+    let mut fault = |path: &Path, error: &std::io::Error| {
+        let text = format!("can't be read: {error}; is the path right?");
+        unreadable.push(Unreadable { file: path.display().to_string(), line: 0, text });
+    };
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            texts.push(("-".to_owned(), text));
+            continue;
+        }
+        for file in files_of(path, &mut fault) {
+            match fs::read_to_string(&file) {
+                Ok(text) => texts.push((file.display().to_string(), text)),
+                Err(error) => fault(&file, &error),
+            }
+        }
+    }
+    for (file, text) in texts {
+        parse(&file, &text, default_namespace, &mut objects, &mut unreadable);
+    }
+    Ok((objects, unreadable))
+}
+
+/// The file itself, or the YAML and JSON files of a directory, sorted.
+fn files_of(path: &Path, fault: &mut impl FnMut(&Path, &std::io::Error)) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.to_owned()];
+    }
+    let mut entries: Vec<PathBuf> = match fs::read_dir(path) {
+        Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
+        Err(error) => {
+            fault(path, &error);
+            return Vec::new();
+        }
+    };
+    entries.sort();
+    let mut files = Vec::new();
+    for entry in entries {
+        let known = |extension: &str| matches!(extension, "yaml" | "yml" | "json");
+        // A link may lead back up.
+        if entry.is_dir() && !entry.is_symlink() {
+            files.extend(files_of(&entry, fault));
+        } else if entry.extension().and_then(|extension| extension.to_str()).is_some_and(known) {
+            files.push(entry);
+        }
+    }
+    files
+}
+
+/// The documents of one file, each parsed on its own, so that a mistake in one does not hide the others.
+pub(crate) fn parse(
+    file: &str,
+    text: &str,
+    default_namespace: &str,
+    objects: &mut Vec<Object>,
+    unreadable: &mut Vec<Unreadable>,
+) {
+    for (offset, document) in documents(text) {
+        match Node::parse(&document, offset) {
+            Ok(None) => {}
+            Ok(Some(node)) => add(file, node, default_namespace, objects, unreadable),
+            Err((line, text)) => {
+                let text = format!("is no YAML: {text}");
+                unreadable.push(Unreadable { file: file.to_owned(), line, text });
+            }
+        }
+    }
+}
+
+/// A line that begins with `---` ends a document wherever it stands, even within a literal text (YAML 1.2, 9.1.2).
+fn documents(text: &str) -> Vec<(u64, String)> {
+    let mut all: Vec<(u64, String)> = vec![(0, String::new())];
+    for (number, line) in (0..).zip(text.split_inclusive('\n')) {
+        let rest = line.strip_prefix("---").filter(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
+        if let Some(rest) = rest {
+            // What stands behind the marker belongs to the document.
+            all.push((number, format!("   {rest}")));
+        } else if let Some((_, document)) = all.last_mut() {
+            document.push_str(line);
+        }
+    }
+    all
+}
+
+fn add(file: &str, node: Node, default_namespace: &str, objects: &mut Vec<Object>, unreadable: &mut Vec<Unreadable>) {
+    let mut value = node.to_json();
+    if value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value["items"].is_array() {
+        for item in node.get("items").into_iter().flat_map(Node::items) {
+            add(file, item.clone(), default_namespace, objects, unreadable);
+        }
+        return;
+    }
+    if value["kind"].as_str().is_none() || value["apiVersion"].as_str().is_none() {
+        let text = "has no apiVersion and kind, so it is no object of Kubernetes; add them".to_owned();
+        unreadable.push(Unreadable { file: file.to_owned(), line: node.line, text });
+        return;
+    }
+    if let Some(meta) = value["metadata"].as_object_mut()
+        && meta.get("namespace").is_none_or(|namespace| namespace.as_str().is_none_or(str::is_empty))
+    {
+        meta.insert("namespace".to_owned(), default_namespace.into());
+    }
+    objects.push(Object { file: file.to_owned(), node, value });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> (Vec<Object>, Vec<Unreadable>) {
+        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+        parse("f.yaml", text, "team", &mut objects, &mut unreadable);
+        (objects, unreadable)
+    }
+
+    #[test]
+    fn a_broken_document_hides_no_other_and_lines_count_from_the_top_of_the_file() {
+        let text = "# head\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: [\n---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: b\n  namespace: other\n";
+        let (objects, unreadable) = parsed(text);
+        let names: Vec<_> =
+            objects.iter().map(|object| (object.name(), object.namespace(), object.node.line)).collect();
+        assert_eq!(names, [("a", "team", 2), ("b", "other", 8)]);
+        assert_eq!(objects[1].node.get("metadata").unwrap().get("name").unwrap().line, 11);
+        assert_eq!(unreadable.len(), 1);
+        assert!(
+            (6..=7).contains(&unreadable[0].line) && unreadable[0].text.starts_with("is no YAML: "),
+            "{unreadable:?}"
+        );
+    }
+
+    #[test]
+    fn lists_json_and_empty_documents() {
+        let list = r#"{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}]}"#;
+        assert_eq!(parsed(list).0[0].name(), "a");
+        let (objects, unreadable) = parsed("---\n# nothing\n---\n");
+        assert!(objects.is_empty() && unreadable.is_empty(), "{unreadable:?}");
+        assert!(parsed("a: 1\n").1[0].text.contains("no apiVersion and kind"));
+    }
+
+    #[test]
+    fn bad_input_is_named_and_never_fatal() {
+        for bad in ["\t- x", "a: b: c", "{{ .Values.x }}", "a: *nobody", "a: &x [*x]", "\u{0}", "- - - ]", "'"] {
+            let (objects, unreadable) = parsed(bad);
+            assert!(objects.is_empty() && unreadable.len() == 1, "{bad:?}: {unreadable:?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `kubectl hitless lint`: rules and budgets in files that can't do what they are meant to.
+
+mod finding;
+mod never;
+mod object;
+mod schema;
+mod single;
+mod together;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use kube::Client;
+
+use crate::args::{ClusterArgs, Format, LintArgs};
+use crate::failure::Failure;
+use crate::files::{self, Object, Unreadable};
+use crate::say;
+use crate::source::{self, Scope};
+use finding::{Finding, Report};
+use object::{Known, Pods};
+
+/// Namespace of objects that name none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(), Failure> {
+    let namespace = cluster.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    let (objects, unreadable) = files::read(&arguments.files, namespace)?;
+    let mut live = Vec::new();
+    if arguments.live {
+        let client: Client =
+            hitless_runtime::client::from_kubeconfig(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
+        let namespaces: BTreeSet<&str> = objects.iter().map(Object::namespace).collect();
+        for namespace in namespaces.into_iter().filter(|namespace| !namespace.is_empty()) {
+            let snapshot = source::read(&client, &Scope::Namespace(namespace.to_owned())).await?;
+            live.extend(object::of_cluster(&snapshot));
+        }
+    }
+    let report = check(&objects, unreadable, &live, Timestamp::now());
+    match arguments.output {
+        Format::Text => say(report.text().trim_end())?,
+        Format::Json => say(&serde_json::to_string_pretty(&report).map_err(std::io::Error::from)?)?,
+    }
+    match report.errors {
+        0 => Ok(()),
+        1 => Err(Failure::Failed("1 error was found".to_owned())),
+        errors => Err(Failure::Failed(format!("{errors} errors were found"))),
+    }
+}
+
+/// Checks all objects, alone and together with the pods of the files and `live` ones.
+fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Timestamp) -> Report {
+    let mut findings: Vec<Finding> = unreadable.into_iter().map(Finding::unreadable).collect();
+    let mut known: Vec<Known<'_>> = Vec::new();
+    let mut pods: Vec<Pods> = Vec::new();
+    for object in objects {
+        findings.extend(schema::check(object));
+        match Known::read(object) {
+            Ok(read) => known.extend(read),
+            // The schema has said so already, and better.
+            Err(_) if findings.iter().any(|finding| finding.is_error_of(object)) => {}
+            Err(text) => findings.push(Finding::error(object, object.node.line, text)),
+        }
+        pods.extend(Pods::of_workload(object));
+    }
+    pods.extend(live.iter().cloned());
+    findings.extend(known.iter().flat_map(single::check));
+    findings.extend(together::duplicates(&known));
+    findings.extend(never::check(&known, &pods, now));
+    findings.extend(together::check(&known, &pods, now));
+    Report::new(findings, objects.len())
+}
+
+#[cfg(test)]
+mod tests;

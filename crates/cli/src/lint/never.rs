@@ -1,0 +1,150 @@
+//! Rules that can never pass: the gate itself is asked about the best day there can be, on which every pod is available and
+//! nobody is being operated.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_gate::{
+    Approvals, Because, Candidate, Decision, Gate, GateInput, PodFacts, RuleVerdict, Settings, selector,
+};
+use jiff::Timestamp;
+
+use super::finding::Finding;
+use super::object::{Known, Limits, MANY, Pods};
+
+/// Most pods of one workload that are tried.
+const MOST: u32 = 5000;
+
+pub(super) fn check(known: &[Known<'_>], pods: &[Pods], now: Timestamp) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for each in known {
+        // One that can't be understood has been named already, with what is wrong.
+        if is_faulty(each) {
+            continue;
+        }
+        let selected: Vec<&Pods> = pods.iter().filter(|pods| selects(each, pods)).collect();
+        let reachable = pods.iter().any(|pods| each.is_cluster_wide() || pods.namespace == each.object.namespace());
+        if selected.is_empty() && reachable {
+            let text = "selects none of the pods that are known here, so it limits nobody; correct spec.selector, or check \
+                        it together with the workload (or with --live)";
+            found.push(Finding::warning(each.object, each.object.node.line_of(&["spec", "selector"]), text));
+        }
+        found.extend(hopeless(each, &selected, now).into_iter().map(|(rule, of, because)| {
+            let text = match of {
+                Some(of) => format!("rule {rule}: never lets a pod of {of} go, even if all are available: {because}"),
+                None => format!("rule {rule}: never lets a pod go: {because}"),
+            };
+            Finding::error(each.object, each.line_of_rule(&rule), text)
+        }));
+    }
+    found
+}
+
+fn is_faulty(known: &Known<'_>) -> bool {
+    match &known.limits {
+        Limits::Rules(set) => !set.faults().is_empty(),
+        Limits::Budget(budget) => !budget.faults().is_empty(),
+        Limits::Disruption(budget) => budget.selector.is_none(),
+    }
+}
+
+pub(super) fn selects(known: &Known<'_>, pods: &Pods) -> bool {
+    (known.is_cluster_wide() || pods.namespace == known.object.namespace())
+        && known.selector().is_some_and(|wanted| selector::matches(wanted, &pods.labels))
+}
+
+/// Names of rules that deny although nothing is in use, with the workload that was tried, and the gate's words.
+fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeSet<(String, Option<String>, String)> {
+    let everybody;
+    let (limits, tried): (Limits, Vec<&Pods>) = if selected.is_empty() {
+        let namespace = known.object.namespace().to_owned();
+        everybody =
+            Pods { namespace, labels: BTreeMap::new(), count: u32::try_from(MANY).unwrap_or(MOST), of: String::new() };
+        (known.for_everybody(), vec![&everybody])
+    } else {
+        (known.limits.clone(), selected.to_vec())
+    };
+    let gate = gate(&[&limits], &tried);
+    let mut found = BTreeSet::new();
+    for (index, pods) in tried.iter().enumerate().filter(|(_, pods)| pods.count > 0) {
+        let verdicts = gate.decide(&[Candidate::new(uid(index, 0))], &Approvals::new(), now);
+        let denied = verdicts.iter().flat_map(hitless_gate::Verdict::denied);
+        for rule in denied.filter(|rule| never_passes(rule, selected.is_empty())) {
+            let of = (!pods.of.is_empty()).then(|| pods.of.clone());
+            found.insert((rule.rule_name().trim_start_matches("pdb:").to_owned(), of, words(rule, &limits)));
+        }
+    }
+    found
+}
+
+/// Whether the rule stays as it is although everybody is back. Labels may still be set, approvers may still agree, and times
+/// come.
+fn never_passes(rule: &RuleVerdict, unknown_pods: bool) -> bool {
+    match &rule.because {
+        Because::MaxUnavailable { .. }
+        | Because::MinAvailable { .. }
+        | Because::MaxConcurrent { .. }
+        | Because::TooManyFailures { .. }
+        | Because::MaxUnavailableDomains { .. } => rule.verdict == Decision::Denied,
+        // No node is known here; only one that lets nobody go on any number of nodes is certain.
+        Because::MaxUnavailableNodes { quota, total, .. } => *quota == 0 && (*total > 1 || unknown_pods),
+        _ => false,
+    }
+}
+
+/// The gate's words and advice; a percentage that rounded to nothing is named.
+fn words(rule: &RuleVerdict, limits: &Limits) -> String {
+    let advice = rule.unblock().map(|unblock| format!("; {unblock}")).unwrap_or_default();
+    if let (Because::MaxUnavailable { quota: 0, total, .. }, Limits::Budget(budget)) = (&rule.because, limits)
+        && let Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::String(percent)) =
+            &budget.spec.max_unavailable
+        && percent != "0%"
+    {
+        return format!("{percent} of {total} rounds down to 0; use a count, or a higher percentage");
+    }
+    // The advice says what the gate's words end with, and by how much.
+    let because = rule.because.to_string();
+    format!("{}{advice}", because.split_once("; this rule").map_or(because.as_str(), |(because, _)| because))
+}
+
+pub(super) fn uid(group: usize, number: u32) -> String {
+    format!("{group}-{number}")
+}
+
+/// A gate with these limits, and all of the pods available. Each pod of a workload stands on a node of its own.
+pub(super) fn gate(limits: &[&Limits], pods: &[&Pods]) -> Gate {
+    let (mut rule_sets, mut budgets, mut disruption_budgets) = (Vec::new(), Vec::new(), Vec::new());
+    for limits in limits {
+        match limits {
+            Limits::Rules(set) => rule_sets.push(set.clone()),
+            Limits::Budget(budget) => budgets.push(budget.clone()),
+            Limits::Disruption(budget) => disruption_budgets.push(budget.clone()),
+        }
+    }
+    let facts: Vec<PodFacts> = pods.iter().enumerate().flat_map(|(group, pods)| facts(group, pods)).collect();
+    Gate::of(&GateInput {
+        pods: &facts,
+        owners: &BTreeMap::new(),
+        nodes: &BTreeMap::new(),
+        rule_sets: &rule_sets,
+        budgets: &budgets,
+        disruption_budgets: &disruption_budgets,
+        reserved: &BTreeMap::new(),
+        failed: &BTreeSet::new(),
+        approvals: &Approvals::new(),
+        settings: &Settings { implicit: None, ..Settings::default() },
+    })
+}
+
+fn facts(group: usize, pods: &Pods) -> impl Iterator<Item = PodFacts> {
+    (0..pods.count.min(MOST)).map(move |number| PodFacts {
+        uid: uid(group, number),
+        namespace: pods.namespace.clone(),
+        name: format!("{}-{number}", pods.of),
+        labels: pods.labels.clone(),
+        node: Some(format!("node-{number}")),
+        owner: None,
+        available: true,
+        unavailable_since: None,
+        returned_at: None,
+    })
+}

@@ -1,0 +1,150 @@
+//! What lint knows of objects: rules and budgets, and the pods that workloads make.
+
+use std::collections::BTreeMap;
+
+use hitless_api::{PodTransitionRule, TransitionBudget};
+use hitless_gate::{Budget, DisruptionBudget, RuleSet};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+
+use crate::files::Object;
+use crate::snapshot::{RuleView, Snapshot};
+
+/// Pods where their number is not known.
+pub(super) const MANY: u64 = 1000;
+
+/// An object that limits operations.
+#[derive(Clone, Debug)]
+pub(super) struct Known<'a> {
+    pub(super) object: &'a Object,
+    pub(super) limits: Limits,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Limits {
+    Rules(RuleSet),
+    Budget(Budget),
+    Disruption(DisruptionBudget),
+}
+
+impl<'a> Known<'a> {
+    /// `None` if the object is of no interest; an error if it can't be understood.
+    pub(super) fn read(object: &'a Object) -> Result<Option<Self>, String> {
+        let limits = match (object.group(), object.kind()) {
+            ("apps.kusionstack.io", "PodTransitionRule") => {
+                object.seen::<RuleView>()?.map(|view| Limits::Rules(view.set))
+            }
+            ("hitless.dev", "TransitionBudget") => object.seen::<Budget>()?.map(Limits::Budget),
+            ("policy", "PodDisruptionBudget") => object.seen::<DisruptionBudget>()?.map(Limits::Disruption),
+            _ => return Ok(None),
+        };
+        match limits {
+            Some(limits) => Ok(Some(Self { object, limits })),
+            None => Err("has no metadata.name; give it one".to_owned()),
+        }
+    }
+
+    pub(super) fn selector(&self) -> Option<&LabelSelector> {
+        match &self.limits {
+            Limits::Rules(set) => set.spec.selector.as_ref(),
+            Limits::Budget(budget) => budget.spec.selector.as_ref(),
+            Limits::Disruption(budget) => budget.selector.as_ref(),
+        }
+    }
+
+    /// The same for everybody in its namespace.
+    pub(super) fn for_everybody(&self) -> Limits {
+        let mut limits = self.limits.clone();
+        let everybody = Some(LabelSelector::default());
+        match &mut limits {
+            Limits::Rules(set) => set.spec.selector = everybody,
+            Limits::Budget(budget) => budget.spec.selector = everybody,
+            Limits::Disruption(budget) => budget.selector = everybody,
+        }
+        limits
+    }
+
+    pub(super) fn is_cluster_wide(&self) -> bool {
+        matches!(&self.limits, Limits::Budget(budget) if budget.is_cluster_wide())
+    }
+
+    /// The line of one of its rules or limits, as verdicts name it.
+    pub(super) fn line_of_rule(&self, rule: &str) -> u64 {
+        let node = &self.object.node;
+        if let Some(rules) = node.get("spec").and_then(|spec| spec.get("rules")) {
+            let named = rules
+                .items()
+                .iter()
+                .find(|item| item.get("name").is_some_and(|name| name.to_json().as_str() == Some(rule)));
+            return named.map_or(rules.line, |item| item.line);
+        }
+        let spec = node.get("spec");
+        let field = match rule {
+            "windows" if spec.is_some_and(|spec| spec.get("windows").is_none()) => "blackouts",
+            other => other,
+        };
+        node.line_of(&["spec", field])
+    }
+}
+
+/// The schema of a kind of ours, as its CRD has it.
+pub(super) fn schema_of(group: &str, kind: &str) -> Option<Value> {
+    use kube::CustomResourceExt;
+    let crd = match (group, kind) {
+        ("apps.kusionstack.io", "PodTransitionRule") => PodTransitionRule::crd(),
+        ("hitless.dev", "TransitionBudget") => TransitionBudget::crd(),
+        _ => return None,
+    };
+    let schema = crd.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
+    serde_json::to_value(schema).ok()
+}
+
+pub(super) type Disruption = PodDisruptionBudget;
+
+/// Pods that a workload makes, or a pod that is there.
+#[derive(Clone, Debug)]
+pub(super) struct Pods {
+    pub(super) namespace: String,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) count: u32,
+    /// `<kind>/<name>`.
+    pub(super) of: String,
+}
+
+impl Pods {
+    /// The pods of any object with a pod template, and pods themselves. A DaemonSet has as many as there are nodes, which is not
+    /// known here.
+    pub(super) fn of_workload(object: &Object) -> Option<Self> {
+        let value = &object.value;
+        let (labels, count) = match object.kind() {
+            "Pod" => (&value["metadata"]["labels"], 1),
+            "Job" | "CronJob" => return None,
+            _ => {
+                let spec = value["spec"].as_object()?;
+                spec.get("template")?.get("spec")?.get("containers")?;
+                let usual = if object.kind() == "DaemonSet" { MANY } else { 1 };
+                let replicas = spec.get("replicas").and_then(Value::as_u64).unwrap_or(usual);
+                (&value["spec"]["template"]["metadata"]["labels"], u32::try_from(replicas).unwrap_or(u32::MAX))
+            }
+        };
+        let labels = labels.as_object().into_iter().flatten();
+        Some(Self {
+            namespace: object.namespace().to_owned(),
+            labels: labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
+            count,
+            of: format!("{}/{}", object.kind(), object.name()),
+        })
+    }
+}
+
+/// The pods of a cluster.
+pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Pods> {
+    let pod = |pod: &std::sync::Arc<hitless_api::pod::PodView>| Pods {
+        namespace: pod.id.namespace.clone(),
+        labels: pod.labels.clone(),
+        count: 1,
+        of: format!("Pod/{}", pod.id.name),
+    };
+    snapshot.pods.iter().map(pod).collect()
+}

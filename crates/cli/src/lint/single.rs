@@ -1,0 +1,93 @@
+//! What an object says wrong of itself.
+
+use std::collections::BTreeMap;
+
+use hitless_api::pod_transition_rule::TransitionRule;
+
+use super::finding::Finding;
+use super::object::{Known, Limits};
+
+pub(super) fn check(known: &Known<'_>) -> Vec<Finding> {
+    let faults = match &known.limits {
+        Limits::Rules(set) => set.faults(),
+        Limits::Budget(budget) => budget.faults(),
+        Limits::Disruption(budget) if budget.selector.is_none() => {
+            vec!["spec.selector is absent, so it selects no pod; set it".to_owned()]
+        }
+        Limits::Disruption(_) => Vec::new(),
+    };
+    let mut found: Vec<Finding> = faults.into_iter().map(|text| fault(known, text)).collect();
+    if let Limits::Rules(set) = &known.limits {
+        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+        for (index, rule) in set.spec.rules.iter().enumerate() {
+            let line = line_of_index(known, index);
+            if names.insert(&rule.name, index).is_some() {
+                let text = format!(
+                    "rule {} has the name of an earlier one, so verdicts can't tell them apart; rename it",
+                    rule.name
+                );
+                found.push(Finding::error(known.object, line, text));
+            }
+            found.extend(doubts(rule).into_iter().map(|text| Finding::warning(known.object, line, text)));
+        }
+        if set.spec.rules.is_empty() {
+            let text = "has no rules, so the pods that it selects have no limit at all, not even the built-in one; \
+                        add a rule or remove it";
+            found.push(Finding::warning(known.object, known.object.node.line_of(&["spec"]), text));
+        }
+    }
+    if let Limits::Budget(budget) = &known.limits
+        && budget.spec.paused
+    {
+        let line = known.line_of_rule("paused");
+        found.push(Finding::warning(known.object, line, "is paused, so nobody goes; set spec.paused to false"));
+    }
+    found
+}
+
+/// The gate's texts begin with what they are about.
+fn fault(known: &Known<'_>, text: String) -> Finding {
+    let rule = text.strip_prefix("rule ").and_then(|rest| rest.split_once(": ")).map(|(rule, _)| rule);
+    let line = match rule {
+        Some(rule) => known.line_of_rule(rule),
+        None => known.object.node.line_of(&["spec", "selector"]),
+    };
+    Finding::error(known.object, line, text)
+}
+
+fn line_of_index(known: &Known<'_>, index: usize) -> u64 {
+    let rules = known.object.node.get("spec").and_then(|spec| spec.get("rules"));
+    rules.and_then(|rules| rules.items().get(index)).map_or(0, |item| item.line)
+}
+
+/// What is allowed and probably not meant.
+fn doubts(rule: &TransitionRule) -> Vec<String> {
+    let name = &rule.name;
+    let mut found = Vec::new();
+    let kinds = [
+        ("availablePolicy", rule.available_policy.is_some()),
+        ("labelCheck", rule.label_check.is_some()),
+        ("webhook", rule.webhook.is_some()),
+    ];
+    let set: Vec<&str> = kinds.iter().filter(|(_, set)| *set).map(|(kind, _)| *kind).collect();
+    match set.as_slice() {
+        [] => found.push(format!("rule {name}: asks for nothing; set availablePolicy, labelCheck or webhook")),
+        [_] => {}
+        [first, rest @ ..] => found.push(format!(
+            "rule {name}: only {first} counts, {} is ignored; make it a rule of its own",
+            rest.join(" and ")
+        )),
+    }
+    let ignores = |webhook: &hitless_api::pod_transition_rule::TransitionRuleWebhook| {
+        webhook.failure_policy.as_deref() == Some("Ignore")
+    };
+    if rule.webhook.as_ref().is_some_and(ignores) && !rule.disabled {
+        found.push(format!(
+            "rule {name}: failurePolicy is Ignore, so pods go while the approver can't be reached; use Fail if it must be asked"
+        ));
+    }
+    if let Some(stage) = rule.stage.as_deref().filter(|stage| !matches!(*stage, "PreCheck" | "PostCheck")) {
+        found.push(format!("rule {name}: stage {stage:?} never comes; use PreCheck or PostCheck"));
+    }
+    found
+}

@@ -1,0 +1,210 @@
+use super::*;
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:30Z".parse().unwrap()
+}
+
+fn lint(text: &str) -> Report {
+    let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+    files::parse("rules.yaml", text, "team", &mut objects, &mut unreadable);
+    check(&objects, unreadable, &[], now())
+}
+
+const WEB: &str = "
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 5
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: web:v1}]}
+";
+
+#[test]
+fn what_is_in_order_is_clean() {
+    let clean = "
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodTransitionRule
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  rules:
+  - name: budget
+    availablePolicy: {maxUnavailableValue: 10%}
+  - name: office
+    webhook: {clientConfig: {url: https://approver.example}, failurePolicy: Fail}
+---
+apiVersion: hitless.dev/v1alpha1
+kind: TransitionBudget
+metadata: {name: web}
+spec:
+  selector: {}
+  minAvailable: 60%
+  paused: false
+  windows:
+  - {days: [Mon], start: '22:00', end: '04:00', timeZone: Europe/Berlin}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
+";
+    let report = lint(&format!("{clean}{WEB}"));
+    assert_eq!(report.text(), "4 objects, 0 errors, 0 warnings\n");
+}
+
+#[test]
+fn misspelt_fields_and_wrong_values_are_named_with_their_lines() {
+    insta::assert_snapshot!(
+        "schema",
+        lint(
+            "
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodTransitionRule
+metadata: {name: web}
+spec:
+  selector:
+    matchLabels: {app: web}
+  rules:
+  - name: budget
+    availablepolicy: {maxUnavailableValue: 1}
+  - name: typed
+    disabled: 'yes'
+    labelCheck: {requires: {matchExpressions: [{key: a, operator: Equals}]}}
+---
+apiVersion: hitless.dev/v1alpha1
+kind: TransitionBudget
+metadata: {name: b}
+spec:
+  scope: Cluster
+  selector: {}
+  maxUnavailable: 110%
+  maxConcurrent: -1
+  perNodeMinAvailable: 0
+  windows:
+  - {days: [Monday], start: '22:00', end: '04:00'}
+---
+apiVersion: hitless.dev/v1beta1
+kind: TransitionBudget
+metadata: {name: c}
+spec:
+  selector: {}
+  windows:
+  - {start: '25:00', end: '04:00'}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: p}
+spec: {selector: {matchLabels: {app: web}}, maxUnavailible: 1}
+---
+a: [
+"
+        )
+        .text()
+    );
+}
+
+#[test]
+fn rules_that_can_never_pass_are_found_by_the_gate_itself() {
+    insta::assert_snapshot!(
+        "never",
+        lint(&format!(
+            "
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodTransitionRule
+metadata: {{name: web}}
+spec:
+  selector: {{matchLabels: {{app: web}}}}
+  rules:
+  - {{name: zero, availablePolicy: {{maxUnavailableValue: 0}}}}
+  - {{name: all, availablePolicy: {{minAvailableValue: 5}}}}
+  - {{name: most, availablePolicy: {{minAvailableValue: 4}}}}
+---
+apiVersion: hitless.dev/v1alpha1
+kind: TransitionBudget
+metadata: {{name: few}}
+spec: {{selector: {{}}, maxUnavailable: 10%, maxConcurrent: 0}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{name: strict}}
+spec: {{selector: {{matchLabels: {{app: web}}}}, minAvailable: 100%}}
+---
+apiVersion: hitless.dev/v1alpha1
+kind: TransitionBudget
+metadata: {{name: nobody}}
+spec: {{selector: {{matchLabels: {{app: wep}}}}, minAvailable: 100%}}
+{WEB}"
+        ))
+        .text()
+    );
+}
+
+#[test]
+fn contradictions_between_objects_are_found() {
+    insta::assert_snapshot!(
+        "contradictions",
+        lint(&format!(
+            "
+apiVersion: hitless.dev/v1alpha1
+kind: TransitionBudget
+metadata: {{name: nights}}
+spec:
+  selector: {{matchLabels: {{app: web}}}}
+  maxUnavailable: 2
+  windows: [{{start: '22:00', end: '04:00'}}]
+---
+apiVersion: hitless.dev/v1alpha1
+kind: TransitionBudget
+metadata: {{name: days}}
+spec:
+  selector: {{}}
+  minAvailable: 5
+  windows: [{{start: '08:00', end: '16:00'}}]
+---
+apiVersion: hitless.dev/v1alpha1
+kind: TransitionBudget
+metadata: {{name: frozen}}
+spec:
+  selector: {{}}
+  windows: [{{days: [Mon], start: '08:00', end: '16:00'}}]
+  blackouts: [{{start: '2025-01-01T00:00:00.000000Z', end: '2036-01-01T00:00:00.000000Z', reason: audit}}]
+---
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodTransitionRule
+metadata: {{name: labels}}
+spec:
+  selector: {{matchLabels: {{app: web}}}}
+  rules:
+  - {{name: blue, labelCheck: {{requires: {{matchLabels: {{color: blue}}}}}}}}
+  - {{name: green, labelCheck: {{requires: {{matchLabels: {{color: green}}}}}}}}
+  - {{name: green, labelCheck: {{requires: {{}}}}}}
+  - {{name: maybe, stage: Later, webhook: {{clientConfig: {{url: 'https://a.example'}}, failurePolicy: Ignore}}}}
+  - {{name: both, availablePolicy: {{maxUnavailableValue: 1}}, labelCheck: {{requires: {{}}}}}}
+---
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodTransitionRule
+metadata: {{name: labels}}
+spec: {{selector: {{matchLabels: {{app: web}}}}, rules: []}}
+{WEB}"
+        ))
+        .text()
+    );
+}
+
+#[test]
+fn a_report_is_data_too_and_selecting_nothing_needs_somebody_to_select() {
+    let lonely = "apiVersion: hitless.dev/v1alpha1\nkind: TransitionBudget\nmetadata: {name: a}\nspec:\n  selector: {matchLabels: {app: x}}\n  maxUnavailable: 1\n";
+    assert!(lint(lonely).findings.is_empty(), "nobody knows the pods");
+    let report = lint(&format!("{lonely}{WEB}"));
+    assert_eq!((report.errors, report.warnings), (0, 1));
+    insta::assert_snapshot!("json", serde_json::to_string_pretty(&report).unwrap());
+    let live =
+        Pods { namespace: "team".into(), labels: [("app".into(), "x".into())].into(), count: 3, of: "Pod/x".into() };
+    let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+    files::parse("rules.yaml", lonely, "team", &mut objects, &mut unreadable);
+    assert!(check(&objects, unreadable, &[live], now()).findings.is_empty());
+}

@@ -1,0 +1,195 @@
+//! What several objects say against each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_gate::{Approvals, Because, Candidate};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::finding::Finding;
+use super::never::{gate, selects, uid};
+use super::object::{Known, Limits, Pods};
+
+/// Times at which windows open that are looked at; two a day are more than a year.
+const OPENINGS: usize = 800;
+
+/// Objects of one kind and name: the later one would replace the earlier one.
+pub(super) fn duplicates(known: &[Known<'_>]) -> Vec<Finding> {
+    let mut seen: BTreeMap<(&str, &str, &str), &Known<'_>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for each in known {
+        let object = each.object;
+        if let Some(first) = seen.insert((object.kind(), object.namespace(), object.name()), each) {
+            let text = format!(
+                "has the name of the one at {}:{} and would replace it; rename one",
+                first.object.file, first.object.node.line
+            );
+            found.push(Finding::error(object, object.node.line, text));
+        }
+    }
+    found
+}
+
+/// Contradictions between limits of the same pods. Each workload is looked at with all that select it; without any workload
+/// each object is looked at alone.
+pub(super) fn check(known: &[Known<'_>], pods: &[Pods], now: Timestamp) -> Vec<Finding> {
+    let mut found = BTreeSet::new();
+    for each in known {
+        found.extend(no_time(&[each], None, now));
+        found.extend(no_label(&[each], None));
+    }
+    for pods in pods {
+        let all: Vec<&Known<'_>> = known.iter().filter(|known| selects(known, pods)).collect();
+        if all.len() > 1 {
+            found.extend(no_time(&all, Some(pods), now));
+            found.extend(no_label(&all, Some(pods)));
+            found.extend(no_room(&all, pods, now));
+        }
+    }
+    found.into_iter().collect()
+}
+
+fn names(known: &[&Known<'_>]) -> String {
+    let names: Vec<String> =
+        known.iter().map(|each| format!("{}/{}", each.object.kind(), each.object.name())).collect();
+    names.join(" and ")
+}
+
+fn on(pods: Option<&Pods>) -> String {
+    pods.map(|pods| format!(" for pods of {}", pods.of)).unwrap_or_default()
+}
+
+/// Windows and blackouts that leave no instant.
+fn no_time(known: &[&Known<'_>], pods: Option<&Pods>, now: Timestamp) -> Option<Finding> {
+    let timed: Vec<&Known<'_>> = known
+        .iter()
+        .copied()
+        .filter(|each| match &each.limits {
+            Limits::Budget(budget) => {
+                budget.faults().is_empty() && !(budget.spec.windows.is_empty() && budget.spec.blackouts.is_empty())
+            }
+            Limits::Rules(_) | Limits::Disruption(_) => false,
+        })
+        .collect();
+    // One alone is looked at once, not for each workload.
+    let (first, _) = timed.split_first().filter(|(_, rest)| pods.is_none() || !rest.is_empty())?;
+    let limits: Vec<Limits> = timed.iter().map(|each| each.for_everybody()).collect();
+    let namespace = pods.map_or(first.object.namespace(), |pods| &pods.namespace).to_owned();
+    let somebody = Pods { namespace, labels: BTreeMap::new(), count: 1, of: String::new() };
+    let gate = gate(&limits.iter().collect::<Vec<_>>(), &[&somebody]);
+    let mut at = now;
+    for _ in 0..OPENINGS {
+        let verdicts = gate.decide(&[Candidate::new(uid(0, 0))], &Approvals::new(), at);
+        let closed: Vec<_> = verdicts
+            .iter()
+            .flat_map(hitless_gate::Verdict::denied)
+            .filter(|rule| matches!(rule.because, Because::OutsideWindow { .. } | Because::Blackout { .. }))
+            .collect();
+        if closed.is_empty() {
+            return None;
+        }
+        // Before the last of these times at least one of them is closed.
+        let next = closed.iter().map(|rule| rule.changes_at()).collect::<Option<Vec<_>>>();
+        match next.and_then(|times| times.into_iter().max()).filter(|next| *next > at) {
+            Some(next) if next.duration_since(now) < SignedDuration::from_hours(24 * 366) => at = next,
+            _ => break,
+        }
+    }
+    let text = format!(
+        "the windows and blackouts of {} leave no time within a year{}; open another window, or end a blackout",
+        names(&timed),
+        on(pods)
+    );
+    Some(Finding::error(first.object, first.line_of_rule("windows"), text))
+}
+
+/// Two rules that ask for different values of one label.
+fn no_label(known: &[&Known<'_>], pods: Option<&Pods>) -> Vec<Finding> {
+    let mut wanted: Vec<(&Known<'_>, &str, &LabelSelector)> = Vec::new();
+    for each in known {
+        let Limits::Rules(set) = &each.limits else { continue };
+        // A rule with a filter or conditions may be for other pods.
+        let checks = set.spec.rules.iter().filter(|rule| {
+            !rule.disabled && rule.filter.is_none() && rule.conditions.is_empty() && rule.available_policy.is_none()
+        });
+        wanted.extend(checks.filter_map(|rule| {
+            let requires = rule.label_check.as_ref()?.requires.as_ref()?;
+            Some((*each, rule.name.as_str(), requires))
+        }));
+    }
+    let mut found = Vec::new();
+    for (index, (known, rule, requires)) in wanted.iter().enumerate() {
+        for (other, other_rule, other_requires) in &wanted[..index] {
+            let within_one = known.object.node.line == other.object.node.line && known.object.file == other.object.file;
+            if within_one != pods.is_none() {
+                continue;
+            }
+            if let Some(label) = clash(requires, other_requires) {
+                let text = format!(
+                    "rule {rule}: asks for another value of label {label} than rule {other_rule} of {}, so no pod passes \
+                     both{}; change one",
+                    names(&[*other]),
+                    on(pods)
+                );
+                found.push(Finding::error(known.object, known.line_of_rule(rule), text));
+            }
+        }
+    }
+    found
+}
+
+/// A label of which no value satisfies both.
+fn clash(one: &LabelSelector, other: &LabelSelector) -> Option<String> {
+    let allowed = |selector: &LabelSelector| -> BTreeMap<String, BTreeSet<String>> {
+        let exact = selector.match_labels.iter().flatten();
+        let exact = exact.map(|(key, value)| (key.clone(), BTreeSet::from([value.clone()])));
+        let listed = selector.match_expressions.iter().flatten().filter(|each| each.operator == "In");
+        let listed = listed.map(|each| (each.key.clone(), each.values.iter().flatten().cloned().collect()));
+        exact.chain(listed).collect()
+    };
+    let absent = |selector: &LabelSelector| -> BTreeSet<String> {
+        let absent = selector.match_expressions.iter().flatten().filter(|each| each.operator == "DoesNotExist");
+        absent.map(|each| each.key.clone()).collect()
+    };
+    let present = |selector: &LabelSelector| -> BTreeSet<String> {
+        let present = selector.match_expressions.iter().flatten().filter(|each| each.operator == "Exists");
+        present.map(|each| each.key.clone()).chain(allowed(selector).into_keys()).collect()
+    };
+    let values = allowed(other);
+    let differing =
+        allowed(one).into_iter().find(|(key, mine)| values.get(key).is_some_and(|theirs| mine.is_disjoint(theirs)));
+    let gone = || {
+        let (mine, theirs) = (present(one), present(other));
+        let lost = absent(one).into_iter().find(|key| theirs.contains(key));
+        lost.or_else(|| absent(other).into_iter().find(|key| mine.contains(key)))
+    };
+    differing.map(|(key, _)| key).or_else(gone)
+}
+
+/// One limit lets some go at a time, another keeps so many that none may: whoever wrote the first meant otherwise.
+fn no_room(known: &[&Known<'_>], pods: &Pods, now: Timestamp) -> Option<Finding> {
+    let limits: Vec<Limits> = known.iter().map(|each| each.limits.clone()).collect();
+    let gate = gate(&limits.iter().collect::<Vec<_>>(), &[pods]);
+    let verdict = gate.decide(&[Candidate::new(uid(0, 0))], &Approvals::new(), now).into_iter().next()?;
+    let room = verdict.rules.iter().find(|rule| match rule.because {
+        Because::WithinBudget { max_unavailable, .. } => max_unavailable.is_some_and(|max| max > 0),
+        _ => false,
+    })?;
+    let none = verdict.denied().find(|rule| matches!(rule.because, Because::MinAvailable { .. }))?;
+    let named = |rule: &str| {
+        known.iter().copied().find(|each| match &each.limits {
+            Limits::Rules(set) => rule.starts_with(&format!("{}/", set.name)),
+            Limits::Budget(budget) => rule.contains(&format!("{}/", budget.name)) && rule.starts_with("budget:"),
+            Limits::Disruption(budget) => rule == format!("pdb:{}", budget.name),
+        })
+    };
+    let keeper = named(&none.rule)?;
+    let text = format!(
+        "{} leaves no room for what {} allows for pods of {}; {}",
+        none.rule,
+        room.rule,
+        pods.of,
+        none.unblock().unwrap_or_default()
+    );
+    Some(Finding::error(keeper.object, keeper.line_of_rule(none.rule_name()), text))
+}

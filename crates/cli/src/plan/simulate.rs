@@ -1,0 +1,262 @@
+//! Time goes by: those that may go hold their places for the assumed time, come back, and the gate is asked again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use hitless_api::names::annotations;
+use hitless_api::pod::PodView;
+use hitless_api::{DrainSpec, StragglerPolicy};
+use hitless_gate::{
+    Answer, Approval, Approvals, Because, Candidate, Decision, Gate, Held as Place, PodFacts, Question, Verdict,
+};
+use hitless_workloads::PodWish;
+use jiff::{SignedDuration, Timestamp, Unit};
+
+use super::report::{Going, Held, LeftOut, Report, Step};
+use crate::judge::Judge;
+use crate::snapshot::Snapshot;
+
+/// Nobody plans farther ahead.
+const HORIZON: SignedDuration = SignedDuration::from_hours(24 * 366);
+
+/// What is not known and assumed.
+pub(super) struct Assumed {
+    pub(super) operation_seconds: u32,
+    /// Nodes and agents are not known.
+    pub(super) from_files: bool,
+}
+
+/// Fills in what would happen to the pods of the Deployment.
+pub(super) fn run(snapshot: &Snapshot, name: &str, namespace: &str, assumed: &Assumed, report: &mut Report) {
+    let start = report.start.round(Unit::Second).unwrap_or(report.start);
+    let judge = Judge::new(snapshot, start);
+    let is_meant =
+        |each: &&std::sync::Arc<hitless_workloads::DeploymentView>| each.name == name && each.namespace == namespace;
+    let wishes = snapshot.deployments.iter().find(is_meant).and_then(|deployment| judge.plan(deployment));
+    let wishes = wishes.map(|plan| plan.wishes.clone()).unwrap_or_default();
+    let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
+    let mut pending: BTreeMap<&str, (&PodView, String)> = BTreeMap::new();
+    for wish in &wishes {
+        let Some(pod) = pods.get(wish.pod.uid.as_str()) else { continue };
+        let because = obstacles(&judge, pod, wish, assumed);
+        match &wish.intent {
+            Ok(intent) if because.is_empty() => {
+                pending.insert(wish.pod.uid.as_str(), (pod, intent.id()));
+            }
+            Ok(_) | Err(_) => report.left_out.push(LeftOut { pod: pod.id.name.clone(), because }),
+        }
+    }
+    report.pods = pending.len();
+    report.start = start;
+    if pending.values().any(|(pod, _)| judge.gate.has_post_check(&pod.id.uid)) {
+        report.notes.push("rules of stage PostCheck are assumed to pass at once".to_owned());
+    }
+    let usual = assumed.operation_seconds;
+    let typical = |pod: &PodView| usual.saturating_add(added(pod));
+    let slowest = |pod: &PodView| usual.saturating_add(added(pod)).saturating_add(stragglers(pod));
+    let first = Course::new(&judge, &wishes, pending.clone(), &typical).run();
+    let last = Course::new(&judge, &wishes, pending, &slowest).run();
+    report.seconds = first.stuck.is_empty().then(|| first.end.duration_since(start).as_secs());
+    report.at_most_seconds = last.stuck.is_empty().then(|| last.end.duration_since(start).as_secs());
+    report.notes.extend(
+        first.asked.iter().map(|rule| format!("rule {rule} asks an approver, who is assumed to agree at once")),
+    );
+    report.steps = first.steps;
+    report.stuck = first.stuck;
+}
+
+/// What is in the way and stays: an earlier failure is over with another image.
+fn obstacles(judge: &Judge<'_>, pod: &PodView, wish: &PodWish, assumed: &Assumed) -> Vec<crate::judge::InTheWay> {
+    let unknown = ["NotScheduled", "NodeGone", "AgentNotReady"];
+    let mut found = judge.in_the_way(pod);
+    if let Err(obstacle) = &wish.intent {
+        found.retain(|known| known.reason != obstacle.reason());
+        found.push(crate::judge::of_obstacle(obstacle));
+    }
+    found.retain(|each| each.reason != "Halted" && !(assumed.from_files && unknown.contains(&each.reason)));
+    found
+}
+
+fn drain(pod: &PodView) -> DrainSpec {
+    let own = pod.annotations.get(annotations::DRAIN).and_then(|text| serde_json::from_str(text).ok());
+    own.unwrap_or_default()
+}
+
+/// Seconds that the pod's drain takes longer than the usual one.
+fn added(pod: &PodView) -> u32 {
+    drain(pod).min_seconds.saturating_sub(DrainSpec::default().min_seconds)
+}
+
+/// Seconds that connections may hold the pod up.
+fn stragglers(pod: &PodView) -> u32 {
+    let drain = drain(pod);
+    match drain.stragglers {
+        StragglerPolicy::Close => drain.straggler_after_seconds.min(drain.deadline_seconds),
+        StragglerPolicy::Wait | StragglerPolicy::Abort | StragglerPolicy::Destroy => drain.deadline_seconds,
+    }
+}
+
+struct Course<'a> {
+    gate: Gate,
+    pending: BTreeMap<&'a str, (&'a PodView, String)>,
+    /// When those that are being operated are back.
+    flights: BTreeMap<String, Timestamp>,
+    places: BTreeMap<String, Place>,
+    facts: HashMap<String, PodFacts>,
+    seconds: &'a dyn Fn(&PodView) -> u32,
+    approvals: Approvals,
+    outcome: Outcome,
+    start: Timestamp,
+}
+
+#[derive(Default)]
+struct Outcome {
+    steps: Vec<Step>,
+    stuck: Vec<Held>,
+    asked: BTreeSet<String>,
+    end: Timestamp,
+}
+
+impl<'a> Course<'a> {
+    fn new(
+        judge: &'a Judge<'a>,
+        wishes: &[PodWish],
+        pending: BTreeMap<&'a str, (&'a PodView, String)>,
+        seconds: &'a dyn Fn(&PodView) -> u32,
+    ) -> Self {
+        let start = judge.now;
+        let all = judge.snapshot.pods.iter().chain(&judge.snapshot.elsewhere);
+        let facts: HashMap<String, PodFacts> = all.map(|pod| (pod.id.uid.clone(), judge.facts(pod))).collect();
+        let places = judge.places();
+        // What runs already is back at the same time as what begins now.
+        let back = |uid: &String| {
+            let pod = judge.snapshot.pods.iter().find(|pod| pod.id.uid == *uid);
+            Some((uid.clone(), later(start, pod.map_or(0, |pod| seconds(pod)))))
+        };
+        let flights = places.keys().filter_map(back).collect();
+        let mut gate = judge.gate.clone();
+        // With another image the failures of the last one are over.
+        let mut failed = judge.failed();
+        for wish in wishes {
+            failed.remove(&wish.pod.uid);
+        }
+        gate.set_failed(&failed);
+        let outcome = Outcome { end: start, ..Outcome::default() };
+        Self { gate, pending, flights, places, facts, seconds, approvals: Approvals::new(), outcome, start }
+    }
+
+    fn run(mut self) -> Outcome {
+        let mut at = self.start;
+        while !self.pending.is_empty() && at.duration_since(self.start) <= HORIZON {
+            self.land(at);
+            let verdicts = self.decide(at);
+            let denied: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.allowed).collect();
+            let going = self.take_off(&verdicts, at);
+            let seconds = at.duration_since(self.start).as_secs();
+            let went = !going.is_empty();
+            if went {
+                self.outcome.steps.push(Step::Wave { at, seconds, pods: going, held: held(&denied) });
+            }
+            let landing = self.flights.values().min().copied();
+            let changes =
+                denied.iter().flat_map(|verdict| verdict.denied()).filter_map(hitless_gate::RuleVerdict::changes_at);
+            let next = landing.into_iter().chain(changes).filter(|next| *next > at).min();
+            match next {
+                Some(next) => {
+                    if !went && landing.is_none() {
+                        self.outcome.steps.push(Step::Wait { at, seconds, until: next, held: held(&denied) });
+                    }
+                    at = next;
+                }
+                // Those that take no time at all are back now.
+                None if went => self.flights.values_mut().for_each(|back| *back = at),
+                None => {
+                    self.outcome.stuck = held(&denied);
+                    return self.outcome;
+                }
+            }
+        }
+        if !self.pending.is_empty() {
+            let verdicts = self.decide(at);
+            self.outcome.stuck = held(&verdicts.iter().filter(|verdict| !verdict.allowed).collect::<Vec<_>>());
+        }
+        self.outcome.end = self.flights.values().copied().chain([at]).max().unwrap_or(at);
+        self.outcome
+    }
+
+    /// Brings back whose time is over.
+    fn land(&mut self, at: Timestamp) {
+        let back: Vec<String> =
+            self.flights.iter().filter(|(_, end)| **end <= at).map(|(uid, _)| uid.clone()).collect();
+        if back.is_empty() {
+            return;
+        }
+        for uid in back {
+            self.flights.remove(&uid);
+            self.places.remove(&uid);
+            if let Some(facts) = self.facts.get_mut(&uid) {
+                *facts = PodFacts { available: true, unavailable_since: None, returned_at: Some(at), ..facts.clone() };
+                self.gate.upsert_pod(facts);
+            }
+        }
+        self.gate.set_held(self.places.clone());
+    }
+
+    /// Asks the gate; approvers are taken to agree.
+    fn decide(&mut self, at: Timestamp) -> Vec<Verdict> {
+        let candidates: Vec<Candidate> = self
+            .pending
+            .iter()
+            .filter(|(uid, _)| !self.flights.contains_key(**uid))
+            .map(|(_, (pod, operation))| Candidate::of(pod, operation.clone()))
+            .collect();
+        let mut verdicts = self.gate.decide(&candidates, &self.approvals, at);
+        let before = self.approvals.len();
+        for verdict in &verdicts {
+            let operation = self.pending.get(verdict.pod_uid.as_str()).map(|(_, operation)| operation.clone());
+            for rule in &verdict.asks {
+                let question = Question {
+                    namespace: verdict.namespace.clone(),
+                    rule: rule.clone(),
+                    operation: operation.clone().unwrap_or_default(),
+                };
+                let answer = Answer { approval: Approval::Approved, message: String::new(), since: at };
+                self.approvals.entry(question).or_insert(answer);
+                self.outcome.asked.insert(rule.clone());
+            }
+        }
+        if self.approvals.len() > before {
+            verdicts = self.gate.decide(&candidates, &self.approvals, at);
+        }
+        verdicts
+    }
+
+    fn take_off(&mut self, verdicts: &[Verdict], at: Timestamp) -> Vec<Going> {
+        let mut going = Vec::new();
+        for verdict in verdicts.iter().filter(|verdict| verdict.allowed) {
+            let Some((pod, _)) = self.pending.remove(verdict.pod_uid.as_str()) else { continue };
+            let end = later(at, (self.seconds)(pod));
+            self.flights.insert(pod.id.uid.clone(), end);
+            self.places.insert(pod.id.uid.clone(), Place { since: at });
+            going.push(Going { pod: pod.id.name.clone(), node: pod.node.clone() });
+        }
+        if !going.is_empty() {
+            self.gate.set_held(self.places.clone());
+        }
+        going
+    }
+}
+
+fn later(at: Timestamp, seconds: u32) -> Timestamp {
+    at.checked_add(SignedDuration::from_secs(i64::from(seconds))).unwrap_or(Timestamp::MAX)
+}
+
+/// The rules that hold pods back, each once with the number of pods and the words for the first of them. Waiting for an
+/// approver is not counted: it is assumed to agree as soon as there is room.
+fn held(denied: &[&Verdict]) -> Vec<Held> {
+    let mut all: BTreeMap<&str, Held> = BTreeMap::new();
+    let rules = denied.iter().flat_map(|verdict| &verdict.rules).filter(|rule| rule.verdict == Decision::Denied);
+    for rule in rules.filter(|rule| !matches!(rule.because, Because::AwaitingApproval { .. })) {
+        all.entry(&rule.rule).and_modify(|held| held.pods += 1).or_insert_with(|| Held::of(rule));
+    }
+    all.into_values().collect()
+}

@@ -1,0 +1,91 @@
+//! What would happen, for people.
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+
+use super::report::{Going, Held, Report, Step};
+use crate::status::span;
+
+/// Most pods that are named of one wave.
+const NAMED: usize = 8;
+
+pub(super) fn render(report: &Report) -> String {
+    let mut out = String::new();
+    let _ = all(&mut out, report);
+    out
+}
+
+fn all(out: &mut String, report: &Report) -> std::fmt::Result {
+    let images: Vec<String> =
+        report.images.iter().map(|(name, change)| format!("{name}: {} -> {}", change.from, change.to)).collect();
+    writeln!(out, "{} in {}, {}", report.workload, report.namespace, images.join(", "))?;
+    match report.way {
+        "Native" => writeln!(out, "Kubernetes would roll it, with new pods: {}", report.why)?,
+        "Nothing" => writeln!(out, "nothing to do: {}", report.why)?,
+        _ => in_place(out, report)?,
+    }
+    report.notes.iter().try_for_each(|note| writeln!(out, "note: {note}"))
+}
+
+fn in_place(out: &mut String, report: &Report) -> std::fmt::Result {
+    writeln!(out, "in place, {}, from {}", count(report.pods), time(report.start))?;
+    let waves = report.steps.iter().filter(|step| matches!(step, Step::Wave { .. })).count();
+    let mut number = 0;
+    for step in &report.steps {
+        match step {
+            Step::Wave { seconds, pods, held, .. } => {
+                number += 1;
+                writeln!(out, "wave {number} of {waves}, after {}: {}", span(*seconds), going(pods))?;
+                rules(out, "no more, because", held)?;
+            }
+            Step::Wait { seconds, until, held, .. } => {
+                writeln!(out, "after {}: nobody goes until {}", span(*seconds), time(*until))?;
+                rules(out, "because", held)?;
+            }
+        }
+    }
+    for left in &report.left_out {
+        let because: Vec<String> = left.because.iter().map(ToString::to_string).collect();
+        writeln!(out, "not operated: {}: {}", left.pod, because.join("; "))?;
+    }
+    if !report.stuck.is_empty() {
+        let pods = report.stuck.iter().map(|held| held.pods).max().unwrap_or_default();
+        writeln!(out, "then nothing moves any more; what is left: {}", count(pods))?;
+        rules(out, "because", &report.stuck)?;
+        for held in &report.stuck {
+            held.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "    to unblock {}: {unblock}", held.rule))?;
+        }
+    }
+    if let Some(seconds) = report.seconds {
+        write!(out, "done after about {}", span(seconds))?;
+        if let Some(most) = report.at_most_seconds.filter(|most| *most > seconds) {
+            write!(out, " (at most {}, if connections stay as long as the drain lets them)", span(most))?;
+        }
+        let each = report.operation_seconds;
+        writeln!(out, "; assumed: {each} s for an operation (--operation-seconds)")?;
+    }
+    Ok(())
+}
+
+fn rules(out: &mut String, before: &str, held: &[Held]) -> std::fmt::Result {
+    held.iter().try_for_each(|held| writeln!(out, "    {before} {}: {}", held.rule, held.text))
+}
+
+fn going(pods: &[Going]) -> String {
+    let one = |pod: &Going| match &pod.node {
+        Some(node) => format!("{} ({node})", pod.pod),
+        None => pod.pod.clone(),
+    };
+    let named: Vec<String> = pods.iter().take(NAMED).map(one).collect();
+    let more = if pods.len() > NAMED { format!(" and {} more", pods.len() - NAMED) } else { String::new() };
+    format!("{}: {}{more}", count(pods.len()), named.join(", "))
+}
+
+fn count(pods: usize) -> String {
+    if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
+}
+
+fn time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,135 @@
+use std::sync::Arc;
+
+use hitless_api::{PodTransitionRule, TransitionBudget};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::scene::{pod, rollout, with_budget, with_grant, with_reservation, with_rule};
+use crate::snapshot::{Part, Seen};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:30Z".parse().unwrap()
+}
+
+fn old(name: &str) -> Value {
+    pod(name, "web:v1")
+}
+
+fn why(snapshot: &Snapshot, target: &str) -> (String, Answer) {
+    let answer = explain(snapshot, "team", &target.parse().unwrap(), now()).unwrap();
+    (text::render(&answer), answer)
+}
+
+#[test]
+fn a_blocked_pod_names_rule_numbers_holder_and_the_smallest_change() {
+    let snapshot = with_reservation(with_rule(rollout(&[old("a"), old("b"), pod("c", "web:v2")]), 1), "a");
+    let (text, answer) = why(&snapshot, "web");
+    insta::assert_snapshot!("blocked", text);
+    assert_eq!(answer.blocked(), Blocked::ByRule("b"));
+    let (_, answer) = why(&snapshot, "pod/b");
+    assert_eq!(answer.blocked(), Blocked::ByRule("b"));
+    insta::assert_snapshot!("blocked_json", serde_json::to_string_pretty(&answer).unwrap());
+}
+
+#[test]
+fn windows_zones_and_budgets_of_the_whole_cluster_are_asked_too() {
+    let never = json!({"selector": {}, "maxConcurrent": 1,
+        "windows": [{"start": "22:00", "end": "23:00", "timeZone": "Europe/Berlin"}]});
+    let snapshot = with_budget(rollout(&[old("a"), old("b")]), "night", "team", &never);
+    let cluster = json!({"selector": {}, "scope": "Cluster", "maxUnavailable": "10%"});
+    let mut snapshot = with_budget(snapshot, "all", "hitless-system", &cluster);
+    snapshot.unread.insert(Part::DisruptionBudgets, "poddisruptionbudgets.policy is forbidden".into());
+    let (text, answer) = why(&snapshot, "deployment/web");
+    insta::assert_snapshot!("windows", text);
+    assert!(matches!(answer.blocked(), Blocked::ByRule(_)));
+}
+
+#[test]
+fn what_is_no_rule_is_named_with_what_to_do() {
+    let mut ungated = old("a");
+    ungated["spec"]["readinessGates"] = json!([]);
+    let mut drained = old("b");
+    drained["metadata"]["annotations"] = json!({"hitless.dev/drain": r#"{"deadline": 3}"#});
+    let mut snapshot = rollout(&[ungated, drained, old("c")]);
+    snapshot.agents = Some(Vec::new());
+    let failed = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:20.000000Z", "message": "exit 1",
+        "result": {"outcome": "RolledBack", "reason": "CrashLoopBackOff"}});
+    let snapshot = with_grant(snapshot, "c", &failed);
+    let (text, answer) = why(&snapshot, "web");
+    insta::assert_snapshot!("obstacles", text);
+    assert!(matches!(answer.blocked(), Blocked::Otherwise("a")));
+}
+
+#[test]
+fn a_pod_that_wishes_nothing_says_so_and_what_would_be_said() {
+    let (text, answer) = why(&with_rule(rollout(&[pod("a", "web:v2")]), 0), "a");
+    insta::assert_snapshot!("hypothetical", text);
+    assert_eq!(answer.blocked(), Blocked::ByRule("a"));
+    assert_eq!(answer.pods[0].wishes, None);
+    let reserved = with_reservation(rollout(&[old("a"), pod("b", "web:v2")]), "a");
+    assert_eq!(why(&reserved, "web").1.blocked(), Blocked::ByRule("b"), "nobody waits, so what b would be told counts");
+    let (_, answer) = why(&rollout(&[pod("a", "web:v2")]), "pod/a");
+    assert_eq!(answer.blocked(), Blocked::No);
+}
+
+#[test]
+fn pods_of_which_the_same_is_said_are_said_once() {
+    let pods: Vec<Value> = (0..9).map(|number| old(&format!("web-{number}"))).collect();
+    let (text, _) = why(&with_rule(rollout(&pods), 0), "web");
+    assert!(text.contains("pod/web-0") && text.contains("web-5 and 3 more: wishes an update and waits"), "{text}");
+}
+
+/// What the controller wrote into the status of a webhook rule.
+fn webhook(status: &Value) -> Snapshot {
+    let mut snapshot = rollout(&[old("a")]);
+    let rule: PodTransitionRule = serde_json::from_value(json!({
+        "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule", "metadata": {"name": "ask", "namespace": "team"},
+        "spec": {"selector": {}, "rules": [{"name": "office", "webhook": {"clientConfig": {"url": "https://approver.example"}}}]},
+        "status": status
+    }))
+    .unwrap();
+    snapshot.rules.extend(Seen::seen(rule).map(Arc::new));
+    snapshot
+}
+
+#[test]
+fn an_approver_is_not_asked_but_quoted_as_the_controller_reported() {
+    let detail = |passed: &[&str], reason: &str| {
+        json!({"updateTime": "2026-01-01T00:00:10Z", "details": [{"name": "a", "passed": false, "passedRules": passed,
+            "rejectInfo": if reason.is_empty() { json!([]) } else { json!([{"ruleName": "office", "reason": reason}]) }}]})
+    };
+    let task = |list: &str| {
+        json!({"ruleStates": [{"name": "office", "webhookStatus": {"taskStates": [
+            {"taskId": "1", list: ["a"], "beginTime": "2026-01-01T00:00:05Z", "message": "looking"}]}}]})
+    };
+    for (status, expected) in [
+        (json!({}), "has not answered yet"),
+        (detail(&[], "the approver refuses: not on Fridays"), "refuses: not on Fridays"),
+        (detail(&[], "the approver can't be asked: connection refused"), "can't be asked: connection refused"),
+        (detail(&["office"], ""), "the approver agrees"),
+        (task("processing"), "has not answered yet: looking"),
+        (task("approved"), "the approver agrees"),
+    ] {
+        let (text, answer) = why(&webhook(&status), "pod/a");
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(answer.pods[0].allowed, expected.contains("agrees"));
+        assert!(text.contains("last reported"), "{text}");
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_said_with_what_was_meant() {
+    let text =
+        |target: &str| explain(&rollout(&[old("a")]), "team", &target.parse().unwrap(), now()).unwrap_err().to_string();
+    assert!(text("nope").starts_with("neither deployment/nope nor pod/nope exists"));
+    assert!(text("pod/web").contains("pod/web does not exist"));
+}
+
+#[test]
+fn budgets_parse_as_the_api_server_returns_them() {
+    let budget: TransitionBudget = serde_json::from_value(json!({"apiVersion": "hitless.dev/v1alpha1",
+        "kind": "TransitionBudget", "metadata": {"name": "b", "namespace": "team"}, "spec": {"paused": true}}))
+    .unwrap();
+    let seen: hitless_gate::Budget = Seen::seen(budget).unwrap();
+    assert!(seen.spec.paused && !seen.is_cluster_wide());
+}

@@ -1,0 +1,100 @@
+//! The answer for people.
+
+use std::fmt::Write;
+
+use hitless_api::GrantOp;
+use hitless_gate::{Decision, Holder, Holding};
+use jiff::Timestamp;
+
+use super::answer::{Answer, PodAnswer, RuleAnswer};
+use crate::status::State;
+
+/// Most pods that are named where all have the same answer.
+const NAMED: usize = 5;
+
+pub(super) fn render(answer: &Answer) -> String {
+    let mut out = String::new();
+    for (first, others) in alike(&answer.pods) {
+        let _ = pod(&mut out, first, &others);
+    }
+    for note in &answer.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+/// Pods of which the same is said, in the order of the first of them.
+fn alike(pods: &[PodAnswer]) -> Vec<(&PodAnswer, Vec<&str>)> {
+    let mut groups: Vec<(&PodAnswer, Vec<&str>)> = Vec::new();
+    for pod in pods {
+        let same = |known: &PodAnswer| {
+            (&known.state, &known.wishes, &known.why, &known.rules, &known.obstacles)
+                == (&pod.state, &pod.wishes, &pod.why, &pod.rules, &pod.obstacles)
+        };
+        match groups.iter_mut().find(|(known, _)| same(known)) {
+            Some((_, others)) => others.push(&pod.pod),
+            None => groups.push((pod, Vec::new())),
+        }
+    }
+    groups
+}
+
+fn pod(out: &mut String, pod: &PodAnswer, others: &[&str]) -> std::fmt::Result {
+    write!(out, "pod/{} ({}", pod.pod, pod.workload)?;
+    pod.node.as_ref().map_or(Ok(()), |node| write!(out, ", node {node}"))?;
+    write!(out, ")")?;
+    if !others.is_empty() {
+        let shown = others.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        write!(out, ", and the same for {shown}")?;
+        if others.len() > NAMED {
+            write!(out, " and {} more", others.len() - NAMED)?;
+        }
+    }
+    let wish = match pod.wishes {
+        Some(GrantOp::Restart) => "a restart",
+        Some(_) => "an update",
+        None => "nothing",
+    };
+    match (pod.state, pod.wishes.is_some()) {
+        (State::Running(_) | State::Reserved, _) => writeln!(out, ": is being operated, {}: {}", pod.state, pod.why)?,
+        (_, true) if pod.allowed => writeln!(out, ": wishes {wish}; nothing is in the way")?,
+        (_, true) => writeln!(out, ": wishes {wish} and waits")?,
+        (State::Ended(_), false) => writeln!(out, ": its operation ended as {}: {}", pod.state, pod.why)?,
+        (_, false) if pod.allowed => writeln!(out, ": wishes nothing; if it did, nothing would be in the way")?,
+        (_, false) => writeln!(out, ": wishes nothing; if it did, it would wait")?,
+    }
+    for obstacle in &pod.obstacles {
+        writeln!(out, "  ! {}: {}", obstacle.reason, obstacle.text)?;
+        obstacle.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {unblock}"))?;
+    }
+    pod.rules.iter().try_for_each(|answer| rule(out, answer))
+}
+
+fn rule(out: &mut String, answer: &RuleAnswer) -> std::fmt::Result {
+    let verdict = &answer.verdict;
+    let mark = if verdict.verdict == Decision::Allowed { '+' } else { '-' };
+    writeln!(out, "  {mark} {}: {}", verdict.rule, answer.text)?;
+    if !verdict.holders.is_empty() {
+        let holders: Vec<String> = verdict.holders.iter().map(holder).collect();
+        writeln!(out, "      held by: {}", holders.join(", "))?;
+    }
+    verdict.since.map_or(Ok(()), |since| writeln!(out, "      since: {}", time(since)))?;
+    answer.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {unblock}"))
+}
+
+fn holder(holder: &Holder) -> String {
+    let why = match holder.why {
+        Holding::Reserved => "reserved",
+        Holding::Unavailable => "unavailable",
+        Holding::GoesNow => "goes now",
+    };
+    match holder.since {
+        Some(since) => format!("{} ({why} since {})", holder.pod, time(since)),
+        None => format!("{} ({why})", holder.pod),
+    }
+}
+
+/// Whole seconds are enough for people.
+fn time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
