@@ -135,7 +135,7 @@ mod tests {
         vec![RuleState { name: "ask".into(), webhook_status: Some(webhook) }]
     }
 
-    fn rule(rules: serde_json::Value, reported: Option<i64>) -> RuleView {
+    fn rule(rules: &serde_json::Value, reported: Option<i64>) -> RuleView {
         RuleView {
             namespace: "ns".into(),
             name: "set".into(),
@@ -155,13 +155,13 @@ mod tests {
         let webhook = json!([{"name": "ask", "webhook": {"clientConfig": {"url": "https://a/"}}}]);
         let mut snapshot = Snapshot::default();
         let before = task("of the leader before");
-        assert_eq!(rule_states(&rule(webhook.clone(), Some(2)), &snapshot), before);
-        assert_eq!(rule_states(&rule(webhook.clone(), Some(1)), &snapshot), [], "they were of another rule");
-        assert_eq!(rule_states(&rule(webhook.clone(), None), &snapshot), []);
+        assert_eq!(rule_states(&rule(&webhook, Some(2)), &snapshot), before);
+        assert_eq!(rule_states(&rule(&webhook, Some(1)), &snapshot), [], "they were of another rule");
+        assert_eq!(rule_states(&rule(&webhook, None), &snapshot), []);
         for now in [task("now"), Vec::new()] {
             snapshot.rule_states = BTreeMap::from([(("ns".to_owned(), "set".to_owned()), now.clone())]);
-            assert_eq!(rule_states(&rule(webhook.clone(), Some(2)), &snapshot), now);
+            assert_eq!(rule_states(&rule(&webhook, Some(2)), &snapshot), now);
         }
-        assert_eq!(rule_states(&rule(json!([]), Some(2)), &Snapshot::default()), [], "it asks nobody any more");
+        assert_eq!(rule_states(&rule(&json!([]), Some(2)), &Snapshot::default()), [], "it asks nobody any more");
     }
 }

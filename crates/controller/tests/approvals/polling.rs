@@ -252,3 +252,21 @@ fn a_new_pod_of_the_same_name_is_not_approved_by_an_older_task() {
     office.reply(&post, &json!({"success": true}));
     assert_eq!(office.desk.approvals().values().filter(|answer| answer.approval == Approved).count(), 2);
 }
+
+#[test]
+fn what_a_task_approved_for_an_operation_that_has_begun_is_not_approved_again() {
+    let mut office = begun(&json!({"success": true, "poll": true, "taskId": "t", "finishedNames": ["a"]}), &["a", "b"]);
+    office.asks = vec![ask("b")];
+    office.running = [uid("a")].into();
+    office.idle();
+    assert_eq!(office.answer("a"), None, "used up");
+    // It came to nothing, and the same is wished again.
+    office.running.clear();
+    office.asks = vec![ask("a"), ask("b")];
+    let post = office.call();
+    assert_eq!(pods(&post), ["a"]);
+    office.sleep();
+    let poll = office.call();
+    office.reply(&poll, &json!({"success": true}));
+    assert_eq!(office.approvals(&["a", "b"]), [Pending, Pending]);
+}
