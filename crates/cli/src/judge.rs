@@ -8,8 +8,8 @@ mod owners;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, NodeTransition, Outcome, Reservation, Transition, TransitionResult};
-use hitless_gate::{Candidate, Gate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Verdict};
+use hitless_api::{Grant, GrantOp, NodeTransition, Outcome, Phase, Reservation, Transition, TransitionResult};
+use hitless_gate::{Because, Candidate, Gate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Verdict};
 use hitless_workloads::deployment::Observed;
 use hitless_workloads::{DeploymentPlan, DeploymentView, ReplicaSetView, Stage, plan, restart};
 use jiff::Timestamp;
@@ -136,6 +136,17 @@ impl<'a> Judge<'a> {
         let candidates: Vec<Candidate> = pods.iter().map(|pod| self.candidate(pod)).collect();
         let approvals = approvals::reported(self.snapshot, pods.iter().copied().zip(&candidates));
         self.gate.decide(&candidates, &approvals, self.now)
+    }
+
+    /// What the rules of stage PostCheck say of a pod whose operation has been verified; `None` if it is not that far.
+    pub(crate) fn post_check(&self, pod: &PodView) -> Option<Verdict> {
+        let operation = self.operations.get(pod.id.uid.as_str())?;
+        let checking = operation.transition.is_some_and(|each| each.phase == Phase::Checking && each.result.is_none());
+        let candidate = checking.then(|| Candidate::of(pod, operation.grant.id.clone()))?;
+        let approvals = approvals::reported(self.snapshot, std::iter::once((pod, &candidate)));
+        let mut verdict = self.gate.post_check(&candidate, &approvals, self.now);
+        verdict.rules.retain(|rule| !matches!(rule.because, Because::OtherStage { .. }));
+        Some(verdict)
     }
 
     fn candidate(&self, pod: &PodView) -> Candidate {

@@ -63,6 +63,7 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Ti
         }
         pods.extend(Pods::of_workload(object));
     }
+    object::autoscale(&mut pods, objects);
     pods.extend(live.iter().cloned());
     findings.extend(known.iter().flat_map(single::check));
     findings.extend(together::duplicates(&known));

@@ -51,11 +51,13 @@ fn answer(status: &PodTransitionRuleStatus, rule: &str, pod: &PodView, operation
             return Some(Answer { approval: Approval::Pending, message, since });
         }
     }
-    let detail = status.details.iter().find(|detail| detail.name == *name)?;
-    if detail.passed_rules.iter().any(|passed| passed == rule) {
+    // A pod may be listed once for each stage.
+    let of_pod = || status.details.iter().filter(|detail| detail.name == *name);
+    if of_pod().any(|detail| detail.passed_rules.iter().any(|passed| passed == rule)) {
         return Some(Answer { approval: Approval::Approved, message: String::new(), since: updated });
     }
-    let rejected = detail.reject_info.iter().find(|info| info.rule_name.as_deref() == Some(rule))?;
+    let rejected =
+        of_pod().flat_map(|detail| &detail.reject_info).find(|info| info.rule_name.as_deref() == Some(rule))?;
     let (approval, message) = understand(rejected.reason.as_deref()?)?;
     Some(Answer { approval, message, since: updated })
 }

@@ -138,6 +138,20 @@ impl Pods {
     }
 }
 
+/// An autoscaler's workload has as many pods as that keeps at least, whatever its own replicas say.
+pub(super) fn autoscale(pods: &mut [Pods], objects: &[Object]) {
+    for object in objects.iter().filter(|object| object.kind() == "HorizontalPodAutoscaler") {
+        let spec = &object.value["spec"];
+        let target = &spec["scaleTargetRef"];
+        let of = |field: &str| target[field].as_str().unwrap_or_default();
+        let of = format!("{}/{}", of("kind"), of("name"));
+        let least = spec["minReplicas"].as_u64().and_then(|least| u32::try_from(least).ok()).unwrap_or(1);
+        for pods in pods.iter_mut().filter(|pods| pods.of == of && pods.namespace == object.namespace()) {
+            pods.count = pods.count.max(least);
+        }
+    }
+}
+
 /// The pods of a cluster.
 pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Pods> {
     let pod = |pod: &std::sync::Arc<hitless_api::pod::PodView>| Pods {

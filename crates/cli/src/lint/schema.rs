@@ -13,7 +13,9 @@ use crate::files::{Node, Object};
 
 pub(super) fn check(object: &Object) -> Vec<Finding> {
     let mut found = Vec::new();
-    if object.name().is_empty() && object.value["metadata"]["generateName"].is_null() {
+    let is_ours = schema_of(object.group(), object.kind()).is_some();
+    let is_known = is_ours || matches!(object.group(), "" | "apps" | "policy");
+    if is_known && object.name().is_empty() && object.value["metadata"]["generateName"].is_null() {
         found.push((object.node.line_of(&["metadata"]), "has no metadata.name; give it one".to_owned()));
     }
     let versions = match object.group() {

@@ -208,3 +208,24 @@ fn a_report_is_data_too_and_selecting_nothing_needs_somebody_to_select() {
     files::parse("rules.yaml", lonely, "team", &mut objects, &mut unreadable);
     assert!(check(&objects, unreadable, &[live], now()).findings.is_empty());
 }
+
+#[test]
+fn an_autoscaler_keeps_more_pods_than_the_deployment_says() {
+    let budget = "apiVersion: hitless.dev/v1alpha1\nkind: TransitionBudget\nmetadata: {name: a}\nspec: {selector: {}, minAvailable: 5}\n";
+    let scaler = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\nspec: {minReplicas: 6, \
+                  scaleTargetRef: {kind: Deployment, name: web}}\n";
+    assert_eq!(lint(&format!("{budget}{WEB}")).errors, 1);
+    assert_eq!(lint(&format!("{budget}{WEB}{scaler}")).errors, 0);
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_is_no_reason_to_panic() {
+    let whole = format!(
+        "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: p}}\nspec: {{maxUnavailable: 1, selector: {{}}}}{WEB}"
+    );
+    for end in 0..whole.len() {
+        assert!(lint(&whole[..end]).objects <= 2);
+    }
+    let deep = lint(&"[".repeat(20_000));
+    assert_eq!((deep.errors, deep.findings[0].line), (1, 1));
+}

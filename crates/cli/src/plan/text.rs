@@ -32,12 +32,18 @@ fn in_place(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(out, "in place, {}, from {}", count(report.pods), time(report.start))?;
     let waves = report.steps.iter().filter(|step| matches!(step, Step::Wave { .. })).count();
     let mut number = 0;
+    // What holds each wave back in the same way is said once.
+    let mut said: &[Held] = &[];
     for step in &report.steps {
         match step {
             Step::Wave { seconds, pods, held, .. } => {
                 number += 1;
                 writeln!(out, "wave {number} of {waves}, after {}: {}", span(*seconds), going(pods))?;
-                rules(out, "no more, because", held)?;
+                let same = |one: &Held, other: &Held| (&one.rule, &one.text) == (&other.rule, &other.text);
+                if held.len() != said.len() || !held.iter().zip(said).all(|(one, other)| same(one, other)) {
+                    rules(out, "no more, because", held)?;
+                }
+                said = held;
             }
             Step::Wait { seconds, until, held, .. } => {
                 writeln!(out, "after {}: nobody goes until {}", span(*seconds), time(*until))?;

@@ -36,7 +36,8 @@ pub(crate) struct PodAnswer {
     pub(crate) wishes: Option<GrantOp>,
     /// Neither a rule nor anything else is in the way; of a pod that wishes nothing: if it did.
     pub(crate) allowed: bool,
-    /// What the rules say, those in the way first. Of a pod that wishes nothing: if it alone did. Empty while it is operated.
+    /// What the rules say, those in the way first. Of a pod that wishes nothing: if it alone did. Of one that is operated: the
+    /// rules of stage PostCheck, once it is that far.
     pub(crate) rules: Vec<RuleAnswer>,
     /// What else is in the way.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -107,7 +108,12 @@ impl Answer {
 
     /// Of a workload with pods that wait only these count, not what the others would be told.
     pub(crate) fn blocked(&self) -> Blocked<'_> {
-        let waits = |pod: &&PodAnswer| pod.wishes.is_some() || matches!(pod.state, State::Ended(_));
+        let waits = |pod: &&PodAnswer| match pod.state {
+            State::Waiting | State::Ended(_) => true,
+            // It waits for the rules of stage PostCheck.
+            State::Running(_) => pod.is_denied(),
+            State::UpToDate | State::Reserved => false,
+        };
         let waiting: Vec<&PodAnswer> = self.pods.iter().filter(waits).collect();
         let asked = if waiting.is_empty() { self.pods.iter().collect() } else { waiting };
         let by_rule = asked.iter().find(|pod| pod.obstacles.is_empty() && pod.is_denied());
@@ -143,7 +149,7 @@ fn pod(judge: &Judge<'_>, workload: &str, status: &PodStatus, verdicts: &Verdict
     let alone = || -> BTreeMap<String, Verdict> { found.map(|pod| judge.ask(&[pod])).unwrap_or_default() };
     let verdict = match verdicts.get(&status.uid) {
         Some(verdict) => Some(verdict.clone()),
-        None if under_way => None,
+        None if under_way => found.and_then(|pod| judge.post_check(pod)),
         None => alone().remove(&status.uid),
     };
     let obstacles = found.filter(|_| !under_way).map(|pod| judge.in_the_way(pod)).unwrap_or_default();

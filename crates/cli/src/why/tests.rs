@@ -118,6 +118,22 @@ fn an_approver_is_not_asked_but_quoted_as_the_controller_reported() {
 }
 
 #[test]
+fn an_operated_pod_says_which_post_check_keeps_it_from_returning() {
+    let mut snapshot = rollout(&[old("a")]);
+    let rule: PodTransitionRule = serde_json::from_value(json!({
+        "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule", "metadata": {"name": "smoke", "namespace": "team"},
+        "spec": {"selector": {}, "rules": [{"name": "checked", "stage": "PostCheck",
+            "labelCheck": {"requires": {"matchLabels": {"checked": "yes"}}}}, {"name": "before", "labelCheck": {"requires": {}}}]}
+    }))
+    .unwrap();
+    snapshot.rules.extend(Seen::seen(rule).map(Arc::new));
+    let checking = json!({"id": "g", "phase": "Checking", "since": "2026-01-01T00:00:20.000000Z"});
+    let (text, answer) = why(&with_grant(snapshot, "a", &checking), "pod/a");
+    assert_eq!(answer.blocked(), Blocked::ByRule("a"));
+    insta::assert_snapshot!("post_check", text);
+}
+
+#[test]
 fn what_does_not_exist_is_said_with_what_was_meant() {
     let text =
         |target: &str| explain(&rollout(&[old("a")]), "team", &target.parse().unwrap(), now()).unwrap_err().to_string();

@@ -56,7 +56,10 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str]) -> std::fmt::Result {
         None => "nothing",
     };
     match (pod.state, pod.wishes.is_some()) {
-        (State::Running(_) | State::Reserved, _) => writeln!(out, ": is being operated, {}: {}", pod.state, pod.why)?,
+        (State::Running(_) | State::Reserved, _) => {
+            let why = if pod.why.is_empty() { String::new() } else { format!(": {}", pod.why) };
+            writeln!(out, ": is being operated, {}{why}", pod.state)?;
+        }
         (_, true) if pod.allowed => writeln!(out, ": wishes {wish}; nothing is in the way")?,
         (_, true) => writeln!(out, ": wishes {wish} and waits")?,
         (State::Ended(_), false) => writeln!(out, ": its operation ended as {}: {}", pod.state, pod.why)?,
