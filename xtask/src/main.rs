@@ -4,6 +4,7 @@ mod bench;
 mod cluster;
 mod demo;
 mod generate;
+mod sim;
 mod test;
 
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ enum Verb {
     Demo(demo::Demo),
     /// Writes the files of `manifests` that are made from code.
     Generate,
+    /// The real controller and agent cores in a simulated cluster with faults.
+    Sim(sim::Sim),
     /// All tests, from nothing.
     Test(test::Test),
 }
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Verb::Cluster(verb) => cluster::run(verb),
         Verb::Demo(options) => demo::run(&options),
         Verb::Generate => generate::run(),
+        Verb::Sim(options) => sim::run(&options),
         Verb::Test(options) => test::run(&options),
     };
     match done {

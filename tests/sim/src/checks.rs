@@ -1,0 +1,303 @@
+//! What must be true at every step, told by the API server's true state and by nothing that our own code believes.
+//!
+//! **Budgets.** A pod counts as *taken by us* from the moment its place stands in the ledger, and from the moment its InService
+//! is lowered, until it is Ready and in service again (or gone), whatever the ledger says by then. When a place is added for a pod
+//! that is available, every rule that selects the pod must have room for it: pods taken by us in truth (both leaders', also those
+//! whose place was given back too early), pods that the deciding controller could see to be unavailable, and pods that it could
+//! see to be missing, must together stay within the rule. What happened without us and had not reached the controller yet (a
+//! crash, a scale-down, a changed rule) is not counted against it. Every InService→False of an available pod must then rest on
+//! such a place; a place that was given only because the pod was unavailable does not count once it is available.
+//!
+//! **Places.** One is given back only when its pod is gone, or was never taken out of service, or has been Ready and in service
+//! since. A grant is written only when its place stands in the ledger. Epochs never go back.
+//!
+//! **Operations.** Images are patched only as the true ledger says, forward only while the pod is out of service for this very
+//! operation and not Ready, and never once its agent has seen it cancelled. A pod is never taken out for a second operation
+//! before it is back from the first.
+
+mod budget;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, Reservation, TransitionLedgerSpec};
+use hitless_controller::snapshot::RuleView;
+use hitless_workloads::{DeploymentView, ReplicaSetView};
+use jiff::Timestamp;
+
+use crate::clock::Micros;
+use crate::server::Server;
+
+pub(crate) use budget::number as image_number;
+
+/// The operation that an agent's write belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Operation {
+    pub(crate) id: String,
+    pub(crate) granted: Timestamp,
+    /// Towards the new images.
+    pub(crate) forward: bool,
+}
+
+/// What a controller saw when it decided to reserve.
+pub(crate) struct Seen {
+    pub(crate) pods: Vec<Arc<PodView>>,
+    pub(crate) rules: Vec<Arc<RuleView>>,
+    pub(crate) replica_sets: Vec<Arc<ReplicaSetView>>,
+    pub(crate) deployments: Vec<Arc<DeploymentView>>,
+}
+
+/// What is known of a pod beside the object itself.
+#[derive(Default)]
+struct Truth {
+    /// Taken out of service for this operation, and not back yet.
+    out: Option<String>,
+    /// Its agent has given it up: InService is True again, and the pod is not Ready.
+    raised: bool,
+    /// Its place rests on its being unavailable.
+    free: bool,
+}
+
+/// The first broken invariant, and what is needed to find it.
+#[derive(Default)]
+pub(crate) struct Checks {
+    pub(crate) broken: Option<(Micros, String)>,
+    pods: BTreeMap<String, Truth>,
+    /// Operations that an agent has seen cancelled.
+    cancelled: BTreeSet<(String, Timestamp)>,
+}
+
+impl Checks {
+    pub(crate) fn fail(&mut self, now: Micros, what: String) {
+        if self.broken.is_none() {
+            self.broken = Some((now, what));
+        }
+    }
+
+    fn truth(&mut self, uid: &str) -> &mut Truth {
+        if !self.pods.contains_key(uid) {
+            self.pods.insert(uid.to_owned(), Truth::default());
+        }
+        self.pods.entry(uid.to_owned()).or_default()
+    }
+
+    /// A pod is as `view` says now.
+    pub(crate) fn pod(&mut self, view: &PodView) {
+        if view.ready()
+            && view.in_service().is_some_and(|is| is.is_true)
+            && let Some(truth) = self.pods.get_mut(&view.id.uid)
+        {
+            truth.out = None;
+        }
+    }
+
+    pub(crate) fn pod_gone(&mut self, view: &PodView) {
+        self.pods.remove(&view.id.uid);
+    }
+
+    /// An agent has seen the grant, and that it is cancelled.
+    pub(crate) fn cancel_seen(&mut self, grant: &Grant) {
+        if !self.cancelled.iter().any(|(id, granted)| *id == grant.id && *granted == grant.granted.0) {
+            self.cancelled.insert((grant.id.clone(), grant.granted.0));
+        }
+    }
+
+    /// Whether the pod is out of service because of us.
+    fn is_out(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|truth| truth.out.is_some())
+    }
+
+    /// uids of the namespace's pods that are taken by us.
+    fn taken<'a>(&'a self, server: &'a Server, places: &'a TransitionLedgerSpec) -> BTreeSet<&'a str> {
+        let reserved = places.reservations.keys().map(String::as_str).filter(|uid| server.pods.contains_key(*uid));
+        reserved.chain(self.pods.iter().filter(|(_, truth)| truth.out.is_some()).map(|(uid, _)| uid.as_str())).collect()
+    }
+
+    /// A ledger is about to be written.
+    pub(crate) fn ledger(
+        &mut self,
+        server: &Server,
+        namespace: &str,
+        before: &TransitionLedgerSpec,
+        after: &TransitionLedgerSpec,
+        seen: Option<&Seen>,
+    ) {
+        if after.leader.epoch < before.leader.epoch {
+            let (old, new) = (before.leader.epoch, after.leader.epoch);
+            self.fail(server.now, format!("the ledger of {namespace} went from epoch {old} back to {new}"));
+        }
+        let same = |a: &Reservation, b: &Reservation| a.id == b.id && a.since == b.since;
+        for uid in before.reservations.keys() {
+            if !after.reservations.contains_key(uid) && server.pods.contains_key(uid.as_str()) && self.is_out(uid) {
+                let what = format!("the place of pod {uid} was given back while the pod is out of service");
+                self.fail(server.now, what);
+            }
+        }
+        let added: Vec<&String> = after
+            .reservations
+            .iter()
+            .filter(|(uid, place)| !before.reservations.get(*uid).is_some_and(|known| same(known, place)))
+            .map(|(uid, _)| uid)
+            .collect();
+        if added.is_empty() {
+            return;
+        }
+        let Some(seen) = seen else {
+            return self.fail(server.now, format!("places in the ledger of {namespace} that no decision stands behind"));
+        };
+        let mut spending: BTreeSet<&str> = BTreeSet::new();
+        for uid in added {
+            let believed = seen.pods.iter().find(|pod| pod.id.uid == *uid).is_some_and(|pod| pod.available());
+            self.truth(uid).free = !believed;
+            if believed && server.pods.get(uid.as_str()).is_some_and(|pod| pod.view.available()) {
+                spending.insert(uid);
+            }
+        }
+        if spending.is_empty() {
+            return;
+        }
+        let taken = self.taken(server, after);
+        if let Err(what) = budget::check(seen, namespace, &taken, &spending) {
+            self.fail(server.now, what);
+        }
+    }
+
+    /// Grants are about to be written.
+    pub(crate) fn grants(&mut self, server: &Server, node: &str, epoch: i64, grants: &[Grant]) {
+        let known = server.transitions.get(node);
+        if let Some(known) = known.filter(|known| known.view.spec.epoch > epoch) {
+            let what =
+                format!("the grants of {node} went from epoch {} back to {epoch}", known.view.spec.epoch);
+            self.fail(server.now, what);
+        }
+        for grant in grants {
+            let is_known = known.is_some_and(|known| {
+                known.view.spec.grants.iter().any(|other| other.id == grant.id && other.granted == grant.granted)
+            });
+            let place = server
+                .ledgers
+                .get(grant.pod.namespace.as_str())
+                .and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
+            if !is_known && !place.is_some_and(|place| place.id == grant.id && place.since == grant.granted) {
+                self.fail(server.now, format!("grant {} was written without its place in the ledger", grant.id));
+            }
+        }
+    }
+
+    /// InService of a pod is about to be written by an agent.
+    pub(crate) fn in_service(
+        &mut self,
+        server: &Server,
+        before: &PodView,
+        after: &PodView,
+        operation: Option<&Operation>,
+    ) {
+        let is_false = |pod: &PodView| pod.in_service().is_some_and(|is| !is.is_true);
+        if !is_false(after) {
+            self.truth(&before.id.uid).raised = true;
+        }
+        if !is_false(after) || is_false(before) {
+            return;
+        }
+        let (uid, name) = (&before.id.uid, &before.id.name);
+        let Some(operation) = operation else {
+            return self.fail(server.now, format!("pod {name} was taken out of service without an operation"));
+        };
+        let places = server.ledgers.get(before.id.namespace.as_str());
+        let place = places.and_then(|ledger| ledger.spec.reservations.get(uid));
+        if !place.is_some_and(|place| place.id == operation.id) {
+            let what = format!("pod {name} was taken out of service without its place in the ledger");
+            return self.fail(server.now, what);
+        }
+        let truth = self.truth(uid);
+        if let Some(other) = truth.out.as_ref().filter(|other| **other != operation.id && !truth.raised) {
+            let what = format!("pod {name} was taken out for {} while it is out for {other}", operation.id);
+            return self.fail(server.now, what);
+        }
+        let free = truth.free;
+        truth.out = Some(operation.id.clone());
+        truth.raised = false;
+        if free && before.available() {
+            let seen = Seen {
+                pods: server.pods.values().map(|pod| pod.view.clone()).collect(),
+                rules: server.rules.values().cloned().collect(),
+                replica_sets: server.replica_sets.values().cloned().collect(),
+                deployments: server.deployments.values().cloned().collect(),
+            };
+            let empty = TransitionLedgerSpec::default();
+            let taken = self.taken(server, places.map_or(&empty, |ledger| &ledger.spec));
+            let room = budget::check(&seen, &before.id.namespace, &taken, &[uid.as_str()].into());
+            if let Err(what) = room {
+                self.fail(server.now, format!("the place of pod {name} rests on its being unavailable, but it is: {what}"));
+            }
+        }
+    }
+
+    /// Images of a pod are about to be patched by an agent.
+    pub(crate) fn images(&mut self, server: &Server, before: &PodView, after: &PodView, operation: &Operation) {
+        let (uid, name) = (&before.id.uid, &before.id.name);
+        let place = server
+            .ledgers
+            .get(before.id.namespace.as_str())
+            .and_then(|ledger| ledger.spec.reservations.get(uid))
+            .filter(|place| place.id == operation.id && place.since.0 == operation.granted);
+        let Some(place) = place else {
+            return self.fail(server.now, format!("an image of pod {name} was patched without its place in the ledger"));
+        };
+        let images = if operation.forward { &place.images } else { &place.from_images };
+        for (container, old) in after.containers.iter().zip(&before.containers) {
+            if container.image != old.image && images.get(&container.name) != Some(&container.image) {
+                let what = format!("pod {name}: the ledger does not name image {}", container.image);
+                return self.fail(server.now, what);
+            }
+        }
+        if !operation.forward {
+            return;
+        }
+        if before.ready() || !before.in_service().is_some_and(|is| !is.is_true && is.message == operation.id) {
+            let what = format!("an image of pod {name} was patched while the pod is not out of service for that");
+            return self.fail(server.now, what);
+        }
+        if before.terminating {
+            self.fail(server.now, format!("an image of pod {name} was patched while the pod is being deleted"));
+        }
+    }
+
+    /// An agent is about to send an image patch.
+    pub(crate) fn operating(&mut self, now: Micros, operation: &Operation) {
+        if operation.forward && self.cancelled.contains(&(operation.id.clone(), operation.granted)) {
+            self.fail(now, format!("operation {} was seen cancelled, and operates all the same", operation.id));
+        }
+    }
+
+    /// The guard's pause is about to be lifted: the Deployment controller must find nothing to do.
+    pub(crate) fn unpaused(&mut self, server: &Server, next: &DeploymentView) {
+        let name = format!("{}/{}", next.namespace, next.name);
+        let target = next.template.revision();
+        let own = || server.replica_sets.values().filter(|set| set.owner.as_ref().is_some_and(|own| own.uid == next.uid));
+        let equal = own().filter(|set| set.template.revision() == target && !set.template.is_mixed());
+        // As the Deployment controller does: of equals the oldest.
+        let Some(found) = equal.min_by_key(|set| (set.created, &set.name)) else {
+            return self.fail(server.now, format!("{name} was un-paused without a ReplicaSet of its template"));
+        };
+        if next.replicas > 0 && found.replicas != next.replicas && own().any(|set| set.uid != found.uid && set.replicas > 0) {
+            return self.fail(server.now, format!("{name} was un-paused, and history would be scaled up"));
+        }
+        let behind = server.pods.values().map(|pod| &pod.view).find(|pod| {
+            pod.owner.as_ref().is_some_and(|owner| owner.uid == found.uid)
+                && !pod.terminating
+                && pod.containers.iter().any(|each| !next.template.image(&each.name).is_some_and(|wanted| budget::same_image(&each.image, wanted)))
+        });
+        if let Some(pod) = behind {
+            let what = format!("{name} was un-paused while pod {} runs {}", pod.id.name, pod.containers[0].image);
+            self.fail(server.now, what);
+        }
+    }
+
+    pub(crate) fn twin_deleted(&mut self, now: Micros, set: &ReplicaSetView) {
+        if set.replicas > 0 || set.status_replicas > 0 {
+            self.fail(now, format!("ReplicaSet {} was deleted with {} pods", set.name, set.status_replicas));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The rules, read a second time and on their own: nothing here is taken from the gate.
+
+use std::collections::BTreeSet;
+
+use hitless_api::pod::PodView;
+use hitless_api::pod_transition_rule::TransitionRule;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::Seen;
+
+/// Share of a workload's pods that may be unavailable where no rule selects a pod.
+const IMPLICIT_PERCENT: usize = 25;
+
+/// Whether two references name the same image, as far as images are named in a simulation: `repo:v2`, `repo:v2@sha256:2`,
+/// `repo:anything@sha256:2`.
+pub(crate) fn same_image(one: &str, other: &str) -> bool {
+    number(one) == number(other)
+}
+
+/// The version behind a reference.
+pub(crate) fn number(image: &str) -> Option<&str> {
+    match image.split_once("@sha256:") {
+        Some((_, digest)) => Some(digest),
+        None => image.split_once(":v").map(|(_, tag)| tag),
+    }
+}
+
+/// Whether every rule has room for the pods of `spending`, which are among those that are `taken`.
+pub(super) fn check(
+    seen: &Seen,
+    namespace: &str,
+    taken: &BTreeSet<&str>,
+    spending: &BTreeSet<&str>,
+) -> Result<(), String> {
+    let pods: Vec<&PodView> =
+        seen.pods.iter().map(|pod| &**pod).filter(|pod| pod.id.namespace == namespace && !pod.finished).collect();
+    for uid in spending {
+        let Some(pod) = pods.iter().find(|pod| pod.id.uid == *uid) else { continue };
+        let mut governed = false;
+        for rule in seen.rules.iter().filter(|rule| rule.namespace == namespace) {
+            let Some(selector) = rule.spec.selector.as_ref().filter(|selector| selects(selector, pod)) else { continue };
+            governed = true;
+            let group = Group::of(seen, &pods, taken, |other| selects(selector, other));
+            for each in &rule.spec.rules {
+                within(each, pod, &group).map_err(|why| format!("rule {}/{}: {why}", rule.name, each.name))?;
+            }
+        }
+        if !governed {
+            let owner = |pod: &PodView| pod.owner.as_ref().map(|owner| owner.uid.clone());
+            let group = Group::of(seen, &pods, taken, |other| owner(other) == owner(pod));
+            let quota = (group.total * IMPLICIT_PERCENT / 100).max(1);
+            if group.gone > quota {
+                return Err(format!("implicit budget of {}: {}", pod.id.name, group.text("at most", quota)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pods that share a budget.
+struct Group {
+    /// Base of percentages.
+    total: usize,
+    /// Taken by us, unavailable, or wanted and not there.
+    gone: usize,
+    /// There, available and not taken.
+    left: usize,
+}
+
+impl Group {
+    fn of(seen: &Seen, pods: &[&PodView], taken: &BTreeSet<&str>, member: impl Fn(&PodView) -> bool) -> Self {
+        let members: Vec<&&PodView> = pods.iter().filter(|pod| member(pod)).collect();
+        let left = members.iter().filter(|pod| pod.available() && !taken.contains(pod.id.uid.as_str())).count();
+        let (mut total, mut missing) = (0, 0);
+        let mut owners: BTreeSet<&str> = BTreeSet::new();
+        for pod in &members {
+            let Some(owner) = &pod.owner else {
+                total += 1;
+                continue;
+            };
+            if !owners.insert(&owner.uid) {
+                continue;
+            }
+            let of_owner = |pod: &&PodView| pod.owner.as_ref().is_some_and(|other| other.uid == owner.uid);
+            let (inside, all) = (
+                members.iter().filter(|pod| of_owner(pod)).count(),
+                pods.iter().filter(|pod| of_owner(pod)).count(),
+            );
+            let desired = desired(seen, &owner.uid).filter(|_| inside == all).unwrap_or(inside);
+            total += desired;
+            missing += desired.saturating_sub(inside);
+        }
+        Self { total, gone: members.len() - left + missing, left }
+    }
+
+    fn text(&self, limit: &str, quota: usize) -> String {
+        format!("{} of {} are gone and {} left, {limit} {quota} allowed", self.gone, self.total, self.left)
+    }
+}
+
+/// How many pods the Deployment behind a ReplicaSet is meant to have.
+fn desired(seen: &Seen, set: &str) -> Option<usize> {
+    let set = seen.replica_sets.iter().find(|known| known.uid == set)?;
+    let owner = set.owner.as_ref();
+    let deployment = owner.and_then(|owner| seen.deployments.iter().find(|known| known.uid == owner.uid));
+    usize::try_from(deployment.map_or(set.replicas, |deployment| deployment.replicas)).ok()
+}
+
+fn within(rule: &TransitionRule, pod: &PodView, group: &Group) -> Result<(), String> {
+    let filter = rule.filter.as_ref().and_then(|filter| filter.label_selector.as_ref());
+    if rule.disabled || rule.stage.as_deref() == Some("PostCheck") || filter.is_some_and(|filter| !selects(filter, pod)) {
+        return Ok(());
+    }
+    if let Some(available) = &rule.available_policy {
+        if let Some(limit) = &available.max_unavailable_value {
+            let quota = scaled(limit, group.total, true).ok_or("not understood")?;
+            if group.gone > quota {
+                return Err(group.text("at most", quota));
+            }
+        }
+        if let Some(limit) = &available.min_available_value {
+            let quota = scaled(limit, group.total, false).ok_or("not understood")?;
+            if group.left < quota {
+                return Err(group.text("at least", quota));
+            }
+        }
+    } else if let Some(labels) = &rule.label_check
+        && labels.requires.as_ref().is_none_or(|wanted| !selects(wanted, pod))
+    {
+        return Err("the pod lacks the labels".to_owned());
+    }
+    Ok(())
+}
+
+fn scaled(limit: &IntOrString, total: usize, up: bool) -> Option<usize> {
+    match limit {
+        IntOrString::Int(count) => usize::try_from(*count).ok(),
+        IntOrString::String(text) => {
+            let percent: usize = text.strip_suffix('%')?.parse().ok()?;
+            let hundredths = total * percent;
+            Some(if up { hundredths.div_ceil(100) } else { hundredths / 100 })
+        }
+    }
+}
+
+fn selects(selector: &LabelSelector, pod: &PodView) -> bool {
+    // Rules in a simulation select by equality only.
+    selector.match_labels.iter().flatten().all(|(key, value)| pod.labels.get(key) == Some(value))
+}

@@ -1,0 +1,203 @@
+//! The seven kinds that a controller watches.
+
+use std::sync::Arc;
+
+use hitless_controller::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
+use hitless_controller::watches;
+use hitless_workloads::{DeploymentView, ReplicaSetView};
+use jiff::Timestamp;
+
+use crate::clock::Micros;
+use crate::server::{Change, Kind, Object, PodObject, Server, Told, TransitionObject, key};
+use crate::watch::{Feed, Key};
+
+#[derive(Default)]
+pub(crate) struct Caches {
+    deployments: Feed<Arc<DeploymentView>>,
+    replica_sets: Feed<Arc<ReplicaSetView>>,
+    pods: Feed<PodObject>,
+    nodes: Feed<Arc<NodeView>>,
+    transitions: Feed<TransitionObject>,
+    ledgers: Feed<Arc<LedgerView>>,
+    rules: Feed<Arc<RuleView>>,
+}
+
+/// Runs an expression for every feed.
+macro_rules! each {
+    ($self:ident, $feed:ident => $do:expr) => {{
+        { let $feed = &$self.deployments; $do }
+        { let $feed = &$self.replica_sets; $do }
+        { let $feed = &$self.pods; $do }
+        { let $feed = &$self.nodes; $do }
+        { let $feed = &$self.transitions; $do }
+        { let $feed = &$self.ledgers; $do }
+        { let $feed = &$self.rules; $do }
+    }};
+}
+
+impl Caches {
+    /// When the next news arrive.
+    pub(crate) fn next(&self) -> Micros {
+        let mut next = Micros::MAX;
+        each!(self, feed => next = next.min(feed.next()));
+        next
+    }
+
+    /// Whether there was any news since the last decision.
+    pub(crate) fn is_changed(&self) -> bool {
+        let mut changed = false;
+        each!(self, feed => changed |= feed.is_changed());
+        changed
+    }
+
+    /// Takes what has arrived, and lists again what broke.
+    pub(crate) fn deliver(&mut self, now: Micros, server: &Server) {
+        fn one<T: Clone>(feed: &mut Feed<T>, now: Micros, away: bool, list: impl FnOnce(&mut Feed<T>)) {
+            match feed.wants_list(now) {
+                true if away => feed.break_until(now + 200_000),
+                true => list(feed),
+                false => feed.deliver(now),
+            }
+        }
+        let away = server.is_away();
+        one(&mut self.deployments, now, away, |feed| {
+            feed.list(server.deployments.iter().map(|(key, each)| (key.clone(), number(&each.resource_version), each.clone())));
+        });
+        one(&mut self.replica_sets, now, away, |feed| {
+            feed.list(server.replica_sets.iter().map(|(key, each)| (key.clone(), number(&each.resource_version), each.clone())));
+        });
+        one(&mut self.pods, now, away, |feed| {
+            feed.list(server.pods.iter().map(|(key, each)| (key.clone(), number(&each.view.resource_version), each.clone())));
+        });
+        one(&mut self.nodes, now, away, |feed| {
+            feed.list(server.nodes.iter().map(|(key, each)| (key.clone(), 0, each.clone())));
+        });
+        one(&mut self.transitions, now, away, |feed| {
+            feed.list(server.transitions.iter().map(|(key, each)| {
+                (key.clone(), number(&each.view.version.resource_version), each.clone())
+            }));
+        });
+        one(&mut self.ledgers, now, away, |feed| {
+            feed.list(server.ledgers.iter().map(|(key, each)| (key.clone(), number(&each.version.resource_version), each.clone())));
+        });
+        one(&mut self.rules, now, away, |feed| {
+            feed.list(server.rules.iter().map(|(key, each)| (key.clone(), number(&each.version.resource_version), each.clone())));
+        });
+    }
+
+    /// A new process lists everything.
+    pub(crate) fn list(&mut self, server: &Server) {
+        for kind in 0..KINDS {
+            self.break_until(kind, 0);
+        }
+        self.deliver(server.now, server);
+    }
+
+    /// Breaks the watch of one kind.
+    pub(crate) fn break_until(&mut self, kind: usize, until: Micros) {
+        match kind {
+            0 => self.deployments.break_until(until),
+            1 => self.replica_sets.break_until(until),
+            2 => self.pods.break_until(until),
+            3 => self.nodes.break_until(until),
+            4 => self.transitions.break_until(until),
+            5 => self.ledgers.break_until(until),
+            _ => self.rules.break_until(until),
+        }
+    }
+
+    /// The API server tells of a change.
+    pub(crate) fn tell(&mut self, due: Micros, change: &Change) {
+        let (version, key) = (change.version, change.key.clone());
+        match &change.what {
+            Told::Is(Object::Deployment(object)) => self.deployments.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::ReplicaSet(object)) => self.replica_sets.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Pod(object)) => self.pods.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Node(object)) => self.nodes.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::NodeTransition(object)) => self.transitions.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Ledger(object)) => self.ledgers.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Rule(object)) => self.rules.tell(due, version, key, Some(object.clone())),
+            Told::Deleted(Kind::ReplicaSet) => self.replica_sets.tell(due, version, key, None),
+            Told::Deleted(Kind::Pod) => self.pods.tell(due, version, key, None),
+            Told::Deleted(Kind::Node) => self.nodes.tell(due, version, key, None),
+            Told::Deleted(Kind::NodeTransition) => self.transitions.tell(due, version, key, None),
+        }
+    }
+
+    /// What the API server has returned.
+    pub(crate) fn put(&mut self, object: Object) {
+        match object {
+            Object::Deployment(each) => {
+                self.deployments.put(&key(&each.namespace, &each.name), number(&each.resource_version), each.clone());
+            }
+            Object::ReplicaSet(each) => {
+                self.replica_sets.put(&key(&each.namespace, &each.name), number(&each.resource_version), each.clone());
+            }
+            Object::Pod(each) => {
+                let key: Key = each.view.id.uid.as_str().into();
+                self.pods.put(&key, number(&each.view.resource_version), each);
+            }
+            Object::Node(_) => {}
+            Object::NodeTransition(each) => {
+                let key: Key = each.view.node.as_str().into();
+                self.transitions.put(&key, number(&each.view.version.resource_version), each);
+            }
+            Object::Ledger(each) => {
+                let key: Key = each.namespace.as_str().into();
+                self.ledgers.put(&key, number(&each.version.resource_version), each);
+            }
+            Object::Rule(each) => {
+                self.rules.put(&key(&each.namespace, &each.name), number(&each.version.resource_version), each.clone());
+            }
+        }
+    }
+
+    /// Brings the snapshot up to what is in the caches.
+    pub(crate) fn fill(&mut self, snapshot: &mut Snapshot, now: Timestamp) {
+        if self.deployments.take_changed() {
+            snapshot.deployments = self.deployments.values().cloned().collect();
+        }
+        if self.replica_sets.take_changed() {
+            snapshot.replica_sets = self.replica_sets.values().cloned().collect();
+        }
+        let pods = self.pods.take_changed();
+        if pods {
+            snapshot.pods = self.pods.values().map(|pod| pod.view.clone()).collect();
+        }
+        let nodes = self.nodes.take_changed();
+        if nodes {
+            snapshot.nodes = self.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();
+        }
+        if self.transitions.take_changed() {
+            let each = self.transitions.values().map(|each| (each.view.node.clone(), each.view.clone()));
+            snapshot.node_transitions = each.collect();
+        }
+        if self.ledgers.take_changed() {
+            snapshot.ledgers = self.ledgers.values().map(|each| (each.namespace.clone(), each.clone())).collect();
+        }
+        if self.rules.take_changed() {
+            snapshot.rules = self.rules.values().cloned().collect();
+        }
+        if pods || nodes {
+            snapshot.agents = watches::agents(snapshot, &snapshot.agents, now);
+        }
+    }
+
+    /// Whether a pod, a ledger or a NodeTransition is not as the API server has it.
+    pub(crate) fn are_old(&self, server: &Server) -> bool {
+        self.pods.len() != server.pods.len()
+            || server.pods.iter().any(|(key, pod)| self.pods.version(key) != Some(number(&pod.view.resource_version)))
+            || server.ledgers.iter().any(|(key, each)| self.ledgers.version(key) != Some(number(&each.version.resource_version)))
+            || server
+                .transitions
+                .iter()
+                .any(|(key, each)| self.transitions.version(key) != Some(number(&each.view.version.resource_version)))
+    }
+}
+
+/// How many kinds there are.
+pub(crate) const KINDS: usize = 7;
+
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
+}

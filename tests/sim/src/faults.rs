@@ -1,0 +1,126 @@
+//! What goes wrong, how likely, and how often it did.
+
+use std::fmt;
+
+use crate::chance::Chance;
+
+macro_rules! faults {
+    ($($name:ident: $text:literal,)*) => {
+        /// A fault that can be injected.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault {
+            $(#[doc = $text] $name,)*
+        }
+
+        impl Fault {
+            const ALL: &[(Self, &'static str)] = &[$((Self::$name, $text),)*];
+        }
+    };
+}
+
+faults! {
+    WatchDelayed: "watch event delayed by 0.2 s to 8 s",
+    OldCache: "decided on a cache older than the API server",
+    Repeated: "watch event repeated",
+    WatchBroken: "watch broken, events dropped, listed again",
+    Conflict: "write refused with a conflict",
+    LostRequest: "write lost before the API server",
+    LostAnswer: "write done, its answer lost",
+    LateWrite: "write arrived after its sender had given it up",
+    ServerAway: "API server away for a while",
+    ControllerKilled: "controller killed",
+    KilledBeforeGrant: "controller killed between ledger and grant",
+    TwoLeaders: "a second leader while the first believes to lead",
+    SkewedController: "controller with a wrong clock",
+    SkewedNode: "node with a wrong clock",
+    AgentKilled: "agent killed",
+    AgentKilledBeforeWrite: "agent killed right before a write",
+    AgentKilledAfterWrite: "agent killed before the answer to its write",
+    AgentRefuses: "agent refuses everything",
+    NodeDied: "node died, its pods deleted later",
+    NodeBack: "node came back before it was given up",
+    PodCrashed: "container crashed by itself",
+    PodDeleted: "pod deleted by a user",
+    BadImage: "image can't be pulled, crashes or is never ready",
+    Straggler: "connections that stay",
+    Uncountable: "connections can't be counted",
+    ScaledUp: "scaled up",
+    ScaledDown: "scaled down",
+    SecondChange: "another image in mid-rollout",
+    ChangedBack: "changed back in mid-rollout",
+    Restarted: "restart wished by annotation",
+}
+
+/// How often each fault was injected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts([u64; Fault::ALL.len()]);
+
+impl Counts {
+    pub(crate) fn add(&mut self, fault: Fault) {
+        self.0[fault as usize] += 1;
+    }
+
+    /// How often `fault` was injected.
+    #[must_use]
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.0[fault as usize]
+    }
+
+    /// Adds those of another run.
+    pub fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
+    }
+
+    /// Faults that were never injected.
+    pub fn missing(&self) -> impl Iterator<Item = &'static str> {
+        Fault::ALL.iter().filter(|(fault, _)| self.of(*fault) == 0).map(|(_, text)| *text)
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (fault, text) in Fault::ALL {
+            writeln!(f, "{:>10}  {text}", self.of(*fault))?;
+        }
+        Ok(())
+    }
+}
+
+/// How likely faults are in one run, in 10,000ths of the occasions. Most runs know only some of them, so that one does not
+/// hide another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Weather {
+    pub(crate) watch_delayed: u32,
+    pub(crate) watch_broken: u32,
+    pub(crate) repeated: u32,
+    pub(crate) conflict: u32,
+    pub(crate) lost_request: u32,
+    pub(crate) lost_answer: u32,
+    pub(crate) late_write: u32,
+    pub(crate) controller_killed: u32,
+    pub(crate) agent_killed: u32,
+    pub(crate) straggler: u32,
+    pub(crate) uncountable: u32,
+    /// Incidents (crashes, deletions, dead nodes, …) in one round of user's changes, at most.
+    pub(crate) incidents: i64,
+}
+
+impl Weather {
+    pub(crate) fn draw(chance: &mut Chance) -> Self {
+        let mut rate = |high: u32| if chance.happens(5_500) { 0 } else { chance.pick(&[high / 8, high / 2, high]) };
+        Self {
+            watch_delayed: rate(1_500),
+            watch_broken: rate(150),
+            repeated: rate(800),
+            conflict: rate(500),
+            lost_request: rate(600),
+            lost_answer: rate(1_200),
+            late_write: rate(1_000),
+            controller_killed: rate(600),
+            agent_killed: rate(1_200),
+            straggler: rate(2_500),
+            uncountable: rate(1_500),
+            incidents: chance.pick(&[0, 1, 2, 3, 5]),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What all actors of a run share: time, the API server, the wire to it, chance and checks.
+
+use std::collections::BTreeMap;
+
+use crate::chance::Chance;
+use crate::checks::Checks;
+use crate::clock::{MS, Micros, NEVER, SECOND, stamp};
+use crate::faults::{Counts, Fault, Weather};
+use crate::kubelet::Image;
+use crate::server::{Answer, Refusal, Request, Server};
+use crate::trace::{Trace, Who};
+
+/// After so long a request is given up by its sender (`hitless_runtime::write::Writes::TIMEOUT`).
+const TIMEOUT: Micros = 4 * SECOND;
+
+/// Who is to get an answer: a process that was started anew does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplyTo {
+    pub(crate) who: Who,
+    /// Counts the starts of the process.
+    pub(crate) life: u32,
+    /// Of the sender, to tell its requests apart.
+    pub(crate) token: usize,
+}
+
+/// Something on its way to or from the API server.
+pub(crate) enum Flight {
+    Request(Request, Option<ReplyTo>, Micros),
+    Answer(Answer, ReplyTo),
+}
+
+pub(crate) struct Ground {
+    pub(crate) now: Micros,
+    pub(crate) server: Server,
+    pub(crate) chance: Chance,
+    pub(crate) weather: Weather,
+    pub(crate) faults: Counts,
+    pub(crate) trace: Trace,
+    pub(crate) checks: Checks,
+    /// How the images with these numbers do.
+    pub(crate) images: BTreeMap<String, Image>,
+    wire: BTreeMap<(Micros, u64), Flight>,
+    sent: u64,
+}
+
+impl Ground {
+    pub(crate) fn new(seed: u64, traced: bool) -> Self {
+        Self {
+            now: 0,
+            server: Server::default(),
+            chance: Chance::new(seed),
+            weather: Weather::default(),
+            faults: Counts::default(),
+            trace: Trace::new(traced),
+            checks: Checks::default(),
+            images: BTreeMap::new(),
+            wire: BTreeMap::new(),
+            sent: 0,
+        }
+    }
+
+    pub(crate) fn pass_to(&mut self, now: Micros) {
+        self.now = now;
+        self.server.now = now;
+    }
+
+    pub(crate) fn say(&mut self, who: Who, what: impl FnOnce() -> String) {
+        self.trace.say(self.now, who, what);
+    }
+
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        self.faults.add(fault);
+    }
+
+    /// Wall clock of an actor whose clock is wrong by `skew`.
+    pub(crate) fn wall(&self, skew: Micros) -> jiff::Timestamp {
+        stamp(self.now + skew)
+    }
+
+    pub(crate) fn next_flight(&self) -> Micros {
+        self.wire.first_key_value().map_or(NEVER, |((at, _), _)| *at)
+    }
+
+    fn fly(&mut self, at: Micros, flight: Flight) {
+        self.sent += 1;
+        self.wire.insert((at, self.sent), flight);
+    }
+
+    /// Sends a request; what becomes of it is decided here.
+    pub(crate) fn send(&mut self, request: Request, to: ReplyTo) {
+        let writes = !matches!(request, Request::Read(_) | Request::ReadTransition(_));
+        let there = self.now + self.chance.delay(MS, 8 * MS);
+        let back = self.chance.delay(MS, 8 * MS);
+        let unsure = Answer::Refused(Refusal::Transient);
+        if self.chance.happens(self.weather.lost_request) {
+            self.fault(Fault::LostRequest);
+            let wait = self.chance.delay(10 * MS, TIMEOUT);
+            self.say(to.who, || "  (the request is lost)".to_owned());
+            self.fly(self.now + wait, Flight::Answer(unsure, to));
+        } else if writes && self.chance.happens(self.weather.conflict) {
+            self.fault(Fault::Conflict);
+            self.say(to.who, || "  (refused with a conflict)".to_owned());
+            self.fly(there + back, Flight::Answer(Answer::Refused(Refusal::Conflict), to));
+        } else if writes && self.chance.happens(self.weather.lost_answer) {
+            self.fault(Fault::LostAnswer);
+            let wait = self.chance.delay(MS, TIMEOUT);
+            self.say(to.who, || "  (its answer will be lost)".to_owned());
+            self.fly(there, Flight::Request(request, None, 0));
+            self.fly(there + wait, Flight::Answer(unsure, to));
+        } else if writes && self.chance.happens(self.weather.late_write) {
+            self.fault(Fault::LateWrite);
+            let given_up = self.chance.delay(10 * MS, TIMEOUT);
+            let late = self.chance.delay(0, 20 * SECOND);
+            self.say(to.who, || "  (it will arrive late)".to_owned());
+            self.fly(self.now + given_up, Flight::Answer(unsure, to));
+            self.fly(self.now + given_up + late, Flight::Request(request, None, 0));
+        } else {
+            self.fly(there, Flight::Request(request, Some(to), back));
+        }
+    }
+
+    /// The next flight, if it is due: a request is carried out here, an answer is handed on.
+    pub(crate) fn land(&mut self) -> Option<(Answer, ReplyTo)> {
+        let (at, _) = *self.wire.first_key_value()?.0;
+        if at > self.now {
+            return None;
+        }
+        match self.wire.pop_first()?.1 {
+            Flight::Answer(answer, to) => Some((answer, to)),
+            Flight::Request(request, to, back) => {
+                let answer = self.server.serve(request, &mut self.checks);
+                match to {
+                    Some(to) => self.fly(self.now + back, Flight::Answer(answer, to)),
+                    None => self.say(Who::Server, || format!("an unanswered write arrived: {}", text(&answer))),
+                }
+                None
+            }
+        }
+    }
+}
+
+/// For the trace.
+pub(crate) fn text(answer: &Answer) -> String {
+    match answer {
+        Answer::Stored(_) => "done".to_owned(),
+        Answer::Absent => "absent".to_owned(),
+        Answer::Refused(why) => format!("{why:?}"),
+    }
+}

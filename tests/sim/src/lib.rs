@@ -1,0 +1,25 @@
+//! Deterministic simulation: the real controller core (`hitless_controller::round`) and the real agent core
+//! (`hitless_agent::turn`, its patches and reports) over a simulated API server, kubelets and users.
+//!
+//! A run is a function of its seed. Virtual time jumps from one event to the next; all chance comes from one generator. The
+//! shells around the cores (watched caches, order of writes, retries) are written a second time here, as small as they can be;
+//! everything that decides is the product's own code. [`checks`] says what must hold.
+
+mod agent;
+mod chance;
+mod checks;
+mod clock;
+mod controller;
+mod decide;
+mod faults;
+mod ground;
+mod kubelet;
+mod kubernetes;
+mod server;
+mod trace;
+mod user;
+mod watch;
+mod world;
+
+pub use faults::{Counts, Fault};
+pub use world::{Outcome, run};

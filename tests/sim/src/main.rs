@@ -1,0 +1,116 @@
+//! Runs simulations; see `cargo xtask sim`.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use clap::Parser;
+use hitless_sim::{Counts, Outcome, run};
+
+/// The real controller and agent cores in a simulated cluster.
+#[derive(Parser)]
+struct Options {
+    /// Replays one seed, with everything that happens in it.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Rollouts to run.
+    #[arg(long, default_value_t = 10_000)]
+    rollouts: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+}
+
+#[derive(Default)]
+struct Total {
+    seeds: u64,
+    rollouts: u64,
+    rounds: u64,
+    faults: Counts,
+    obstacles: BTreeMap<String, u64>,
+    writes: BTreeMap<&'static str, u64>,
+    broken: Vec<(u64, String)>,
+}
+
+impl Total {
+    fn add(&mut self, outcome: Outcome) {
+        self.seeds += 1;
+        self.rollouts += outcome.rollouts;
+        self.rounds += outcome.rounds;
+        self.faults.merge(&outcome.faults);
+        outcome.obstacles.into_iter().for_each(|(name, count)| *self.obstacles.entry(name).or_default() += count);
+        outcome.writes.into_iter().for_each(|(kind, count)| *self.writes.entry(kind).or_default() += count);
+        self.broken.extend(outcome.broken.map(|what| (outcome.seed, what)));
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.rollouts += other.rollouts;
+        self.rounds += other.rounds;
+        self.faults.merge(&other.faults);
+        other.obstacles.into_iter().for_each(|(name, count)| *self.obstacles.entry(name).or_default() += count);
+        other.writes.into_iter().for_each(|(kind, count)| *self.writes.entry(kind).or_default() += count);
+        self.broken.extend(other.broken);
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Some(seed) = options.seed {
+        let outcome = run(seed, true);
+        outcome.trace.iter().for_each(|line| println!("{line}"));
+        return match outcome.broken {
+            None => ExitCode::SUCCESS,
+            Some(what) => {
+                eprintln!("seed {seed} breaks: {what}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let begin = Instant::now();
+    let total = many(options.from, options.rollouts);
+    let seconds = begin.elapsed().as_secs_f64();
+    println!(
+        "{} rollouts of {} seeds in {seconds:.1} s: {:.3} ms each; {} decisions",
+        total.rollouts,
+        total.seeds,
+        seconds * 1000.0 / f64::from(u32::try_from(total.rollouts.max(1)).unwrap_or(u32::MAX)),
+        total.rounds
+    );
+    println!("\nfaults that were injected:\n{}", total.faults);
+    println!("obstacles that were named by rollouts that did not reach their target: {:?}", total.obstacles);
+    println!("our writes: {:?}", total.writes);
+    for (seed, what) in total.broken.iter().take(20) {
+        println!("BROKEN seed {seed}: {what}");
+    }
+    if total.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs seeds on all cores until so many rollouts were run.
+fn many(from: u64, rollouts: u64) -> Total {
+    let (next, done) = (AtomicU64::new(from), AtomicU64::new(0));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut total = Total::default();
+        while done.load(Ordering::Relaxed) < rollouts {
+            let outcome = run(next.fetch_add(1, Ordering::Relaxed), false);
+            done.fetch_add(outcome.rollouts, Ordering::Relaxed);
+            total.add(outcome);
+            if total.broken.len() > 50 {
+                break;
+            }
+        }
+        total
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let mut total = Total::default();
+        for thread in running {
+            if let Ok(part) = thread.join() {
+                total.merge(part);
+            }
+        }
+        total
+    })
+}

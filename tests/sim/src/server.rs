@@ -1,0 +1,313 @@
+//! The simulated API server: objects with uid and resourceVersion, conditional writes, admission, and what watchers are told.
+
+mod admission;
+mod lead;
+mod pods;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_agent::view::NodePod;
+use hitless_api::pod::PodView;
+use hitless_api::{NodeTransition, NodeTransitionStatus, PodRef};
+use hitless_controller::round::Write;
+use hitless_controller::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Version};
+use hitless_workloads::{DeploymentView, ReplicaSetView};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::checks::{Checks, Operation, Seen};
+use crate::clock::{Micros, stamp};
+use crate::watch::Key;
+use admission::Admission;
+
+/// A pod, as agents and as controllers cache it.
+#[derive(Clone)]
+pub(crate) struct PodObject {
+    pub(crate) node_pod: Arc<NodePod>,
+    pub(crate) view: Arc<PodView>,
+}
+
+/// A NodeTransition, as agents and as controllers cache it.
+#[derive(Clone)]
+pub(crate) struct TransitionObject {
+    pub(crate) object: Arc<NodeTransition>,
+    pub(crate) view: Arc<NodeTransitionView>,
+}
+
+/// An object of any kind.
+#[derive(Clone)]
+pub(crate) enum Object {
+    Deployment(Arc<DeploymentView>),
+    ReplicaSet(Arc<ReplicaSetView>),
+    Pod(PodObject),
+    Node(Arc<NodeView>),
+    NodeTransition(TransitionObject),
+    Ledger(Arc<LedgerView>),
+    Rule(Arc<RuleView>),
+}
+
+/// The kinds, for deletions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    ReplicaSet,
+    Pod,
+    Node,
+    NodeTransition,
+}
+
+/// What a watch tells.
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    pub(crate) key: Key,
+    pub(crate) what: Told,
+    /// Of a pod: its node, also when it is deleted.
+    pub(crate) node: Option<Key>,
+}
+
+/// The new object, or the kind of the one that was deleted.
+pub(crate) enum Told {
+    Is(Object),
+    Deleted(Kind),
+}
+
+/// A request of one of ours.
+pub(crate) enum Request {
+    /// A step of a controller's round.
+    Lead { write: Box<Write>, seen: Option<Arc<Seen>> },
+    /// A fresh read of a pod.
+    Read(PodRef),
+    /// A fresh read of a NodeTransition.
+    ReadTransition(Key),
+    /// InService, by strategic merge patch.
+    InService { pod: PodRef, patch: Value, operation: Option<Operation> },
+    /// Images with annotations, by JSON patch.
+    Images { pod: PodRef, patch: json_patch::Patch, operation: Operation },
+    /// An agent's report.
+    Report { node: Key, version: Version, status: Box<NodeTransitionStatus> },
+}
+
+/// What the API server says.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    /// The object as it is stored; of a deletion nothing.
+    Stored(Option<Object>),
+    /// There is none of that name (and uid).
+    Absent,
+    Refused(Refusal),
+}
+
+/// Why a request was not carried out, or perhaps not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Conflict,
+    Gone,
+    Denied(&'static str),
+    Transient,
+}
+
+/// The stored objects.
+#[derive(Default)]
+pub(crate) struct Server {
+    pub(crate) now: Micros,
+    version: u64,
+    pub(crate) deployments: BTreeMap<Key, Arc<DeploymentView>>,
+    pub(crate) replica_sets: BTreeMap<Key, Arc<ReplicaSetView>>,
+    pub(crate) pods: BTreeMap<Key, PodObject>,
+    pub(crate) nodes: BTreeMap<Key, Arc<NodeView>>,
+    pub(crate) transitions: BTreeMap<Key, TransitionObject>,
+    pub(crate) ledgers: BTreeMap<Key, Arc<LedgerView>>,
+    pub(crate) rules: BTreeMap<Key, Arc<RuleView>>,
+    admission: Admission,
+    /// Not answering until then.
+    pub(crate) away_until: Micros,
+    /// Changes that nobody was told of yet.
+    pub(crate) outbox: Vec<Change>,
+    /// Successful writes of controllers and agents, by kind.
+    pub(crate) written: BTreeMap<&'static str, u64>,
+}
+
+/// Key of a namespaced object.
+pub(crate) fn key(namespace: &str, name: &str) -> Key {
+    format!("{namespace}/{name}").into()
+}
+
+impl Server {
+    pub(crate) fn is_away(&self) -> bool {
+        self.now < self.away_until
+    }
+
+    pub(crate) fn stamp(&self) -> Timestamp {
+        stamp(self.now)
+    }
+
+    pub(crate) fn bump(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    fn tell(&mut self, key: Key, version: u64, object: Object) {
+        self.outbox.push(Change { version, key, what: Told::Is(object), node: None });
+    }
+
+    /// Stores a pod with the next version.
+    pub(crate) fn put_pod(&mut self, checks: &mut Checks, mut pod: NodePod) -> PodObject {
+        let version = self.bump();
+        pod.view.resource_version = version.to_string();
+        let key: Key = pod.view.id.uid.as_str().into();
+        let node = pod.view.node.as_deref().map(Key::from);
+        let object = PodObject { view: Arc::new(pod.view.clone()), node_pod: Arc::new(pod) };
+        checks.pod(&object.view);
+        self.pods.insert(key.clone(), object.clone());
+        self.outbox.push(Change { version, key, what: Told::Is(Object::Pod(object.clone())), node });
+        object
+    }
+
+    /// Changes a pod, if it is there.
+    pub(crate) fn change_pod(&mut self, checks: &mut Checks, key: &str, change: impl FnOnce(&mut NodePod)) {
+        if let Some(known) = self.pods.get(key) {
+            let mut pod = NodePod::clone(&known.node_pod);
+            change(&mut pod);
+            if pod != *known.node_pod {
+                self.put_pod(checks, pod);
+            }
+        }
+    }
+
+    pub(crate) fn remove_pod(&mut self, checks: &mut Checks, key: &str) {
+        if let Some((key, pod)) = self.pods.remove_entry(key) {
+            checks.pod_gone(&pod.view);
+            let (version, node) = (self.bump(), pod.view.node.as_deref().map(Key::from));
+            self.outbox.push(Change { version, key, what: Told::Deleted(Kind::Pod), node });
+        }
+    }
+
+    pub(crate) fn put_deployment(&mut self, mut deployment: DeploymentView) {
+        let version = self.bump();
+        deployment.resource_version = version.to_string();
+        let (key, object) = (key(&deployment.namespace, &deployment.name), Arc::new(deployment));
+        self.deployments.insert(key.clone(), object.clone());
+        self.tell(key, version, Object::Deployment(object));
+    }
+
+    pub(crate) fn put_replica_set(&mut self, mut set: ReplicaSetView) -> Object {
+        let version = self.bump();
+        set.resource_version = version.to_string();
+        let (key, object) = (key(&set.namespace, &set.name), Arc::new(set));
+        self.replica_sets.insert(key.clone(), object.clone());
+        self.tell(key, version, Object::ReplicaSet(object.clone()));
+        Object::ReplicaSet(object)
+    }
+
+    pub(crate) fn put_node(&mut self, node: NodeView) {
+        let version = self.bump();
+        let (key, object): (Key, _) = (node.name.as_str().into(), Arc::new(node));
+        self.nodes.insert(key.clone(), object.clone());
+        self.tell(key, version, Object::Node(object));
+    }
+
+    /// Deletes a Node and, as the garbage collector does, its NodeTransition.
+    pub(crate) fn remove_node(&mut self, key: &Key) {
+        if self.nodes.remove(key).is_some() {
+            let version = self.bump();
+            let what = Told::Deleted(Kind::Node);
+            self.outbox.push(Change { version, key: key.clone(), what, node: None });
+        }
+        if self.transitions.remove(key).is_some() {
+            let version = self.bump();
+            let what = Told::Deleted(Kind::NodeTransition);
+            self.outbox.push(Change { version, key: key.clone(), what, node: None });
+        }
+    }
+
+    pub(crate) fn put_rule(&mut self, mut rule: RuleView) -> Object {
+        let version = self.bump();
+        rule.version.resource_version = version.to_string();
+        let (key, object) = (key(&rule.namespace, &rule.name), Arc::new(rule));
+        self.rules.insert(key.clone(), object.clone());
+        self.tell(key, version, Object::Rule(object.clone()));
+        Object::Rule(object)
+    }
+
+    fn put_ledger(&mut self, key: Key, ledger: LedgerView) -> Object {
+        let object = Arc::new(ledger);
+        let version = object.version.resource_version.parse().unwrap_or_default();
+        self.ledgers.insert(key.clone(), object.clone());
+        self.admission.learn(self.now, &object);
+        self.tell(key, version, Object::Ledger(object.clone()));
+        Object::Ledger(object)
+    }
+
+    fn put_transition(&mut self, key: Key, object: NodeTransition, view: NodeTransitionView, version: u64) -> Object {
+        let object = TransitionObject { object: Arc::new(object), view: Arc::new(view) };
+        self.transitions.insert(key.clone(), object.clone());
+        self.tell(key, version, Object::NodeTransition(object.clone()));
+        Object::NodeTransition(object)
+    }
+
+    /// Carries out a request that has arrived.
+    pub(crate) fn serve(&mut self, request: Request, checks: &mut Checks) -> Answer {
+        if self.is_away() {
+            return Answer::Refused(Refusal::Transient);
+        }
+        let done = match request {
+            Request::Lead { write, seen } => {
+                let key = kind_of(&write);
+                self.lead(*write, seen.as_deref(), checks).inspect(|_| self.count(key))
+            }
+            Request::Read(pod) => {
+                let found = self.pods.get(pod.uid.as_str());
+                return found.map_or(Answer::Absent, |pod| Answer::Stored(Some(Object::Pod(pod.clone()))));
+            }
+            Request::ReadTransition(node) => {
+                let found = self.transitions.get(&node);
+                return found.map_or(Answer::Absent, |each| Answer::Stored(Some(Object::NodeTransition(each.clone()))));
+            }
+            Request::InService { pod, patch, operation } => {
+                self.in_service(&pod, &patch, operation.as_ref(), checks).inspect(|_| self.count("pods/status"))
+            }
+            Request::Images { pod, patch, operation } => {
+                self.images(&pod, &patch, &operation, checks).inspect(|_| self.count("pods"))
+            }
+            Request::Report { node, version, status } => {
+                self.report(&node, &version, *status).inspect(|_| self.count("nodetransitions/status"))
+            }
+        };
+        done.map_or_else(Answer::Refused, Answer::Stored)
+    }
+
+    fn count(&mut self, kind: &'static str) {
+        *self.written.entry(kind).or_default() += 1;
+    }
+
+    fn report(&mut self, node: &Key, wanted: &Version, status: NodeTransitionStatus) -> Result<Option<Object>, Refusal> {
+        let known = self.transitions.get(node).ok_or(Refusal::Gone)?.clone();
+        if !fits(&known.view.version, wanted) {
+            return Err(Refusal::Conflict);
+        }
+        let version = self.bump();
+        let mut view = NodeTransitionView::clone(&known.view);
+        view.version.resource_version = version.to_string();
+        view.transitions.clone_from(&status.transitions);
+        let mut object = NodeTransition::clone(&known.object);
+        object.metadata.resource_version = Some(version.to_string());
+        object.status = Some(status);
+        Ok(Some(self.put_transition(node.clone(), object, view, version)))
+    }
+}
+
+/// Whether a write that wants `wanted` applies to `known`. As in Kubernetes, an empty resourceVersion asks for nothing.
+fn fits(known: &Version, wanted: &Version) -> bool {
+    let uid = wanted.uid.is_empty() || known.uid == wanted.uid;
+    uid && (wanted.resource_version.is_empty() || known.resource_version == wanted.resource_version)
+}
+
+fn kind_of(write: &Write) -> &'static str {
+    match write {
+        Write::Ledger(_) => "transitionledgers",
+        Write::NodeTransition(_) => "nodetransitions",
+        Write::Workload { .. } => "workloads",
+        Write::StandIn(_) => "pods/status",
+        Write::RuleStatus(_) => "podtransitionrules/status",
+    }
+}

@@ -1,0 +1,177 @@
+//! A controller's writes, each carried out only on the version that it was decided on.
+
+use std::sync::Arc;
+
+use hitless_api::names::{IN_SERVICE, annotations, labels};
+use hitless_api::pod::ConditionView;
+use hitless_api::{NodeTransition, TransitionLedgerSpec};
+use hitless_controller::round::{LedgerWrite, NodeTransitionWrite, Write};
+use hitless_controller::snapshot::{LedgerView, NodeTransitionView, Version};
+use hitless_workloads::deployment::{ObjectVersion, Template};
+use hitless_workloads::{ReplicaSetView, WorkloadWrite};
+
+use super::{Object, Refusal, Server, fits, key};
+use crate::checks::{Checks, Seen};
+use crate::watch::Key;
+
+impl Server {
+    pub(super) fn lead(
+        &mut self,
+        write: Write,
+        seen: Option<&Seen>,
+        checks: &mut Checks,
+    ) -> Result<Option<Object>, Refusal> {
+        match write {
+            Write::Ledger(write) => self.ledger(write, seen, checks),
+            Write::NodeTransition(write) => self.transition(write, checks),
+            Write::Workload { write, .. } => self.workload(write, checks),
+            Write::StandIn(write) => {
+                let pod = self.pods.get(write.pod.uid.as_str()).ok_or(Refusal::Gone)?;
+                if pod.view.resource_version != write.resource_version {
+                    return Err(Refusal::Conflict);
+                }
+                let mut pod = hitless_agent::view::NodePod::clone(&pod.node_pod);
+                let since = Some(hitless_agent::instant::whole_seconds(self.stamp()));
+                let reason = "NoAgent".to_owned();
+                let condition = ConditionView { is_true: true, reason, message: String::new(), since };
+                pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
+                Ok(Some(Object::Pod(self.put_pod(checks, pod))))
+            }
+            Write::RuleStatus(write) => {
+                let known = self.rules.get(&key(&write.namespace, &write.name)).ok_or(Refusal::Gone)?;
+                if !fits(&known.version, &write.version) {
+                    return Err(Refusal::Conflict);
+                }
+                let rule = hitless_controller::snapshot::RuleView { status: Some(write.status), ..(**known).clone() };
+                Ok(Some(self.put_rule(rule)))
+            }
+        }
+    }
+
+    fn ledger(
+        &mut self,
+        write: LedgerWrite,
+        seen: Option<&Seen>,
+        checks: &mut Checks,
+    ) -> Result<Option<Object>, Refusal> {
+        let key: Key = write.namespace.as_str().into();
+        let empty = TransitionLedgerSpec::default();
+        let known = self.ledgers.get(&key).cloned();
+        let uid = match (&known, &write.version) {
+            (None, None) => format!("uid-ledger-{}", write.namespace),
+            (Some(known), Some(wanted)) if fits(&known.version, wanted) => known.version.uid.clone(),
+            (None, Some(_)) => return Err(Refusal::Gone),
+            (Some(_), _) => return Err(Refusal::Conflict),
+        };
+        let before = known.as_ref().map_or(&empty, |known| &known.spec);
+        checks.ledger(self, &write.namespace, before, &write.spec, seen);
+        let version = Version { uid, resource_version: self.bump().to_string() };
+        let ledger = LedgerView { namespace: write.namespace, version, spec: write.spec };
+        Ok(Some(self.put_ledger(key, ledger)))
+    }
+
+    fn transition(&mut self, write: NodeTransitionWrite, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
+        let key: Key = write.node.as_str().into();
+        let known = self.transitions.get(&key).cloned();
+        let uid = match (&known, &write.version) {
+            // The garbage collector removes what is owned by a Node that is not there; nobody would act on it.
+            (None, None) => format!("uid-transition-{}-{}", write.node, write.spec.node_uid),
+            (Some(known), Some(wanted)) if fits(&known.view.version, wanted) => known.view.version.uid.clone(),
+            (None, Some(_)) => return Err(Refusal::Gone),
+            (Some(_), _) => return Err(Refusal::Conflict),
+        };
+        checks.grants(self, &write.node, write.spec.epoch, &write.spec.grants);
+        let version = self.bump();
+        let status = known.as_ref().and_then(|known| known.object.status.clone());
+        let view = NodeTransitionView {
+            node: write.node,
+            version: Version { uid: uid.clone(), resource_version: version.to_string() },
+            fence: write.fence.or_else(|| known.as_ref().and_then(|known| known.view.fence.clone())),
+            spec: write.spec,
+            transitions: status.as_ref().map(|status| status.transitions.clone()).unwrap_or_default(),
+        };
+        let mut object = NodeTransition::new(&view.node, view.spec.clone());
+        object.metadata.uid = Some(uid);
+        object.metadata.resource_version = Some(version.to_string());
+        object.status = status;
+        Ok(Some(self.put_transition(key, object, view, version)))
+    }
+
+    fn set(&self, wanted: &ObjectVersion) -> Result<ReplicaSetView, Refusal> {
+        let known = self.replica_sets.get(&key(&wanted.namespace, &wanted.name)).ok_or(Refusal::Gone)?;
+        if known.uid != wanted.uid || known.resource_version != wanted.resource_version {
+            return Err(Refusal::Conflict);
+        }
+        Ok(ReplicaSetView::clone(known))
+    }
+
+    fn workload(&mut self, write: WorkloadWrite, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
+        match write {
+            WorkloadWrite::CreateHistory { replica_set } => {
+                let mut set: ReplicaSetView =
+                    serde_json::from_value(replica_set).map_err(|_| Refusal::Denied("not a ReplicaSet"))?;
+                if self.replica_sets.contains_key(&key(&set.namespace, &set.name)) {
+                    return Err(Refusal::Conflict);
+                }
+                set.uid = format!("uid-{}-{}", set.name, self.bump());
+                set.generation = 1;
+                set.observed_generation = 1;
+                set.created = Some(self.stamp());
+                Ok(Some(self.put_replica_set(set)))
+            }
+            WorkloadWrite::SetMixed { live, template } => {
+                let mut set = self.set(&live)?;
+                set.template = Template::new(template);
+                set.generation += 1;
+                set.labels.insert(labels::LIVE.to_owned(), "true".to_owned());
+                Ok(Some(self.put_replica_set(set)))
+            }
+            WorkloadWrite::SetExact { live, template, marked } => {
+                let mut set = self.set(&live)?;
+                set.template = Template::new(template);
+                set.generation += 1;
+                if marked {
+                    set.labels.remove(labels::LIVE);
+                }
+                Ok(Some(self.put_replica_set(set)))
+            }
+            WorkloadWrite::LabelTwin { replica_set, revision } => {
+                let mut set = self.set(&replica_set)?;
+                set.labels.insert(labels::HISTORY.to_owned(), revision);
+                Ok(Some(self.put_replica_set(set)))
+            }
+            WorkloadWrite::StripLabels { replica_set, labels } => {
+                let mut set = self.set(&replica_set)?;
+                set.labels.retain(|name, _| !labels.contains(&name.as_str()));
+                Ok(Some(self.put_replica_set(set)))
+            }
+            WorkloadWrite::DeleteTwin { replica_set } => {
+                let set = self.set(&replica_set)?;
+                checks.twin_deleted(self.now, &set);
+                self.remove_replica_set(&key(&set.namespace, &set.name));
+                Ok(None)
+            }
+            WorkloadWrite::Unpause { deployment } => {
+                let known = self.deployments.get(&key(&deployment.namespace, &deployment.name)).ok_or(Refusal::Gone)?;
+                if known.uid != deployment.uid || known.resource_version != deployment.resource_version {
+                    return Err(Refusal::Conflict);
+                }
+                let mut next = hitless_workloads::DeploymentView::clone(known);
+                next.annotations.remove(annotations::ROLLOUT);
+                next.paused = false;
+                checks.unpaused(self, &next);
+                let at = key(&next.namespace, &next.name);
+                self.put_deployment(next);
+                Ok(self.deployments.get(&at).map(Arc::clone).map(Object::Deployment))
+            }
+        }
+    }
+
+    pub(crate) fn remove_replica_set(&mut self, key: &Key) {
+        if self.replica_sets.remove(key).is_some() {
+            let version = self.bump();
+            let what = super::Told::Deleted(super::Kind::ReplicaSet);
+            self.outbox.push(super::Change { version, key: key.clone(), what, node: None });
+        }
+    }
+}

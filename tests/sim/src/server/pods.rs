@@ -1,0 +1,126 @@
+//! Agents' patches of pods, carried out as the API server does.
+
+use hitless_agent::view::NodePod;
+use hitless_api::PodRef;
+use hitless_api::names::IN_SERVICE;
+use hitless_api::pod::ConditionView;
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+use super::{Object, Refusal, Server, fits};
+use crate::checks::{Checks, Operation};
+use hitless_controller::snapshot::Version;
+
+impl Server {
+    /// A strategic merge patch of the condition.
+    pub(super) fn in_service(
+        &mut self,
+        pod: &PodRef,
+        patch: &Value,
+        operation: Option<&Operation>,
+        checks: &mut Checks,
+    ) -> Result<Option<Object>, Refusal> {
+        let known = self.pods.get(pod.uid.as_str()).ok_or(Refusal::Gone)?.clone();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &patch["metadata"];
+        let wanted = Version { uid: text(&metadata["uid"]), resource_version: text(&metadata["resourceVersion"]) };
+        let is = Version { uid: known.view.id.uid.clone(), resource_version: known.view.resource_version.clone() };
+        if !fits(&is, &wanted) {
+            return Err(Refusal::Conflict);
+        }
+        let condition = &patch["status"]["conditions"][0];
+        let next = ConditionView {
+            is_true: condition["status"] == "True",
+            reason: text(&condition["reason"]),
+            message: text(&condition["message"]),
+            since: condition["lastTransitionTime"].as_str().and_then(|time| time.parse().ok()),
+        };
+        let mut after = NodePod::clone(&known.node_pod);
+        after.view.conditions.insert(IN_SERVICE.to_owned(), next);
+        self.admission.review(self.now, &known.view, &after.view)?;
+        checks.in_service(self, &known.view, &after.view, operation);
+        Ok(Some(Object::Pod(self.put_pod(checks, after))))
+    }
+
+    /// A JSON patch of images, labels and annotations.
+    pub(super) fn images(
+        &mut self,
+        pod: &PodRef,
+        patch: &json_patch::Patch,
+        operation: &Operation,
+        checks: &mut Checks,
+    ) -> Result<Option<Object>, Refusal> {
+        let known = self.pods.get(pod.uid.as_str()).ok_or(Refusal::Gone)?.clone();
+        let mut after = NodePod::clone(&known.node_pod);
+        for step in &patch.0 {
+            apply(&mut after, step).ok_or(Refusal::Conflict)?;
+        }
+        checks.images(self, &known.view, &after.view, operation);
+        self.admission.review(self.now, &known.view, &after.view)?;
+        after.view.generation += 1;
+        after.has_annotations = !after.view.annotations.is_empty();
+        after.has_labels = !after.view.labels.is_empty();
+        Ok(Some(Object::Pod(self.put_pod(checks, after))))
+    }
+}
+
+/// One operation of the patch; `None` if it does not fit.
+fn apply(pod: &mut NodePod, step: &PatchOperation) -> Option<()> {
+    let path: Vec<String> = step.path().tokens().map(|token| token.decoded().into_owned()).collect();
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    match step {
+        PatchOperation::Test(test) => (read(pod, &path)? == test.value).then_some(()),
+        PatchOperation::Add(add) => write(pod, &path, Some(&add.value)),
+        PatchOperation::Replace(replace) => write(pod, &path, Some(&replace.value)),
+        PatchOperation::Remove(_) => write(pod, &path, None),
+        PatchOperation::Move(_) | PatchOperation::Copy(_) => None,
+    }
+}
+
+fn read(pod: &NodePod, path: &[&str]) -> Option<Value> {
+    let view = &pod.view;
+    let absent = |value: Option<&String>| value.map_or(Value::Null, |value| Value::from(value.as_str()));
+    Some(match path {
+        ["metadata", "uid"] => Value::from(view.id.uid.as_str()),
+        ["metadata", "resourceVersion"] => Value::from(view.resource_version.as_str()),
+        ["metadata", "labels"] if !pod.has_labels => Value::Null,
+        ["metadata", "annotations"] if !pod.has_annotations => Value::Null,
+        ["metadata", "labels", name] => absent(view.labels.get(*name)),
+        ["metadata", "annotations", name] => absent(view.annotations.get(*name)),
+        ["spec", "containers", index, field] => {
+            let container = view.containers.get(index.parse::<usize>().ok()?)?;
+            match *field {
+                "name" => Value::from(container.name.as_str()),
+                "image" => Value::from(container.image.as_str()),
+                _ => return None,
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn write(pod: &mut NodePod, path: &[&str], value: Option<&Value>) -> Option<()> {
+    match path {
+        ["metadata", "labels"] => pod.has_labels = true,
+        ["metadata", "annotations"] => pod.has_annotations = true,
+        ["metadata", map @ ("labels" | "annotations"), name] => {
+            let (map, exists) = match *map {
+                "labels" => (&mut pod.view.labels, pod.has_labels),
+                _ => (&mut pod.view.annotations, pod.has_annotations),
+            };
+            if !exists {
+                return None;
+            }
+            match value {
+                Some(value) => map.insert((*name).to_owned(), value.as_str()?.to_owned()),
+                None => map.remove(*name),
+            };
+        }
+        ["spec", "containers", index, "image"] => {
+            let container = pod.view.containers.get_mut(index.parse::<usize>().ok()?)?;
+            value?.as_str()?.clone_into(&mut container.image);
+        }
+        _ => return None,
+    }
+    Some(())
+}

@@ -1,0 +1,86 @@
+//! What users do, and what happens to a cluster: when, and to whom.
+
+use std::collections::BTreeMap;
+
+use crate::clock::{Micros, NEVER};
+
+/// Something that is done to the cluster. Indices are taken modulo what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// A new image for a Deployment.
+    SetImage(usize),
+    /// The image before the last change.
+    ChangeBack(usize),
+    /// More or fewer pods.
+    Scale(usize, i32),
+    /// `kubectl delete pod`.
+    DeletePod(usize),
+    /// A container ends by itself.
+    CrashPod(usize),
+    /// A restart by annotation.
+    RestartPod(usize),
+    /// A node goes down; comes back after so long, or never.
+    KillNode(usize, Option<Micros>),
+    /// A node is switched on again.
+    ReturnNode(usize),
+    /// A Node of the same name is made after the old one was given up.
+    RemakeNode(usize),
+    /// The API server does not answer for so long.
+    ServerAway(Micros),
+    /// A controller is killed; down for so long.
+    KillController(usize, Micros),
+    /// The stand-by takes the Lease while the leader believes to lead for so long.
+    Usurp(Micros),
+    /// An agent is killed; down for so long.
+    KillAgent(usize, Micros),
+    /// An agent that refuses everything takes the place of another, or the other way round.
+    RefuseAgent(usize, bool),
+}
+
+/// A Deployment, as its user knows it.
+pub(crate) struct Wish {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Number of the image that is wished.
+    pub(crate) image: u32,
+    /// And of the one before.
+    pub(crate) before: u32,
+    /// Some rule never lets its pods go.
+    pub(crate) hopeless: bool,
+}
+
+/// What is to be done when.
+#[derive(Default)]
+pub(crate) struct User {
+    deeds: BTreeMap<(Micros, u64), Deed>,
+    count: u64,
+    pub(crate) wishes: Vec<Wish>,
+    pub(crate) rounds: u32,
+    pub(crate) rollouts: u64,
+    /// Number of the last image.
+    pub(crate) images: u32,
+    /// Number of the last restart.
+    pub(crate) tokens: u32,
+}
+
+impl User {
+    pub(crate) fn new(rounds: u32) -> Self {
+        Self { rounds, images: 1, ..Self::default() }
+    }
+
+    pub(crate) fn at(&mut self, at: Micros, deed: Deed) {
+        self.count += 1;
+        self.deeds.insert((at, self.count), deed);
+    }
+
+    pub(crate) fn wake(&self) -> Micros {
+        self.deeds.first_key_value().map_or(NEVER, |((at, _), _)| *at)
+    }
+
+    pub(crate) fn take_due(&mut self, now: Micros) -> Option<Deed> {
+        if self.wake() > now {
+            return None;
+        }
+        self.deeds.pop_first().map(|(_, deed)| deed)
+    }
+}

@@ -1,0 +1,305 @@
+//! Deeds and faults, planned and carried out.
+
+use std::sync::Arc;
+
+use hitless_agent::view::NodeIdentity;
+use hitless_api::names::annotations;
+use hitless_workloads::DeploymentView;
+use hitless_workloads::deployment::{OptIn, Template};
+use serde_json::json;
+
+use super::World;
+use crate::clock::{MS, Micros, SECOND};
+use crate::faults::{Fault, Weather};
+use crate::kubelet::Image;
+use crate::kubernetes::install_node;
+use crate::server::key;
+use crate::trace::Who;
+use crate::user::Deed;
+
+impl World {
+    /// What happens in one round; says when its faults end.
+    pub(super) fn plan(&mut self, round: u32) -> Micros {
+        let start = self.ground.now;
+        let chance = &mut self.ground.chance;
+        let mut last = start;
+        for index in 0..self.user.wishes.len() {
+            if round > 0 && chance.happens(2_500) {
+                continue;
+            }
+            let at = start + chance.delay(0, 10 * SECOND);
+            self.user.at(at, Deed::SetImage(index));
+            if chance.happens(1_500) {
+                let again = at + chance.delay(100 * MS, 15 * SECOND);
+                let deed = if chance.happens(5_000) { Deed::ChangeBack(index) } else { Deed::SetImage(index) };
+                self.user.at(again, deed);
+            }
+            last = last.max(at);
+        }
+        let nodes = self.nodes.len();
+        let incidents = chance.between(0, self.weather.incidents);
+        for _ in 0..incidents {
+            let at = start + chance.delay(0, 40 * SECOND);
+            let who = chance.index(1_000);
+            let some = chance.delay(100 * MS, 30 * SECOND);
+            let deed = match chance.index(100) {
+                0..14 => Deed::Scale(who, chance.pick(&[-2, -1, 1, 2])),
+                14..30 => Deed::CrashPod(who),
+                30..42 => Deed::DeletePod(who),
+                42..54 => Deed::RestartPod(who),
+                54..59 => {
+                    let back = chance.happens(5_000).then_some(some);
+                    Deed::KillNode(chance.index(nodes), back)
+                }
+                59..66 => Deed::ServerAway(some.min(20 * SECOND)),
+                66..78 => Deed::KillController(who, some),
+                78..88 => Deed::Usurp(some),
+                88..97 => Deed::KillAgent(chance.index(nodes), some),
+                _ => Deed::RefuseAgent(chance.index(nodes), true),
+            };
+            self.user.at(at, deed);
+            last = last.max(at);
+        }
+        last + 20 * SECOND
+    }
+
+    /// The end of all faults: whoever is down comes back.
+    pub(super) fn calm(&mut self) {
+        self.ground.weather = Weather::default();
+        let now = self.ground.now;
+        self.ground.server.away_until = self.ground.server.away_until.min(now);
+        for controller in &mut self.controllers {
+            controller.end_of_delusion(now);
+            controller.down_until = controller.down_until.map(|_| now);
+        }
+        for index in 0..self.nodes.len() {
+            let node = &mut self.nodes[index];
+            node.agent.down_until = node.agent.down_until.map(|_| now);
+            if node.agent.refuses {
+                self.user.at(now + SECOND, Deed::RefuseAgent(index, false));
+            }
+        }
+        self.ground.say(Who::User, || "no more faults".to_owned());
+    }
+
+    /// Good images for everybody.
+    pub(super) fn cure(&mut self) {
+        let start = self.ground.now;
+        for index in 0..self.user.wishes.len() {
+            self.user.images += 1;
+            let image = self.user.images;
+            self.ground.images.insert(image.to_string(), Image::Good(500 * MS));
+            self.set_image(index, image);
+        }
+        self.flush();
+        self.ground.say(Who::User, || format!("good images for all, at {start}"));
+    }
+
+    pub(super) fn incident(&mut self, deed: Deed) {
+        let now = self.ground.now;
+        match deed {
+            Deed::SetImage(index) => {
+                self.user.images += 1;
+                let image = self.user.images;
+                let kind = self.draw_image();
+                self.ground.images.insert(image.to_string(), kind);
+                let busy = self.deployment(index).is_some_and(|known| known.paused);
+                if busy {
+                    self.ground.fault(Fault::SecondChange);
+                }
+                self.set_image(index, image);
+            }
+            Deed::ChangeBack(index) => {
+                let before = self.user.wishes[index].before;
+                if self.deployment(index).is_some_and(|known| known.paused) {
+                    self.ground.fault(Fault::ChangedBack);
+                }
+                self.set_image(index, before);
+            }
+            Deed::Scale(who, by) => self.scale(who, by),
+            Deed::DeletePod(who) => {
+                if let Some(uid) = self.some_pod(who) {
+                    self.ground.fault(Fault::PodDeleted);
+                    self.ground.say(Who::User, || format!("deletes pod {uid}"));
+                    let ground = &mut self.ground;
+                    ground.server.change_pod(&mut ground.checks, &uid, |pod| pod.view.terminating = true);
+                }
+            }
+            Deed::CrashPod(who) => {
+                let Some(uid) = self.some_pod(who) else { return };
+                let node = self.ground.server.pods[uid.as_str()].view.node.as_deref().and_then(super::node_index);
+                if node.is_some_and(|node| self.nodes[node].kubelet.crash(&uid, now)) {
+                    self.ground.fault(Fault::PodCrashed);
+                }
+            }
+            Deed::RestartPod(who) => {
+                if let Some(uid) = self.some_pod(who) {
+                    self.user.tokens += 1;
+                    let token = format!("t{}", self.user.tokens);
+                    self.ground.fault(Fault::Restarted);
+                    self.ground.say(Who::User, || format!("asks for a restart of {uid} ({token})"));
+                    let ground = &mut self.ground;
+                    ground.server.change_pod(&mut ground.checks, &uid, |pod| {
+                        pod.view.annotations.insert(annotations::RESTART.to_owned(), token);
+                        pod.has_annotations = true;
+                    });
+                }
+            }
+            Deed::KillNode(index, back) => self.kill_node(index, back),
+            Deed::ReturnNode(index) => self.return_node(index),
+            Deed::RemakeNode(index) => self.remake_node(index),
+            Deed::ServerAway(length) => {
+                self.ground.fault(Fault::ServerAway);
+                self.ground.say(Who::Server, || format!("away for {} ms", length / MS));
+                self.ground.server.away_until = now + length;
+            }
+            Deed::KillController(who, length) => {
+                let count = self.controllers.len();
+                let controller = &mut self.controllers[who % count];
+                if controller.down_until.is_none() {
+                    self.ground.faults.add(Fault::ControllerKilled);
+                    controller.kill(&mut self.ground, now + length);
+                }
+            }
+            Deed::Usurp(length) => self.usurp(length),
+            Deed::KillAgent(index, length) => {
+                let node = &mut self.nodes[index];
+                if node.agent.down_until.is_none() && !node.kubelet.dead {
+                    self.ground.faults.add(Fault::AgentKilled);
+                    node.agent.kill(&mut self.ground, now + length);
+                }
+            }
+            Deed::RefuseAgent(index, refuses) => {
+                if refuses {
+                    self.ground.faults.add(Fault::AgentRefuses);
+                }
+                let node = &mut self.nodes[index];
+                if !node.kubelet.dead {
+                    node.agent.kill(&mut self.ground, now + SECOND);
+                }
+                node.agent.refuses = refuses;
+            }
+        }
+    }
+
+    fn draw_image(&mut self) -> Image {
+        let chance = &mut self.ground.chance;
+        let start = chance.delay(100 * MS, 5 * SECOND);
+        let kind = match chance.index(100) {
+            0..3 => Image::Missing,
+            3..6 => Image::Crashes,
+            6..9 => Image::NeverReady,
+            _ => return Image::Good(start),
+        };
+        self.ground.fault(Fault::BadImage);
+        kind
+    }
+
+    fn deployment(&self, index: usize) -> Option<&Arc<DeploymentView>> {
+        let wish = &self.user.wishes[index];
+        self.ground.server.deployments.get(&key(&wish.namespace, &wish.name))
+    }
+
+    /// `kubectl set image`, with what the guard policy makes of it.
+    fn set_image(&mut self, index: usize, image: u32) {
+        let Some(known) = self.deployment(index).cloned() else { return };
+        let wish = &mut self.user.wishes[index];
+        (wish.before, wish.image) = (wish.image, image);
+        self.user.rollouts += 1;
+        let mut content = known.template.content().clone();
+        content["spec"]["containers"][0]["image"] = json!(format!("{}:v{image}", known.name));
+        let mut next = DeploymentView::clone(&known);
+        next.template = Template::new(content);
+        if next.replicas > 0
+            && (known.marked() && known.paused
+                || known.opt_in() != OptIn::No && !known.paused && next.template != known.template)
+        {
+            next.paused = true;
+            next.annotations.insert(annotations::ROLLOUT.to_owned(), "held".to_owned());
+        }
+        let name = &known.name;
+        let kind = self.ground.images.get(&image.to_string()).copied();
+        self.ground.say(Who::User, || format!("sets image {name}:v{image} ({kind:?})"));
+        self.ground.server.put_deployment(next);
+    }
+
+    fn scale(&mut self, who: usize, by: i32) {
+        let index = who % self.user.wishes.len();
+        let Some(known) = self.deployment(index).cloned() else { return };
+        let replicas = (known.replicas + by).clamp(1, 8);
+        if replicas == known.replicas {
+            return;
+        }
+        self.ground.fault(if replicas > known.replicas { Fault::ScaledUp } else { Fault::ScaledDown });
+        self.ground.say(Who::User, || format!("scales {} to {replicas}", known.name));
+        self.ground.server.put_deployment(DeploymentView { replicas, ..DeploymentView::clone(&known) });
+    }
+
+    /// A pod of some Deployment.
+    fn some_pod(&self, who: usize) -> Option<String> {
+        let pods: Vec<&String> = self
+            .ground
+            .server
+            .pods
+            .values()
+            .filter(|pod| pod.view.gated && !pod.view.terminating && pod.view.node.is_some())
+            .map(|pod| &pod.view.id.uid)
+            .collect();
+        (!pods.is_empty()).then(|| pods[who % pods.len()].clone())
+    }
+
+    fn kill_node(&mut self, index: usize, back: Option<Micros>) {
+        // Somebody must be there to run the pods.
+        if self.kubernetes.usable.len() < 2 || self.nodes[index].kubelet.dead {
+            return;
+        }
+        let now = self.ground.now;
+        self.ground.fault(Fault::NodeDied);
+        self.ground.say(Who::Kubelet(index), || "the node is down".to_owned());
+        let node = &mut self.nodes[index];
+        node.kubelet.dead = true;
+        node.agent.kill(&mut self.ground, crate::clock::NEVER);
+        let gone = self.kubernetes.node_died(index, &mut self.ground);
+        match back.map(|after| now + after).filter(|at| *at < gone) {
+            Some(at) => self.user.at(at, Deed::ReturnNode(index)),
+            None => self.user.at(gone + SECOND, Deed::RemakeNode(index)),
+        }
+    }
+
+    fn return_node(&mut self, index: usize) {
+        let now = self.ground.now;
+        self.ground.fault(Fault::NodeBack);
+        self.ground.say(Who::Kubelet(index), || "the node is back".to_owned());
+        self.kubernetes.node_back(index, &mut self.ground);
+        let node = &mut self.nodes[index];
+        node.kubelet.reboot(&mut self.ground);
+        node.agent.down_until = Some(now + SECOND);
+    }
+
+    fn remake_node(&mut self, index: usize) {
+        let now = self.ground.now;
+        let node = &mut self.nodes[index];
+        node.generation += 1;
+        let uid = format!("uid-n{index}-{}", node.generation);
+        self.ground.say(Who::Kubelet(index), || "a node of that name is made".to_owned());
+        let skew = node.kubelet.skew;
+        node.kubelet = crate::kubelet::Kubelet::new(index);
+        node.kubelet.skew = skew;
+        node.agent.node = NodeIdentity { name: format!("n{index}"), uid: uid.clone() };
+        node.agent.down_until = Some(now + SECOND);
+        install_node(index, uid, &mut self.ground);
+        self.kubernetes.usable.insert(index);
+    }
+
+    fn usurp(&mut self, length: Micros) {
+        let now = self.ground.now;
+        let Some(old) = self.controllers.iter().position(|each| each.leads(now)) else { return };
+        let next = (old + 1) % self.controllers.len();
+        if self.controllers[next].down_until.is_some() || next == old {
+            return;
+        }
+        self.ground.fault(Fault::TwoLeaders);
+        self.controllers[old].term = self.controllers[old].term.map(|(epoch, _)| (epoch, now + length));
+        self.elevate(next);
+    }
+}

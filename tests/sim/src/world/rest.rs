@@ -1,0 +1,130 @@
+//! What must be true once nothing happens any more.
+
+use hitless_api::pod::PodView;
+use hitless_controller::round::Round;
+use hitless_workloads::DeploymentView;
+
+use super::World;
+use crate::checks::image_number;
+use crate::kubelet::Image;
+use crate::server::key;
+
+impl World {
+    /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
+    pub(super) fn rest(&mut self, cured: bool) -> bool {
+        let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.rollouts_at_rest(cured));
+        if let Some(what) = faults {
+            self.ground.checks.fail(self.ground.now, what);
+            return false;
+        }
+        true
+    }
+
+    fn pods_at_rest(&self) -> Option<String> {
+        self.ground.server.pods.values().map(|pod| &pod.view).find_map(|pod| {
+            let name = &pod.id.name;
+            if pod.terminating {
+                return Some(format!("pod {name} is still being deleted"));
+            }
+            if !pod.gated {
+                return None;
+            }
+            if !pod.in_service().is_some_and(|is| is.is_true) {
+                return Some(format!("pod {name} was left out of service"));
+            }
+            (self.runs_well(pod) && !pod.ready()).then(|| format!("pod {name} was left not Ready"))
+        })
+    }
+
+    fn runs_well(&self, pod: &PodView) -> bool {
+        pod.containers.iter().all(|container| {
+            let number = image_number(&container.image).unwrap_or_default();
+            matches!(self.ground.images.get(number), Some(Image::Good(_)))
+        })
+    }
+
+    fn places_at_rest(&self) -> Option<String> {
+        let server = &self.ground.server;
+        let places = server.ledgers.values().flat_map(|ledger| &ledger.spec.reservations);
+        let place = places.into_iter().find_map(|(uid, place)| {
+            let pod = server.pods.get(uid.as_str());
+            pod.is_none_or(|pod| pod.view.ready()).then(|| format!("a place of {} was left in the ledger", place.pod))
+        });
+        place.or_else(|| {
+            server.transitions.values().find_map(|node| {
+                let live = node.view.spec.grants.iter().find(|grant| {
+                    node.view.transition(grant).is_none_or(|transition| transition.result.is_none())
+                });
+                live.map(|grant| format!("the grant of {} was left on {}", grant.pod.name, node.view.node))
+            })
+        })
+    }
+
+    fn rollouts_at_rest(&mut self, cured: bool) -> Option<String> {
+        let now = self.ground.now;
+        let Some(leader) = self.controllers.iter().find(|each| each.leads(now)) else {
+            return Some("nobody leads".to_owned());
+        };
+        for wish in &self.user.wishes {
+            let Some(deployment) = self.ground.server.deployments.get(&key(&wish.namespace, &wish.name)) else { continue };
+            let Some(unfinished) = self.unfinished(deployment) else { continue };
+            let Some(obstacle) = obstacle(&leader.last, deployment) else {
+                return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
+            };
+            if cured && !wish.hopeless {
+                return Some(format!("{}: {unfinished} though nothing is in the way but {obstacle}", wish.name));
+            }
+            *self.obstacles.entry(obstacle).or_default() += 1;
+        }
+        None
+    }
+
+    /// Why the rollout is not at its target.
+    fn unfinished(&self, deployment: &DeploymentView) -> Option<String> {
+        let server = &self.ground.server;
+        if deployment.paused || deployment.marked() {
+            return Some("it is still held".to_owned());
+        }
+        let wanted = deployment.template.images().next().and_then(|(_, image)| image_number(image));
+        let sets = server.replica_sets.values().filter(|set| set.owner.as_ref().is_some_and(|own| own.uid == deployment.uid));
+        for set in sets {
+            let mut pods = server.pods.values().map(|pod| &pod.view);
+            let behind = pods.find(|pod| {
+                pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid)
+                    && image_number(&pod.containers[0].image) != wanted
+            });
+            if let Some(pod) = behind {
+                return Some(format!("pod {} has image {}", pod.id.name, pod.containers[0].image));
+            }
+            if set.template.is_mixed() {
+                return Some(format!("ReplicaSet {} has a mixed template", set.name));
+            }
+        }
+        None
+    }
+
+    /// What is still going on, for people.
+    pub(super) fn unrest(&self) -> String {
+        let now = self.ground.now;
+        let leader = self.controllers.iter().find(|each| each.leads(now));
+        let waits = leader.map(|leader| {
+            let waits = leader.last.verdicts.iter().map(|verdict| {
+                format!("{}: {:?}", verdict.pod.name, verdict.waiting.as_ref().map(|waiting| waiting.reason()))
+            });
+            waits.collect::<Vec<_>>().join(", ")
+        });
+        waits.unwrap_or_else(|| "nobody leads".to_owned())
+    }
+}
+
+/// The reason that the last decision names for a workload that does not go on.
+fn obstacle(last: &Round, deployment: &DeploymentView) -> Option<String> {
+    let label = format!("Deployment/{}", deployment.name);
+    let of_pods = last.verdicts.iter().filter(|verdict| verdict.pod.namespace == deployment.namespace && verdict.owner == label);
+    let waiting = of_pods.filter_map(|verdict| verdict.waiting.as_ref()).find(|waiting| !waiting.is_brief());
+    let event = || {
+        let of_workload = |note: &&hitless_runtime::events::Note| note.regarding.uid.as_deref() == Some(&deployment.uid);
+        last.events.iter().filter(of_workload).find(|note| note.severity == hitless_runtime::events::Severity::Warning)
+    };
+    waiting.map(|waiting| waiting.reason().to_owned()).or_else(|| event().map(|note| note.reason.to_owned()))
+}

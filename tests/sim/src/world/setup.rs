@@ -1,0 +1,249 @@
+//! The cluster that a run begins with, drawn from its seed.
+
+use std::collections::BTreeMap;
+
+use hitless_agent::instant::whole_seconds;
+use hitless_agent::view::NodeIdentity;
+use hitless_api::PodTransitionRuleSpec;
+use hitless_api::names::{self, IN_SERVICE, annotations, labels};
+use hitless_api::pod::{ConditionView, ContainerState, Owner};
+use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
+use hitless_controller::snapshot::{RuleView, Version};
+use hitless_workloads::deployment::Template;
+use hitless_workloads::{DeploymentView, ReplicaSetView};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::json;
+
+use super::{Node, World};
+use crate::agent::Agent;
+use crate::clock::{MS, NEVER, SECOND};
+use crate::controller::Controller;
+use crate::faults::{Fault, Weather};
+use crate::ground::Ground;
+use crate::kubelet::{Image, Kubelet, set_condition};
+use crate::kubernetes::{Kubernetes, install_node, pod};
+use crate::server::key;
+use crate::user::{User, Wish};
+
+impl World {
+    pub(super) fn new(seed: u64, traced: bool) -> Self {
+        let mut ground = Ground::new(seed, traced);
+        let weather = Weather::draw(&mut ground.chance);
+        let mut nodes = nodes(&mut ground);
+        let rounds = u32::try_from(ground.chance.between(1, 4)).unwrap_or(1);
+        let mut user = User::new(rounds);
+        ground.images.insert("1".to_owned(), Image::Good(300 * MS));
+        let namespaces = ground.chance.pick(&[1, 1, 2]);
+        let mut number = 0;
+        for namespace in 0..namespaces {
+            let namespace = format!("ns{namespace}");
+            for _ in 0..ground.chance.between(1, 2) {
+                number += 1;
+                let wish = workload(&namespace, number, &mut nodes, &mut ground);
+                user.wishes.push(wish);
+            }
+            rules(&namespace, &user, &mut ground);
+        }
+        for wish in &mut user.wishes {
+            wish.hopeless = is_hopeless(wish, &ground);
+        }
+        ground.server.outbox.clear();
+        let mut controllers: Vec<Controller> = (0..2).map(Controller::new).collect();
+        for controller in &mut controllers {
+            controller.caches.list(&ground.server);
+            if ground.chance.happens(1_500) {
+                ground.fault(Fault::SkewedController);
+                controller.skew = ground.chance.between(-5 * SECOND, 5 * SECOND);
+            }
+        }
+        let kubernetes = Kubernetes::new(nodes.len());
+        for node in &mut nodes {
+            node.agent.down_until = Some(0);
+            node.agent_up = true;
+        }
+        let mut world = Self {
+            ground,
+            controllers,
+            nodes,
+            kubernetes,
+            user,
+            epoch: 0,
+            election: NEVER,
+            weather,
+            obstacles: BTreeMap::new(),
+        };
+        world.elevate(0);
+        world
+    }
+}
+
+fn nodes(ground: &mut Ground) -> Vec<Node> {
+    let count = usize::try_from(ground.chance.between(1, 3)).unwrap_or(1);
+    (0..count)
+        .map(|index| {
+            let uid = format!("uid-n{index}-0");
+            install_node(index, uid.clone(), ground);
+            let mut kubelet = Kubelet::new(index);
+            let mut agent = Agent::new(index, NodeIdentity { name: format!("n{index}"), uid });
+            if ground.chance.happens(1_500) {
+                ground.fault(Fault::SkewedNode);
+                kubelet.skew = ground.chance.between(-5 * SECOND, 5 * SECOND);
+                agent.skew = kubelet.skew;
+            }
+            Node { kubelet, agent, agent_up: true, generation: 0 }
+        })
+        .collect()
+}
+
+/// A Deployment with its ReplicaSet and pods, at rest.
+fn workload(namespace: &str, number: usize, nodes: &mut [Node], ground: &mut Ground) -> Wish {
+    let name = format!("web{number}");
+    let replicas = i32::try_from(ground.chance.between(1, 5)).unwrap_or(1);
+    let tier = ground.chance.pick(&["front", "back"]);
+    let stragglers = ground.chance.pick(&["Close", "Wait", "Abort"]);
+    let drain = json!({"minSeconds": 1, "stragglerAfterSeconds": 4, "deadlineSeconds": 8, "stragglers": stragglers});
+    let mut template = json!({
+        "metadata": {"labels": {"app": name, "tier": tier, "all": "yes"}, "annotations": {}},
+        "spec": {"containers": [{"name": "web", "image": format!("{name}:v1")}]}
+    });
+    if ground.chance.happens(7_000) {
+        template["metadata"]["annotations"][annotations::DRAIN] = json!(drain.to_string());
+    }
+    let deployment = DeploymentView {
+        namespace: namespace.to_owned(),
+        name: name.clone(),
+        uid: format!("uid-{name}"),
+        resource_version: String::new(),
+        annotations: [(annotations::UPDATE.to_owned(), names::UPDATE_IN_PLACE.to_owned())].into(),
+        deleting: false,
+        replicas,
+        paused: false,
+        revision_history_limit: ground.chance.pick(&[10, 10, 2, 1]),
+        progress_deadline_seconds: u32::try_from(ground.chance.between(15, 60)).unwrap_or(60),
+        template: Template::new(template.clone()),
+    };
+    template["metadata"]["labels"][labels::POD_TEMPLATE_HASH] = json!("h1");
+    let set = ReplicaSetView {
+        namespace: namespace.to_owned(),
+        name: format!("{name}-h1"),
+        uid: format!("uid-{name}-h1"),
+        resource_version: String::new(),
+        generation: 1,
+        created: Some(ground.wall(0)),
+        labels: [("app".to_owned(), name.clone()), (labels::POD_TEMPLATE_HASH.to_owned(), "h1".to_owned())].into(),
+        annotations: [(annotations::DEPLOYMENT_REVISION.to_owned(), "1".to_owned())].into(),
+        owner: Some(Owner { kind: "Deployment".to_owned(), name: name.clone(), uid: deployment.uid.clone() }),
+        deleting: false,
+        replicas,
+        selector: json!({"matchLabels": {"app": name, labels::POD_TEMPLATE_HASH: "h1"}}),
+        template: Template::new(template),
+        observed_generation: 1,
+        status_replicas: replicas,
+        failing: false,
+    };
+    for index in 0..usize::try_from(replicas).unwrap_or_default() {
+        running(&set, index, nodes, ground);
+    }
+    ground.server.put_deployment(deployment);
+    ground.server.put_replica_set(set);
+    Wish { namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false }
+}
+
+/// A pod that has been in service for a while.
+fn running(set: &ReplicaSetView, index: usize, nodes: &mut [Node], ground: &mut Ground) {
+    let wall = ground.wall(0);
+    let mut pod = pod(set, u64::try_from(index).unwrap_or_default() + 100_000, wall);
+    let node = ground.chance.index(nodes.len());
+    pod.view.node = Some(format!("n{node}"));
+    pod.view.observed_generation = 1;
+    for name in ["PodScheduled", "ContainersReady", "Ready"] {
+        set_condition(&mut pod, name, true, wall);
+    }
+    let condition = ConditionView {
+        is_true: true,
+        reason: "InService".to_owned(),
+        message: String::new(),
+        since: Some(whole_seconds(wall)),
+    };
+    pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
+    let container = &mut pod.view.containers[0];
+    let repository = container.image.split(':').next().unwrap_or_default().to_owned();
+    container.status = Some(ContainerState {
+        container_id: "containerd://1-1".to_owned(),
+        image_id: format!("{repository}@sha256:1"),
+        ready: true,
+        running_since: Some(whole_seconds(wall)),
+        waiting: None,
+        restarts: 0,
+    });
+    nodes[node].kubelet.adopt(&pod.view.id.uid, &pod.view.containers[0].image);
+    let Ground { server, checks, .. } = ground;
+    server.put_pod(checks, pod);
+}
+
+/// One to three PodTransitionRules that overlap; sometimes none, then the implicit budget holds.
+fn rules(namespace: &str, user: &User, ground: &mut Ground) {
+    let count = ground.chance.pick(&[0, 1, 1, 1, 2, 2, 3]);
+    for index in 0..count {
+        let app = ground.chance.index(user.wishes.len());
+        let (label, value) = match ground.chance.index(4) {
+            0 => ("all", "yes".to_owned()),
+            1 => ("tier", ground.chance.pick(&["front", "back"]).to_owned()),
+            _ => ("app", user.wishes[app].name.clone()),
+        };
+        let mut rules = vec![rule("first", ground)];
+        if ground.chance.happens(2_500) {
+            rules.push(rule("second", ground));
+        }
+        ground.server.put_rule(RuleView {
+            namespace: namespace.to_owned(),
+            name: format!("rule{index}"),
+            version: Version { uid: format!("uid-{namespace}-rule{index}"), resource_version: String::new() },
+            generation: 1,
+            spec: PodTransitionRuleSpec {
+                selector: Some(LabelSelector {
+                    match_labels: Some([(label.to_owned(), value)].into()),
+                    ..LabelSelector::default()
+                }),
+                rules,
+            },
+            status: None,
+        });
+    }
+}
+
+fn rule(name: &str, ground: &mut Ground) -> TransitionRule {
+    let chance = &mut ground.chance;
+    let percent = |of: i64| Some(IntOrString::String(format!("{of}%")));
+    let (max, min) = match chance.index(10) {
+        0..3 => (Some(IntOrString::Int(1)), None),
+        3 => (Some(IntOrString::Int(2)), None),
+        4..6 => (percent(chance.pick(&[10, 25, 34, 50])), None),
+        6 => (None, Some(IntOrString::Int(chance.pick(&[1, 2])))),
+        7 => (None, percent(chance.pick(&[25, 50, 67]))),
+        8 => (Some(IntOrString::Int(2)), percent(50)),
+        // Never lets an available pod go.
+        _ => (Some(IntOrString::Int(chance.pick(&[0, 1, 1, 1]))), None),
+    };
+    let available =
+        AvailableRule { max_unavailable_value: max, min_available_value: min, ..AvailableRule::default() };
+    TransitionRule { name: name.to_owned(), available_policy: Some(available), ..TransitionRule::default() }
+}
+
+/// Whether some rule can keep an available pod of the workload from going for ever.
+fn is_hopeless(wish: &Wish, ground: &Ground) -> bool {
+    let Some(deployment) = ground.server.deployments.get(&key(&wish.namespace, &wish.name)) else { return false };
+    let metadata = &deployment.template.content()["metadata"]["labels"];
+    let governs = |rule: &RuleView| {
+        let wanted = rule.spec.selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
+        rule.namespace == wish.namespace
+            && wanted.into_iter().flatten().all(|(key, value)| metadata[key] == value.as_str())
+    };
+    // A minimum may be out of reach after a scale-down, so every minimum counts.
+    ground.server.rules.values().filter(|rule| governs(rule)).flat_map(|rule| &rule.spec.rules).any(|rule| {
+        rule.available_policy.as_ref().is_some_and(|policy| {
+            policy.max_unavailable_value == Some(IntOrString::Int(0)) || policy.min_available_value.is_some()
+        })
+    })
+}

@@ -1,0 +1,36 @@
+//! `cargo xtask sim`: the deterministic simulation of tests/sim, built with optimisation.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Context as _;
+use clap::Args;
+use hitless_e2e::build::workspace;
+
+/// Runs the real controller and agent cores in a simulated cluster with faults, and checks what must always hold.
+#[derive(Args)]
+pub(crate) struct Sim {
+    /// Replays one seed, and prints everything that happens in it.
+    #[arg(long, conflicts_with_all = ["rollouts", "fleet"])]
+    seed: Option<u64>,
+    /// Rollouts to run, on all cores.
+    #[arg(long, default_value_t = 10_000)]
+    rollouts: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Rolls a fleet of 150,000 pods on 5,000 nodes instead.
+    #[arg(long, conflicts_with = "rollouts")]
+    fleet: bool,
+}
+
+pub(crate) fn run(options: &Sim) -> anyhow::Result<ExitCode> {
+    let mut simulation = Command::new("cargo");
+    simulation.args(["run", "--quiet", "--locked", "--profile", "sim", "-p", "hitless-sim", "--"]);
+    match options.seed {
+        Some(seed) => simulation.args(["--seed", &seed.to_string()]),
+        None if options.fleet => simulation.arg("--fleet"),
+        None => simulation.args(["--rollouts", &options.rollouts.to_string(), "--from", &options.from.to_string()]),
+    };
+    let status = simulation.current_dir(workspace()).status().context("cargo run -p hitless-sim")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
