@@ -92,7 +92,7 @@ pub(super) enum Ending<'a> {
 
 impl Held {
     pub(super) fn of(rule: &RuleVerdict) -> Self {
-        Self { rule: rule.rule.clone(), text: rule.because.to_string(), unblock: rule.unblock(), pods: 1 }
+        Self { rule: String::from(&*rule.rule), text: rule.because.to_string(), unblock: rule.unblock(), pods: 1 }
     }
 }
 
