@@ -20,6 +20,8 @@ const NODES: u32 = 5_000;
 const WORKLOADS: u32 = 8_000;
 const NAMESPACES: u32 = 400;
 const RULE_SETS: u32 = 1_000;
+/// How many pods are unavailable at a time.
+const BROKEN: usize = 1_500;
 const EVENTS: u32 = 300_000;
 const DECISIONS: usize = 4_000;
 const FULL_EVALUATIONS: usize = 5;
@@ -49,6 +51,7 @@ struct State {
 struct World {
     own_labels: bool,
     states: Vec<State>,
+    broken: Vec<u32>,
     random: fastrand::Rng,
 }
 
@@ -74,12 +77,40 @@ fn from<T: DeserializeOwned>(value: Value) -> io::Result<T> {
 impl World {
     fn new(own_labels: bool) -> Self {
         let states = vec![State { generation: 0, available: true }; PODS as usize];
-        let mut world = Self { own_labels, states, random: fastrand::Rng::with_seed(4) };
-        for _ in 0..PODS / 100 {
-            let broken = world.random.usize(..PODS as usize);
-            world.states[broken].available = false;
+        let mut world = Self { own_labels, states, broken: Vec::new(), random: fastrand::Rng::with_seed(4) };
+        for _ in 0..BROKEN {
+            world.flip();
         }
         world
+    }
+
+    /// A pod becomes unready, or, if enough of them are, one becomes ready again.
+    fn flip(&mut self) -> u32 {
+        if self.broken.len() >= BROKEN {
+            let mended = self.broken.swap_remove(self.random.usize(..BROKEN));
+            self.states[mended as usize].available = true;
+            return mended;
+        }
+        loop {
+            let number = self.random.u32(..PODS);
+            let state = &mut self.states[number as usize];
+            if std::mem::replace(&mut state.available, false) {
+                self.broken.push(number);
+                return number;
+            }
+        }
+    }
+
+    /// An available pod is replaced; the uid of the old one.
+    fn replace(&mut self) -> (u32, String) {
+        loop {
+            let number = self.random.u32(..PODS);
+            let state = &mut self.states[number as usize];
+            if state.available {
+                state.generation += 1;
+                return (number, uuid(number, state.generation - 1));
+            }
+        }
     }
 
     fn owner(&self, workload: u32) -> OwnerKey {
@@ -191,12 +222,11 @@ fn events(world: &mut World, gate: &mut Gate) -> f64 {
         // The facts are made before the clock runs.
         let mut batch = Vec::new();
         for _ in 0..1_000 {
-            let number = world.random.u32(..PODS);
-            let state = &mut world.states[number as usize];
-            let gone = (events as u32 + number).is_multiple_of(4).then(|| uuid(number, state.generation));
-            state.available = gone.is_some() || !state.available;
-            state.generation += u32::from(gone.is_some());
-            batch.push((gone, world.pod(number)));
+            let (number, gone) = match world.random.u8(..4) {
+                0 => world.replace(),
+                _ => (world.flip(), String::new()),
+            };
+            batch.push(((!gone.is_empty()).then_some(gone), world.pod(number)));
         }
         let began = Instant::now();
         for (gone, pod) in &batch {

@@ -31,7 +31,7 @@ impl Gate {
     #[must_use]
     pub fn decide(&self, candidates: &[Candidate], approvals: &Approvals, now: Timestamp) -> Vec<Verdict> {
         let (known, gone) = in_order(self, candidates);
-        let mut sitting = Sitting { gate: self, approvals, now, live: HashMap::new() };
+        let mut sitting = Sitting { gate: self, approvals, now, live: HashMap::new(), implicit: IMPLICIT.into() };
         let mut verdicts: Vec<Verdict> = known.iter().map(|each| sitting.decide(each)).collect();
         // What is left after everybody who goes now is offered, so that as many are asked about as could go.
         for (each, verdict) in known.iter().zip(&mut verdicts) {
@@ -46,7 +46,7 @@ impl Gate {
     pub fn post_check(&self, candidate: &Candidate, approvals: &Approvals, now: Timestamp) -> Verdict {
         let (known, _) = in_order(self, std::slice::from_ref(candidate));
         let Some(each) = known.first() else { return no_such_pod(&candidate.pod_uid) };
-        let mut sitting = Sitting { gate: self, approvals, now, live: HashMap::new() };
+        let mut sitting = Sitting { gate: self, approvals, now, live: HashMap::new(), implicit: IMPLICIT.into() };
         let rules = sitting.answers(each, &Stage::PostCheck);
         let asks = unapproved(self, each, &Stage::PostCheck);
         let allowed = rules.iter().all(|rule| rule.verdict == Decision::Allowed);
@@ -81,7 +81,7 @@ fn unapproved(gate: &Gate, each: &Known<'_>, stage: &Stage) -> Vec<String> {
         .flat_map(|(_, group)| &group.policy.rules)
         .filter(|rule| rule.stage == *stage && matches!(rule.check, Check::Approval { .. }))
         .filter(|rule| excuse(rule, each, gate).is_none())
-        .map(|rule| rule.path.clone())
+        .map(|rule| rule.path.to_string())
         .collect()
 }
 
@@ -106,12 +106,14 @@ struct Sitting<'g> {
     now: Timestamp,
     /// Groups that were asked, as those that go have left them.
     live: HashMap<u32, Live>,
+    /// [`IMPLICIT`], to be shared.
+    implicit: Arc<str>,
 }
 
 impl<'g> Sitting<'g> {
     fn decide(&mut self, each: &Known<'g>) -> Verdict {
         if each.pod.is_held() {
-            return verdict(each, vec![says(LEDGER, Decision::Allowed, Because::AlreadyReserved)]);
+            return verdict(each, vec![says(&Arc::from(LEDGER), Decision::Allowed, Because::AlreadyReserved)]);
         }
         let verdict = verdict(each, self.answers(each, &Stage::PreCheck));
         if verdict.allowed {
@@ -153,7 +155,7 @@ impl<'g> Sitting<'g> {
     }
 
     fn answer(&mut self, each: &Known<'g>, group: (u32, &'g Group), rule: &Rule, stage: &Stage) -> RuleVerdict {
-        let path = rule.path.as_str();
+        let path = &rule.path;
         // A pod may not set out that could not return: what can't be understood at its return is in its way before.
         let is_asked = rule.stage == *stage
             || matches!(rule.check, Check::Pass(Because::Disabled))
@@ -184,10 +186,10 @@ impl<'g> Sitting<'g> {
         }
     }
 
-    fn approval(&self, each: &Known<'g>, path: &str, ignores_failure: bool) -> RuleVerdict {
+    fn approval(&self, each: &Known<'g>, path: &Arc<str>, ignores_failure: bool) -> RuleVerdict {
         let question = Question {
             namespace: each.namespace.to_owned(),
-            rule: path.to_owned(),
+            rule: path.to_string(),
             operation: each.candidate.operation.clone(),
         };
         let Some(Answer { approval, message, since }) = self.approvals.get(&question) else {
@@ -228,7 +230,7 @@ impl<'g> Sitting<'g> {
             }
             Check::Availability(limits) => self.live(id, group).availability(*limits),
             Check::Nodes(bound) => self.live(id, group).nodes(group, pod, *bound),
-            Check::Topology { key, most } => self.live(id, group).topology(gate, pod, key, *most),
+            Check::Topology { key, most } => self.live(id, group).topology((gate, group), pod, key, *most),
             Check::PerNode { fewest } => {
                 let node = pod.node.map(|node| gate.symbols.text(node)).unwrap_or_default();
                 self.live(id, group).per_node(group, pod, node, *fewest)
@@ -238,22 +240,23 @@ impl<'g> Sitting<'g> {
 
     fn implicit(&mut self, each: &Known<'g>) -> Option<RuleVerdict> {
         let percent = self.gate.settings.implicit?.percent;
+        let name = self.implicit.clone();
         if !each.pod.is_free() {
-            return Some(says(IMPLICIT, Decision::Allowed, Because::AlreadyUnavailable));
+            return Some(says(&name, Decision::Allowed, Because::AlreadyUnavailable));
         }
         let own = self.gate.owner_group(each.pod).and_then(|id| Some((id, self.gate.groups.get(id as usize)?)));
         // A pod without an owner has nobody to stand in for it: it is a group of its own.
         let Some((id, group)) = own else {
             let alone = Live::of_one();
             let answer = alone.availability(implicit_limits(1, percent));
-            return Some(says(IMPLICIT, Decision::Allowed, answer.unwrap_or_else(|because| because)));
+            return Some(says(&name, Decision::Allowed, answer.unwrap_or_else(|because| because)));
         };
         let live = self.live(id, group);
         Some(match live.availability(implicit_limits(live.counts.total, percent)) {
-            Ok(because) => says(IMPLICIT, Decision::Allowed, because),
+            Ok(because) => says(&name, Decision::Allowed, because),
             Err(because) => {
                 let (holders, since) = self.holders((id, group), Who::Down, each.pod);
-                RuleVerdict { holders, since, ..says(IMPLICIT, Decision::Denied, because) }
+                RuleVerdict { holders, since, ..says(&name, Decision::Denied, because) }
             }
         })
     }
@@ -270,7 +273,7 @@ impl<'g> Sitting<'g> {
     /// Takes one place in every budget that the pod counts in.
     fn take(&mut self, each: &Known<'g>) {
         for (id, group) in self.gate.groups_of(each.pod) {
-            self.live.entry(id).or_insert_with(|| Live::of(group)).take(each.id, each.pod);
+            self.live.entry(id).or_insert_with(|| Live::of(group)).take(group, each.id, each.pod);
         }
     }
 }

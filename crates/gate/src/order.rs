@@ -26,7 +26,7 @@ pub(crate) struct Known<'a> {
 /// broken in a way that the operation mends), then the higher priority, leaders last, then those that save a write, then spread
 /// over zones and nodes, then namespace and name.
 pub(crate) fn in_order<'a>(gate: &'a Gate, candidates: &'a [Candidate]) -> (Vec<Known<'a>>, BTreeSet<&'a str>) {
-    let mut by_uid: BTreeMap<&str, &Candidate> = BTreeMap::new();
+    let mut by_uid: HashMap<&str, &Candidate> = HashMap::with_capacity(candidates.len());
     for candidate in candidates {
         let known = by_uid.entry(candidate.pod_uid.as_str()).or_insert(candidate);
         if (candidate.priority, &candidate.operation) > (known.priority, &known.operation) {
@@ -90,7 +90,7 @@ fn spread(gate: &Gate, known: &[Known<'_>]) -> Vec<usize> {
 
 /// The verdict for a candidate that is not there.
 pub(crate) fn no_such_pod(uid: &str) -> crate::Verdict {
-    let rule = verdict::says(verdict::POD, crate::Decision::Denied, crate::Because::NoSuchPod);
+    let rule = verdict::says(&verdict::POD.into(), crate::Decision::Denied, crate::Because::NoSuchPod);
     crate::Verdict {
         pod_uid: uid.to_owned(),
         pod: String::new(),

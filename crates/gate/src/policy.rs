@@ -7,6 +7,7 @@ mod rule_set;
 pub(crate) mod window;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -42,7 +43,7 @@ pub(crate) struct Policy {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule {
     /// Name in verdicts, see [`crate::RuleVerdict::rule`].
-    pub(crate) path: String,
+    pub(crate) path: Arc<str>,
     /// Name that a pod's annotation may excuse it from; none for our own budgets.
     pub(crate) name: Option<String>,
     pub(crate) stage: Stage,
@@ -148,7 +149,7 @@ fn selector_faults(selector: Option<&LabelSelector>) -> Option<String> {
 
 fn rule_faults<'a>(rules: &'a [Rule]) -> impl Iterator<Item = String> + 'a {
     rules.iter().filter_map(|rule| {
-        let name = rule.path.split_once('/').map_or(rule.path.as_str(), |(_, name)| name);
+        let name = rule.path.split_once('/').map_or(&*rule.path, |(_, name)| name);
         match &rule.check {
             Check::Deny(Because::Misconfigured { text }) => {
                 Some(format!("rule {name}: {text}; nobody passes until then"))

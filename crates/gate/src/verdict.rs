@@ -40,7 +40,7 @@ pub struct Verdict {
 pub struct RuleVerdict {
     /// `<PodTransitionRule>/<rule>`, `budget:<TransitionBudget>/<limit>` (`budget:hitless-system.<name>/…` for one of the whole
     /// cluster), `pdb:<PodDisruptionBudget>`, or [`IMPLICIT`], [`LEDGER`], [`POD`].
-    pub rule: String,
+    pub rule: Arc<str>,
     /// Its answer, given all candidates that were decided earlier in this round.
     pub verdict: Decision,
     /// Why, and the numbers of it.
@@ -78,8 +78,8 @@ pub enum Holding {
 }
 
 /// What a rule says without any circumstances.
-pub(crate) fn says(rule: &str, verdict: Decision, because: Because) -> RuleVerdict {
-    RuleVerdict { rule: rule.to_owned(), verdict, because, since: None, holders: Arc::default() }
+pub(crate) fn says(rule: &Arc<str>, verdict: Decision, because: Because) -> RuleVerdict {
+    RuleVerdict { rule: rule.clone(), verdict, because, since: None, holders: Arc::default() }
 }
 
 /// Yes or no.
@@ -228,7 +228,9 @@ pub enum Because {
         key: String,
         /// Most domains.
         most: u64,
-        /// Some of those with an unavailable pod.
+        /// Domains with an unavailable pod.
+        unavailable: u64,
+        /// Some of these.
         domains: Vec<String>,
     },
     /// Enough others serve on the pod's node.
@@ -299,7 +301,7 @@ impl RuleVerdict {
     #[must_use]
     pub fn rule_name(&self) -> &str {
         // The name of an object can't contain a slash, the name of a rule can.
-        self.rule.split_once('/').map_or(self.rule.as_str(), |(_, rule)| rule)
+        self.rule.split_once('/').map_or(&*self.rule, |(_, rule)| rule)
     }
 
     /// Name of the PodTransitionRule, if it is one.
@@ -412,7 +414,7 @@ impl Verdict {
     /// Names of the rules that were really asked and agreed, for the grant and the ledger.
     #[must_use]
     pub fn agreed(&self) -> Vec<String> {
-        self.rules.iter().filter(|rule| rule.agreed()).map(|rule| rule.rule.clone()).collect()
+        self.rules.iter().filter(|rule| rule.agreed()).map(|rule| rule.rule.to_string()).collect()
     }
 }
 
@@ -424,13 +426,14 @@ mod tests {
     fn a_verdict_is_data_and_text() {
         let because = Because::MaxUnavailable { quota: 0, unavailable: 0, missing: 0, total: 2 };
         let holders = [Holder { pod: "p1".into(), why: Holding::Reserved, since: Some(Timestamp::UNIX_EPOCH) }].into();
-        let rule = RuleVerdict { holders, ..says("max/r/1", Decision::Denied, because) };
+        let rule = RuleVerdict { holders, ..says(&"max/r/1".into(), Decision::Denied, because) };
         assert_eq!((rule.rule_set(), rule.rule_name()), (Some("max"), "r/1"));
         assert_eq!(
             rule.unblock().unwrap(),
             "raise the maximum to 1 of 2 at least: as it is no available pod ever goes"
         );
-        let budget = says("budget:b/maxConcurrent", Decision::Allowed, Because::FewRunning { most: 2, running: 1 });
+        let budget =
+            says(&"budget:b/maxConcurrent".into(), Decision::Allowed, Because::FewRunning { most: 2, running: 1 });
         assert_eq!((budget.rule_set(), budget.rule_name(), budget.unblock()), (None, "maxConcurrent", None));
         let verdict = Verdict {
             pod_uid: "u".into(),

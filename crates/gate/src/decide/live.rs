@@ -18,12 +18,12 @@ const NAMED: usize = 5;
 pub(super) struct Live {
     pub(super) counts: Counts,
     counts_nodes: bool,
-    /// Nodes with an unavailable member.
-    down_on: HashSet<Symbol>,
-    /// Those of them that `domains` does not know yet.
-    newly_down_on: Vec<Symbol>,
-    /// Values of a node's label with an unavailable member.
-    domains: BTreeSet<String>,
+    /// Nodes that have an unavailable member only since this round.
+    newly_down_on: HashSet<Symbol>,
+    /// Values of a node's label with an unavailable member, once somebody has asked for them.
+    domains: Option<BTreeSet<String>>,
+    /// Nodes that `domains` does not know yet.
+    domains_lack: Vec<Symbol>,
     /// Members taken in this round, by node.
     taken_on: HashMap<Symbol, u64>,
     /// Taken in this round.
@@ -45,15 +45,7 @@ struct Holders {
 
 impl Live {
     pub(super) fn of(group: &Group) -> Self {
-        let down = group.nodes.iter().filter(|(_, count)| count.unavailable > 0).map(|(node, _)| *node);
-        let newly_down_on: Vec<Symbol> = down.collect();
-        Self {
-            counts: group.counts,
-            counts_nodes: group.policy.counts_nodes,
-            down_on: newly_down_on.iter().copied().collect(),
-            newly_down_on,
-            ..Self::default()
-        }
+        Self { counts: group.counts, counts_nodes: group.policy.counts_nodes, ..Self::default() }
     }
 
     /// The group of a pod that has no owner.
@@ -87,24 +79,33 @@ impl Live {
 
     pub(super) fn nodes(&self, group: &Group, pod: &Pod, bound: Bound) -> Result<Because, Because> {
         let total = group.nodes.len() as u64;
-        let (quota, unavailable) = (bound.of(total), self.down_on.len() as u64);
-        if pod.node.is_some_and(|node| self.down_on.contains(&node)) || unavailable < quota {
+        let (quota, unavailable) = (bound.of(total), (group.down_on.len() + self.newly_down_on.len()) as u64);
+        let is_down = |node| group.down_on.contains(&node) || self.newly_down_on.contains(&node);
+        if pod.node.is_some_and(is_down) || unavailable < quota {
             Ok(Because::WithinNodes { quota, unavailable, total })
         } else {
             Err(Because::MaxUnavailableNodes { quota, unavailable, total })
         }
     }
 
-    pub(super) fn topology(&mut self, gate: &Gate, pod: &Pod, key: &str, most: u64) -> Result<Because, Because> {
+    pub(super) fn topology(
+        &mut self,
+        (gate, group): (&Gate, &Group),
+        pod: &Pod,
+        key: &str,
+        most: u64,
+    ) -> Result<Because, Because> {
+        let of = |node: &Symbol| domain(gate, Some(*node), key);
+        let domains = self.domains.get_or_insert_with(|| group.down_on.iter().map(of).collect());
+        domains.extend(self.domains_lack.drain(..).map(|node| of(&node)));
         let own = domain(gate, pod.node, key);
-        let newly = self.newly_down_on.drain(..).map(|node| domain(gate, Some(node), key));
-        self.domains.extend(newly);
-        let domains = &self.domains;
         let key = key.to_owned();
         if domains.contains(&own) || (domains.len() as u64) < most {
             Ok(Because::WithinDomains { key })
         } else {
-            Err(Because::MaxUnavailableDomains { key, most, domains: domains.iter().take(NAMED).cloned().collect() })
+            let unavailable = domains.len() as u64;
+            let domains = domains.iter().take(NAMED).cloned().collect();
+            Err(Because::MaxUnavailableDomains { key, most, unavailable, domains })
         }
     }
 
@@ -121,7 +122,7 @@ impl Live {
     }
 
     /// A member goes.
-    pub(super) fn take(&mut self, id: u32, pod: &Pod) {
+    pub(super) fn take(&mut self, group: &Group, id: u32, pod: &Pod) {
         self.counts.held += 1;
         self.taken.push(id);
         if !pod.is_free() {
@@ -131,8 +132,8 @@ impl Live {
         self.counts.unavailable += 1;
         if let Some(node) = pod.node.filter(|_| self.counts_nodes) {
             *self.taken_on.entry(node).or_default() += 1;
-            if self.down_on.insert(node) {
-                self.newly_down_on.push(node);
+            if !group.down_on.contains(&node) && self.newly_down_on.insert(node) {
+                self.domains_lack.push(node);
             }
         }
     }

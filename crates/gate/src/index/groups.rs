@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use slab::Slab;
@@ -69,6 +69,8 @@ pub(crate) struct Group {
     pub(crate) down: BTreeSet<u32>,
     /// Members by node, where the policy asks for it.
     pub(crate) nodes: HashMap<Symbol, NodeCount>,
+    /// Those of these nodes with a member that is not available or is reserved.
+    pub(crate) down_on: HashSet<Symbol>,
     /// When operations brought members back, with the number of these, where the policy asks for it.
     returns: BTreeMap<Timestamp, u32>,
 }
@@ -83,6 +85,7 @@ impl Group {
             members: BTreeMap::new(),
             down: BTreeSet::new(),
             nodes: HashMap::new(),
+            down_on: HashSet::new(),
             returns: BTreeMap::new(),
         }
     }
@@ -110,7 +113,12 @@ impl Group {
         self.counts.failed += u64::from(standing.failed);
         if let Some(node) = node.filter(|_| self.policy.counts_nodes) {
             let count = self.nodes.entry(node).or_default();
-            *(if standing.is_free() { &mut count.available } else { &mut count.unavailable }) += 1;
+            if standing.is_free() {
+                count.available += 1;
+            } else {
+                count.unavailable += 1;
+                self.down_on.insert(node);
+            }
         }
         if let Some(at) = standing.returned_at().filter(|_| self.policy.counts_returns) {
             *self.returns.entry(at).or_default() += 1;
@@ -129,7 +137,14 @@ impl Group {
         if let Some(node) = node.filter(|_| self.policy.counts_nodes)
             && let Some(count) = self.nodes.get_mut(&node)
         {
-            *(if standing.is_free() { &mut count.available } else { &mut count.unavailable }) -= 1;
+            if standing.is_free() {
+                count.available -= 1;
+            } else {
+                count.unavailable -= 1;
+            }
+            if count.unavailable == 0 {
+                self.down_on.remove(&node);
+            }
             if *count == NodeCount::default() {
                 self.nodes.remove(&node);
             }

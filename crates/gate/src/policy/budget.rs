@@ -81,5 +81,5 @@ pub(super) fn disruption(budget: &DisruptionBudget) -> Rule {
 }
 
 fn rule(path: String, check: Check) -> Rule {
-    Rule { path, name: None, stage: Stage::PreCheck, filter: None, conditions: BTreeSet::new(), check }
+    Rule { path: path.into(), name: None, stage: Stage::PreCheck, filter: None, conditions: BTreeSet::new(), check }
 }

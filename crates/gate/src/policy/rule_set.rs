@@ -15,7 +15,7 @@ pub(super) fn rules(set: &str, spec: &PodTransitionRuleSpec, skipped_kinds: &BTr
         filter.filter(|filter| selector::fault(filter).is_none())
     };
     let read = |rule: &TransitionRule| Rule {
-        path: format!("{set}/{}", rule.name),
+        path: format!("{set}/{}", rule.name).into(),
         name: Some(rule.name.clone()),
         stage: match rule.stage.as_deref() {
             None | Some("PreCheck") => Stage::PreCheck,

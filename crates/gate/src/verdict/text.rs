@@ -78,16 +78,18 @@ impl Because {
                 let back = unavailable.saturating_sub(*quota) + 1;
                 format!("wait until {back} more nodes are whole, or raise maxUnavailableNodes to {}", unavailable + 1)
             }
-            Self::MaxUnavailableDomains { key, most, .. } => {
-                format!("wait until a {key} is whole, or raise maxUnavailableDomains to {}", most + 1)
+            Self::MaxUnavailableDomains { key, most, unavailable, .. } => {
+                let back = unavailable.saturating_sub(*most) + 1;
+                let raised = unavailable + 1;
+                format!("wait until {back} more of {key} are whole, or raise maxUnavailableDomains to {raised}")
             }
             Self::PerNodeMinAvailable { node, fewest, available } if available <= fewest => {
                 format!("bring {} more to node {node}, or lower perNodeMinAvailable", pods(fewest + 1 - available))
             }
             Self::PerNodeMinAvailable { .. } => return None,
             Self::MaxConcurrent { most: 0, .. } => "raise maxConcurrent: as it is nobody ever goes".to_owned(),
-            Self::MaxConcurrent { most, .. } => {
-                format!("wait until an operation ends, or raise maxConcurrent to {}", most + 1)
+            Self::MaxConcurrent { running, .. } => {
+                format!("wait until operations end, or raise maxConcurrent to {}", running + 1)
             }
             Self::AwaitingApproval { .. } => "wait for the approver's answer".to_owned(),
             Self::ApprovalRefused { .. } => "satisfy the approver; it is asked again".to_owned(),
@@ -192,7 +194,7 @@ impl fmt::Display for Because {
                 write!(f, "of {total} nodes {unavailable} have an unavailable pod, and at most {quota} may")
             }
             Self::WithinDomains { key } => write!(f, "there is room by {key}"),
-            Self::MaxUnavailableDomains { key, most, domains } => {
+            Self::MaxUnavailableDomains { key, most, domains, .. } => {
                 let domains = domains.join(", ");
                 write!(f, "pods are unavailable where {key} is {domains}, and at most {most} may be at a time")
             }

@@ -1,0 +1,6 @@
+//! TransitionBudget, limit by limit, and PodDisruptionBudgets.
+
+mod explain;
+mod limits;
+mod scope;
+mod times;
