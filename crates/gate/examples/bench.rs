@@ -3,7 +3,7 @@
 //! Prints one JSON object. With the argument `own` every pod has a label set of its own, as those of a StatefulSet have.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use hitless_gate::{
@@ -11,6 +11,7 @@ use hitless_gate::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -127,13 +128,11 @@ impl World {
         let workload = number % WORKLOADS;
         let uid = uuid(number, state.generation);
         let hash = format!("{:010x}", u64::from(workload) * 0x9e37_79b9);
-        let name = match self.own_labels {
-            true => format!("{}-{}", app(workload), number / WORKLOADS),
-            false => format!("{}-{hash}-{}", app(workload), &uid[..5]),
-        };
-        let (key, value) = match self.own_labels {
-            true => ("statefulset.kubernetes.io/pod-name", name.clone()),
-            false => ("pod-template-hash", hash),
+        let (name, (key, value)) = if self.own_labels {
+            let name = format!("{}-{}", app(workload), number / WORKLOADS);
+            (name.clone(), ("statefulset.kubernetes.io/pod-name", name))
+        } else {
+            (format!("{}-{hash}-{}", app(workload), &uid[..5]), ("pod-template-hash", hash))
         };
         let labels = [
             ("app.kubernetes.io/name", app(workload)),
@@ -182,9 +181,10 @@ fn node_labels(number: u32) -> BTreeMap<String, String> {
 /// budget for the whole cluster limits nodes and operations.
 fn set_rules(gate: &mut Gate) -> io::Result<()> {
     for number in 0..RULE_SETS {
-        let selector = match number < NAMESPACES {
-            true => json!({"matchLabels": {"tier": "serving"}}),
-            false => json!({"matchLabels": {"app.kubernetes.io/name": app(number)}}),
+        let selector = if number < NAMESPACES {
+            json!({"matchLabels": {"tier": "serving"}})
+        } else {
+            json!({"matchLabels": {"app.kubernetes.io/name": app(number)}})
         };
         let rules = json!([
             {"name": "availability", "availablePolicy": {"maxUnavailableValue": "10%", "minAvailableValue": 1}},
@@ -215,6 +215,12 @@ fn resident() -> io::Result<u64> {
     Ok(kibibytes.ok_or_else(|| io::Error::other("/proc/self/status has no VmRSS"))? * 1024)
 }
 
+/// Seconds for which this thread has had a processor. Others on the machine do not count.
+fn worked() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default().as_secs_f64()
+}
+
 /// Mean microseconds of an event: pods become ready and unready, and are replaced.
 fn events(world: &mut World, gate: &mut Gate) -> f64 {
     let (mut seconds, mut events) = (0.0, 0.0);
@@ -228,14 +234,14 @@ fn events(world: &mut World, gate: &mut Gate) -> f64 {
             };
             batch.push(((!gone.is_empty()).then_some(gone), world.pod(number)));
         }
-        let began = Instant::now();
+        let began = worked();
         for (gone, pod) in &batch {
             if let Some(gone) = gone {
                 gate.remove_pod(gone);
             }
             gate.upsert_pod(pod);
         }
-        seconds += began.elapsed().as_secs_f64();
+        seconds += worked() - began;
         events += batch.iter().map(|(gone, _)| if gone.is_some() { 2.0 } else { 1.0 }).sum::<f64>();
     }
     seconds * 1e6 / events

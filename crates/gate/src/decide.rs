@@ -181,7 +181,7 @@ impl<'g> Sitting<'g> {
                     Some(who) => self.holders(group, who, each.pod),
                     None => (Arc::default(), None),
                 };
-                RuleVerdict { holders, since, ..says(path, Decision::Denied, because) }
+                RuleVerdict { since, holders, ..says(path, Decision::Denied, because) }
             }
         }
     }
@@ -256,7 +256,7 @@ impl<'g> Sitting<'g> {
             Ok(because) => says(&name, Decision::Allowed, because),
             Err(because) => {
                 let (holders, since) = self.holders((id, group), Who::Down, each.pod);
-                RuleVerdict { holders, since, ..says(&name, Decision::Denied, because) }
+                RuleVerdict { since, holders, ..says(&name, Decision::Denied, because) }
             }
         })
     }

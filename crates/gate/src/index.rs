@@ -31,6 +31,9 @@ pub(crate) fn id(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
+/// A label.
+type Pair = (Symbol, Symbol);
+
 /// What the gate knows. Everything in it can be told again at any time; a gate that was told step by step answers as one that was
 /// told all at once.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +49,7 @@ pub struct Gate {
     pub(crate) groups: Slab<Group>,
     by_source: BTreeMap<Source, u32>,
     /// Groups by the namespace (or none) and one label of what they select.
-    by_label: HashMap<(Option<Symbol>, (Symbol, Symbol)), Vec<u32>>,
+    by_label: HashMap<(Option<Symbol>, Pair), Vec<u32>>,
     /// Groups that ask for no label in particular.
     by_namespace: HashMap<Option<Symbol>, Vec<u32>>,
     pub(crate) owners: Slab<Owner>,
@@ -167,7 +170,9 @@ impl Gate {
         let gone = old.keys().filter(|uid| !self.held.contains_key(*uid));
         let new = self.held.keys().filter(|uid| !old.contains_key(*uid));
         let changed: Vec<Uid> = gone.chain(new).cloned().collect();
-        changed.iter().for_each(|uid| self.recount(uid));
+        for uid in &changed {
+            self.recount(uid);
+        }
     }
 
     /// The pod's place in a ledger, if it has one.
@@ -180,7 +185,9 @@ impl Gate {
         let failed: HashSet<Uid> = failed.iter().map(|uid| Uid::of(uid).kept()).collect();
         let changed: Vec<Uid> = self.failed.symmetric_difference(&failed).cloned().collect();
         self.failed = failed;
-        changed.iter().for_each(|uid| self.recount(uid));
+        for uid in &changed {
+            self.recount(uid);
+        }
     }
 
     /// Counts a pod anew after what is known of it elsewhere has changed.

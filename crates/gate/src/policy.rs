@@ -147,7 +147,7 @@ fn selector_faults(selector: Option<&LabelSelector>) -> Option<String> {
     }
 }
 
-fn rule_faults<'a>(rules: &'a [Rule]) -> impl Iterator<Item = String> + 'a {
+fn rule_faults(rules: &[Rule]) -> impl Iterator<Item = String> {
     rules.iter().filter_map(|rule| {
         let name = rule.path.split_once('/').map_or(&*rule.path, |(_, name)| name);
         match &rule.check {

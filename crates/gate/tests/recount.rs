@@ -260,9 +260,8 @@ fn a_budget() -> impl Strategy<Value = Value> {
 }
 
 fn a_change() -> impl Strategy<Value = Change> {
-    let disruption = (a_selector(), a_limit(), prop::bool::ANY).prop_map(|(selector, limit, is_min)| match is_min {
-        true => (selector, limit, Value::Null),
-        false => (selector, Value::Null, limit),
+    let disruption = (a_selector(), a_limit(), prop::bool::ANY).prop_map(|(selector, limit, is_min)| {
+        if is_min { (selector, limit, Value::Null) } else { (selector, Value::Null, limit) }
     });
     prop_oneof![
         10 => a_pod().prop_map(|pod| Change::Pod(Box::new(pod))),

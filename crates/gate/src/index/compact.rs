@@ -126,10 +126,7 @@ impl Name {
 
     pub(crate) fn cmp(&self, other: &Self, symbols: &Symbols) -> Ordering {
         let bytes = |name: &Self| symbols.text(name.stem).bytes().chain(name.end.into_iter().take(name.length.into()));
-        match self.stem == other.stem {
-            true => self.end().cmp(other.end()),
-            false => bytes(self).cmp(bytes(other)),
-        }
+        if self.stem == other.stem { self.end().cmp(other.end()) } else { bytes(self).cmp(bytes(other)) }
     }
 
     fn end(&self) -> &[u8] {
@@ -173,13 +170,13 @@ mod tests {
             ("ü", false),
             ("", false),
         ] {
-            let uid = Uid::of(text);
-            assert_eq!((uid.text(), uid.kept().text()), (text.to_owned(), text.to_owned()));
-            assert_eq!(matches!(uid, Uid::Uuid(_)), is_short, "{text}");
-            assert!(uid.kept().is(&uid));
+            let given = Uid::of(text);
+            assert_eq!((given.text(), given.kept().text()), (text.to_owned(), text.to_owned()));
+            assert_eq!(matches!(given, Uid::Uuid(_)), is_short, "{text}");
+            assert!(given.kept().is(&given));
             let hasher = DefaultHashBuilder::default();
-            assert_eq!(uid.hash(&hasher), uid.kept().hash(&hasher));
-            assert!(!uid.kept().is(&Uid::of("another")));
+            assert_eq!(given.hash(&hasher), given.kept().hash(&hasher));
+            assert!(!given.kept().is(&Uid::of("another")));
         }
     }
 
@@ -207,7 +204,9 @@ mod tests {
                 assert_eq!(name.cmp(other, &symbols), text.cmp(other_text), "{text} {other_text}");
             }
         }
-        names.iter().for_each(|name| name.release(&mut symbols));
+        for name in &names {
+            name.release(&mut symbols);
+        }
         assert_eq!(symbols.len(), 0);
     }
 

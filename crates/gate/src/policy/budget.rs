@@ -12,9 +12,10 @@ use crate::{Because, Budget, DisruptionBudget};
 
 /// One rule for each field that is set.
 pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
-    let prefix = match budget.is_cluster_wide() {
-        true => format!("budget:{}.{}", budget.namespace, budget.name),
-        false => format!("budget:{}", budget.name),
+    let prefix = if budget.is_cluster_wide() {
+        format!("budget:{}.{}", budget.namespace, budget.name)
+    } else {
+        format!("budget:{}", budget.name)
     };
     let spec = &budget.spec;
     let mut rules = Vec::new();

@@ -86,7 +86,6 @@ impl Because {
             Self::PerNodeMinAvailable { node, fewest, available } if available <= fewest => {
                 format!("bring {} more to node {node}, or lower perNodeMinAvailable", pods(fewest + 1 - available))
             }
-            Self::PerNodeMinAvailable { .. } => return None,
             Self::MaxConcurrent { most: 0, .. } => "raise maxConcurrent: as it is nobody ever goes".to_owned(),
             Self::MaxConcurrent { running, .. } => {
                 format!("wait until operations end, or raise maxConcurrent to {}", running + 1)
@@ -118,7 +117,8 @@ impl Because {
             | Self::EnoughOnNode { .. }
             | Self::FewRunning { .. }
             | Self::Approved
-            | Self::ApproverIgnored { .. } => return None,
+            | Self::ApproverIgnored { .. }
+            | Self::PerNodeMinAvailable { .. } => return None,
         })
     }
 }

@@ -18,7 +18,7 @@ fn all_reasons_are_shown_at_once_where_upstream_shows_one_per_stage() {
         {"name": "flag", "labelCheck": {"requires": {"matchLabels": {"may-go": "true"}}}},
     ]);
     let verdict = Namespace::of(1).rules("ptr", rules).one("p0");
-    assert_eq!(verdict.denied().map(|rule| rule.rule_name()).collect::<Vec<_>>(), ["max", "min", "flag"]);
+    assert_eq!(verdict.denied().map(hitless_gate::RuleVerdict::rule_name).collect::<Vec<_>>(), ["max", "min", "flag"]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn pre_check_and_post_check_are_separate() {
     let gate = namespace.gate();
     assert!(gate.has_post_check("uid-p0") && !gate.has_post_check("uid-unknown"));
     let back = gate.post_check(&Namespace::candidate("p0"), &namespace.approvals, at(0));
-    assert_eq!(back.denied().map(|rule| rule.rule_name()).collect::<Vec<_>>(), ["after"]);
+    assert_eq!(back.denied().map(hitless_gate::RuleVerdict::rule_name).collect::<Vec<_>>(), ["after"]);
     let may = namespace.label("p0", "may-return", "true");
     assert!(may.gate().post_check(&Namespace::candidate("p0"), &may.approvals, at(0)).allowed);
     let gone = may.gate().post_check(&Namespace::candidate("p7"), &may.approvals, at(0));

@@ -153,7 +153,7 @@ fn the_annotation_excuses_a_pod_from_the_rules_that_it_names() {
     assert!(verdict.allowed && verdict.rules.iter().all(|rule| rule.because == Because::Skipped));
     assert!(verdict.agreed().is_empty());
     let verdict = &namespace.decide(&[with(r#"{"skipRules":["a"]}"#)])[0];
-    assert_eq!(verdict.denied().map(|rule| rule.rule_name()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(verdict.denied().map(hitless_gate::RuleVerdict::rule_name).collect::<Vec<_>>(), ["b"]);
     for nonsense in ["", "a", "[]", r#"{"skipRules":"a"}"#, r#"{"skiprules":["a","b"]}"#] {
         assert!(!namespace.decide(&[with(nonsense)])[0].allowed, "{nonsense:?} excuses nobody");
     }
