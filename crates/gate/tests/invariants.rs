@@ -70,7 +70,6 @@ impl Cluster {
             Churn::Break(pod) => self.pods.get_mut(number(*pod)).into_iter().for_each(|pod| pod.available = false),
             Churn::Mend(pod) => self.pods.get_mut(number(*pod)).into_iter().for_each(|pod| pod.available = true),
             Churn::Delete(pod) if !self.pods.is_empty() => drop(self.pods.remove(number(*pod))),
-            Churn::Delete(_) => {}
             Churn::Add(pod) => {
                 if self.pods.iter().all(|known| known.uid != pod.uid) {
                     self.pods.push(PodFacts::clone(pod));
@@ -85,11 +84,11 @@ impl Cluster {
             Churn::Forget(set) if !self.rule_sets.is_empty() => {
                 self.rule_sets.remove(set % self.rule_sets.len());
             }
-            Churn::Forget(_) => {}
+            Churn::Delete(_) | Churn::Forget(_) => {}
             Churn::Reselect(set, selector) => {
                 let count = self.rule_sets.len().max(1);
                 let selector: Option<LabelSelector> = serde_json::from_value(selector.clone()).unwrap();
-                self.rule_sets.get_mut(set % count).into_iter().for_each(|set| set.spec.selector = selector.clone());
+                self.rule_sets.get_mut(set % count).into_iter().for_each(|set| set.spec.selector.clone_from(&selector));
             }
             Churn::Scale(owner, desired) => {
                 let count = self.owners.len().max(1);

@@ -80,54 +80,45 @@ impl Cluster {
             }
             Change::Node(number, zone) => {
                 let node = format!("n{number}");
-                match zone {
-                    Some(zone) => {
-                        let labels = BTreeMap::from([("zone".to_owned(), format!("z{zone}"))]);
-                        gate.set_node(&node, &labels);
-                        self.nodes.insert(node, labels);
-                    }
-                    None => {
-                        gate.remove_node(&node);
-                        self.nodes.remove(&node);
-                    }
+                if let Some(zone) = zone {
+                    let labels = BTreeMap::from([("zone".to_owned(), format!("z{zone}"))]);
+                    gate.set_node(&node, &labels);
+                    self.nodes.insert(node, labels);
+                } else {
+                    gate.remove_node(&node);
+                    self.nodes.remove(&node);
                 }
             }
             Change::Budget(number, spec) => {
                 let (name, namespace) = (format!("b{number}"), namespace(number));
-                match spec {
-                    Some(mut spec) => {
-                        if namespace == "hitless-system" {
-                            spec["scope"] = json!("Cluster");
-                        }
-                        let spec = serde_json::from_value(spec).unwrap();
-                        let budget = Budget { name: name.clone(), namespace: namespace.into(), spec };
-                        gate.set_budget(&budget);
-                        self.budgets.insert(name, budget);
+                if let Some(mut spec) = spec {
+                    if namespace == "hitless-system" {
+                        spec["scope"] = json!("Cluster");
                     }
-                    None => {
-                        gate.remove_budget(namespace, &name);
-                        self.budgets.remove(&name);
-                    }
+                    let spec = serde_json::from_value(spec).unwrap();
+                    let budget = Budget { name: name.clone(), namespace: namespace.into(), spec };
+                    gate.set_budget(&budget);
+                    self.budgets.insert(name, budget);
+                } else {
+                    gate.remove_budget(namespace, &name);
+                    self.budgets.remove(&name);
                 }
             }
             Change::Disruption(number, spec) => {
                 let (name, namespace) = (format!("d{number}"), namespace(number));
-                match spec {
-                    Some((selector, min, max)) => {
-                        let budget = DisruptionBudget {
-                            name: name.clone(),
-                            namespace: namespace.into(),
-                            selector: serde_json::from_value(selector).unwrap(),
-                            min_available: serde_json::from_value(min).unwrap(),
-                            max_unavailable: serde_json::from_value(max).unwrap(),
-                        };
-                        gate.set_disruption_budget(&budget);
-                        self.disruption_budgets.insert(name, budget);
-                    }
-                    None => {
-                        gate.remove_disruption_budget(namespace, &name);
-                        self.disruption_budgets.remove(&name);
-                    }
+                if let Some((selector, min, max)) = spec {
+                    let budget = DisruptionBudget {
+                        name: name.clone(),
+                        namespace: namespace.into(),
+                        selector: serde_json::from_value(selector).unwrap(),
+                        min_available: serde_json::from_value(min).unwrap(),
+                        max_unavailable: serde_json::from_value(max).unwrap(),
+                    };
+                    gate.set_disruption_budget(&budget);
+                    self.disruption_budgets.insert(name, budget);
+                } else {
+                    gate.remove_disruption_budget(namespace, &name);
+                    self.disruption_budgets.remove(&name);
                 }
             }
             Change::Owner(number, desired) => {
@@ -293,7 +284,9 @@ proptest! {
         let first = first.chain((0..4).zip(budgets).map(|(number, spec)| Change::Budget(number, Some(spec))));
         first.chain((0..5).map(|node| Change::Node(node, Some(node % 3)))).for_each(|change| cluster.apply(&mut gate, change));
         for (changes, wishes, second) in rounds {
-            changes.into_iter().for_each(|change| cluster.apply(&mut gate, change));
+            for change in changes {
+                cluster.apply(&mut gate, change);
+            }
             let now = Timestamp::from_second(second).unwrap();
             let candidates: Vec<_> = wishes.into_iter().map(|number| Candidate::new(uid(number))).collect();
             let verdicts = gate.decide(&candidates, &Approvals::new(), now);

@@ -8,7 +8,7 @@ use hitless_api::ledger::LedgerLeader;
 use hitless_gate::{Approvals, Candidate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings};
 use jiff::Timestamp;
 
-use crate::world::{Attempt, Leader, Ledger, Node, PODS, Pod, View, World, holder, reservation, uid};
+use crate::world::{Leader, Ledger, Node, PODS, Place, Pod, View, World, holder, reservation, uid};
 
 /// Which protections are on.
 #[derive(Clone, Copy)]
@@ -23,8 +23,8 @@ pub(crate) struct Protections {
     pub(crate) ready_before_release: bool,
     /// A result is that of the reserved attempt only if the grant's `granted` is the reservation's `since`.
     pub(crate) same_attempt: bool,
-    /// A pod that is unavailable in the cache, and so costs nothing, is read again before it is reserved.
-    pub(crate) fresh_unavailable: bool,
+    /// A pod that is unavailable in the cache, and so costs nothing, is granted as such: its agent refuses if it is available.
+    pub(crate) agent_refuses_available: bool,
 }
 
 impl Protections {
@@ -34,7 +34,7 @@ impl Protections {
         node_epoch: true,
         ready_before_release: true,
         same_attempt: true,
-        fresh_unavailable: true,
+        agent_refuses_available: true,
     };
 }
 
@@ -89,11 +89,13 @@ pub(crate) struct Controller {
     pub(crate) protections: Protections,
     owners: BTreeMap<OwnerKey, OwnerFacts>,
     rule_sets: Vec<RuleSet>,
-    answers: Mutex<HashMap<Question, [bool; PODS]>>,
+    answers: Mutex<HashMap<Question, Answer>>,
 }
 
 /// Which pods are down, reserved and wishing, and which one is urgent.
 type Question = ([bool; PODS], [bool; PODS], [bool; PODS], usize);
+/// Whether each pod that may go may do so only because it is down.
+type Answer = [Option<bool>; PODS];
 
 impl Controller {
     pub(crate) fn new(max_unavailable: u32, protections: Protections) -> Self {
@@ -180,8 +182,6 @@ impl Controller {
             match sight[pod] {
                 Sight::Now => {}
                 Sight::Untouched => (*state, *node) = (Pod { updated: false, down: false, ..*state }, untouched),
-                // A pod that costs nothing is looked at again.
-                Sight::Down if self.protections.fresh_unavailable => *node = untouched,
                 Sight::Down => (*state, *node) = (Pod { updated: false, down: true, ..*state }, untouched),
                 Sight::Refused => *node = Node { granted: None, result: true, ..*node },
             }
@@ -198,9 +198,9 @@ impl Controller {
             !state.updated && node.granted.is_none() && !node.result && !released.reservations.contains_key(&uid(pod))
         };
         let allowed = self.allowed(&released, seen.map(|(state, _)| state), std::array::from_fn(wishes), urgent);
-        let attempts: Vec<(usize, Attempt)> =
-            (0..PODS).filter(|&pod| allowed[pod]).map(|pod| (pod, world.new_attempt(pod))).collect();
-        let batch = attempts.iter().map(|&(pod, attempt)| (uid(pod), reservation(&uid(pod), attempt))).collect();
+        let place = |pod| Some((pod, Place { while_unavailable: allowed[pod]?, since: world.new_attempt(pod) }));
+        let places: Vec<(usize, Place)> = (0..PODS).filter_map(place).collect();
+        let batch = places.iter().map(|&(pod, place)| (uid(pod), reservation(&uid(pod), place))).collect();
         let epoch = world.leaders[who].epoch;
         let next = hitless_gate::reserve(&released, batch, &LedgerLeader { epoch, holder: holder(epoch) }).ok()?;
         let next = Ledger::from(next);
@@ -208,29 +208,23 @@ impl Controller {
             return None;
         }
         if self.write_ledger(world, who, next) {
-            for (pod, attempt) in attempts {
+            for (pod, place) in places {
                 let current = seen[pod].1 == world.nodes[pod];
-                world.leaders[who].pending[pod] = Some(View { seen: attempt, current });
+                world.leaders[who].pending[pod] = Some(View { seen: place, current });
             }
         }
         Some(())
     }
 
     /// The gate's answer; the same question comes up in many states.
-    fn allowed(
-        &self,
-        ledger: &TransitionLedgerSpec,
-        pods: [Pod; PODS],
-        wishes: [bool; PODS],
-        urgent: usize,
-    ) -> [bool; PODS] {
+    fn allowed(&self, ledger: &TransitionLedgerSpec, pods: [Pod; PODS], wishes: [bool; PODS], urgent: usize) -> Answer {
         let down = pods.map(|pod| pod.down);
         let reserved = std::array::from_fn(|pod| ledger.reservations.contains_key(&uid(pod)));
         let question = (down, reserved, wishes, urgent);
         *self.answers.lock().unwrap().entry(question).or_insert_with(|| self.ask(question))
     }
 
-    fn ask(&self, (down, reserved, wishes, urgent): Question) -> [bool; PODS] {
+    fn ask(&self, (down, reserved, wishes, urgent): Question) -> Answer {
         let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
         let held = Held { since: Timestamp::UNIX_EPOCH };
         let reserved = chosen(reserved).map(|pod| (uid(pod), held.clone())).collect();
@@ -251,7 +245,10 @@ impl Controller {
             settings: &Settings { implicit: None, ..Settings::default() },
         };
         let verdicts = hitless_gate::decide(&input, &candidates, Timestamp::UNIX_EPOCH);
-        std::array::from_fn(|pod| verdicts.iter().any(|verdict| verdict.allowed && verdict.pod_uid == uid(pod)))
+        std::array::from_fn(|pod| {
+            let verdict = verdicts.iter().find(|verdict| verdict.allowed && verdict.pod_uid == uid(pod))?;
+            Some(verdict.rests_on_unavailability())
+        })
     }
 
     /// A compare-and-swap on the ledger; the writer learns the result, on a conflict only that there was one.

@@ -74,7 +74,7 @@ impl Model for Rollout {
             Act::Elect => return None,
             Act::Lead(who, step) => self.controller.step(&mut world, who, step)?,
             Act::Begin(pod) | Act::Done(pod) | Act::Refused(pod) | Act::Ready(pod) => {
-                operate(&mut world, pod, action)?;
+                self.operate(&mut world, pod, action)?;
             }
         }
         let world = world.canonical();
@@ -84,7 +84,9 @@ impl Model for Rollout {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(BUDGET, |model: &Self, world: &World| {
-                let gone = (0..PODS).filter(|&pod| world.ledger.reserved[pod].is_some() || world.pods[pod].down);
+                // A place that was taken for an unavailable pod costs nothing: its agent sees to that.
+                let costs = |pod: &usize| world.ledger.reserved[*pod].is_some_and(|place| !place.while_unavailable);
+                let gone = (0..PODS).filter(|pod| costs(pod) || world.pods[*pod].down);
                 gone.count() <= model.controller.max_unavailable as usize
             }),
             Property::sometimes("all updated by two leaders", |_, world: &World| {
@@ -94,36 +96,44 @@ impl Model for Rollout {
     }
 }
 
-const BUDGET: &str = "no more than the maximum reserved or out of service";
+const BUDGET: &str = "no more than the maximum out of service or reserved to go";
 
 impl Rollout {
     fn new(protections: Protections) -> Self {
         Self { controller: Controller::new(1, protections), crashes: 1, refusals: 1 }
     }
-}
 
-fn operate(world: &mut World, pod: usize, action: Act) -> Option<()> {
-    let node = world.nodes[pod];
-    let open = node.granted.is_some() && !node.result;
-    let state = &mut world.pods[pod];
-    match action {
-        Act::Begin(_) if open && !state.updated && !state.down => {
-            (state.down, state.was_down) = (true, true);
+    /// What the agent and the kubelet do.
+    fn operate(&self, world: &mut World, pod: usize, action: Act) -> Option<()> {
+        let node = world.nodes[pod];
+        let open = node.granted.is_some() && !node.result;
+        let refuses = node.granted.is_some_and(|grant| grant.while_unavailable)
+            && self.controller.protections.agent_refuses_available;
+        let state = &mut world.pods[pod];
+        match action {
+            // PodAvailable.
+            Act::Begin(_) if open && refuses && !state.updated && !state.down => {
+                state.was_refused = true;
+                world.store_node(pod, Node { result: true, ..node });
+            }
+            Act::Begin(_) if open && !state.updated && !state.down => {
+                (state.down, state.was_down) = (true, true);
+            }
+            Act::Done(_) if open && (state.down || state.updated) => {
+                state.updated = true;
+                world.store_node(pod, Node { result: true, ..node });
+            }
+            Act::Refused(_) if open && !state.updated => {
+                world.refusals_left = world.refusals_left.checked_sub(1)?;
+                world.pods[pod].was_refused = true;
+                world.store_node(pod, Node { result: true, ..node });
+            }
+            // The agent raises InService before it reports a result.
+            Act::Ready(_) if state.down && !open => state.down = false,
+            _ => return None,
         }
-        Act::Done(_) if open && (state.down || state.updated) => {
-            state.updated = true;
-            world.store_node(pod, Node { result: true, ..node });
-        }
-        Act::Refused(_) if open && !state.updated => {
-            world.refusals_left = world.refusals_left.checked_sub(1)?;
-            world.pods[pod].was_refused = true;
-            world.store_node(pod, Node { result: true, ..node });
-        }
-        // The agent raises InService before it reports a result.
-        Act::Ready(_) if state.down && !open => state.down = false,
-        _ => return None,
+        Some(())
     }
-    Some(())
 }
 
 /// Every combination of what a leader's caches may show.
@@ -182,8 +192,8 @@ fn the_result_of_an_earlier_attempt_is_no_evidence() {
 }
 
 #[test]
-fn without_a_fresh_look_an_old_cache_lets_a_pod_go_for_nothing() {
-    assert!(overspends(Protections { fresh_unavailable: false, ..Protections::ALL }));
+fn an_agent_that_takes_an_available_pod_on_a_grant_for_an_unavailable_one_overspends() {
+    assert!(overspends(Protections { agent_refuses_available: false, ..Protections::ALL }));
 }
 
 /// From every state that can be reached there is a way to the end: no reservation is held for ever.

@@ -14,6 +14,13 @@ pub(crate) const LEADERS: usize = 2;
 /// different matter, so the numbers are kept small.
 pub(crate) type Attempt = u8;
 
+/// A reservation, or the grant that goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    pub(crate) since: Attempt,
+    pub(crate) while_unavailable: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pod {
     pub(crate) updated: bool,
@@ -28,16 +35,14 @@ pub(crate) struct Pod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     pub(crate) epoch: i64,
-    /// `granted` of its grant.
-    pub(crate) granted: Option<Attempt>,
+    pub(crate) granted: Option<Place>,
     pub(crate) result: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
     pub(crate) epoch: i64,
-    /// `since` of each reservation.
-    pub(crate) reserved: [Option<Attempt>; PODS],
+    pub(crate) reserved: [Option<Place>; PODS],
 }
 
 /// An object as a leader last saw it, and whether that is still the current one: what a resourceVersion tells.
@@ -53,7 +58,7 @@ pub(crate) struct Leader {
     pub(crate) epoch: i64,
     pub(crate) ledger: Option<View<Ledger>>,
     /// Grants that go out next, and whether the node is still as it was when they were decided.
-    pub(crate) pending: [Option<View<Attempt>>; PODS],
+    pub(crate) pending: [Option<View<Place>>; PODS],
     /// Nodes that it has rewritten in order to free the reservation.
     pub(crate) fenced: [bool; PODS],
 }
@@ -155,6 +160,7 @@ impl World {
     }
 
     fn each_attempt(&mut self, pod: usize, mut visit: impl FnMut(&mut Attempt)) {
+        let mut visit = |place: &mut Place| visit(&mut place.since);
         self.ledger.reserved[pod].iter_mut().for_each(&mut visit);
         self.nodes[pod].granted.iter_mut().for_each(&mut visit);
         for leader in &mut self.leaders {
@@ -172,17 +178,17 @@ pub(crate) fn holder(epoch: i64) -> String {
     format!("controller-{epoch}")
 }
 
-pub(crate) fn reservation(uid: &str, attempt: Attempt) -> Reservation {
+pub(crate) fn reservation(uid: &str, place: Place) -> Reservation {
     Reservation {
         id: format!("{uid}.op"),
         pod: uid.into(),
         node: String::new(),
         owner: String::new(),
         rules: Vec::new(),
-        since: MicroTime(Timestamp::from_second(attempt.into()).unwrap()),
+        since: MicroTime(Timestamp::from_second(place.since.into()).unwrap()),
         images: [].into(),
         from_images: [].into(),
-        while_unavailable: false,
+        while_unavailable: place.while_unavailable,
         labels: [].into(),
     }
 }
@@ -193,7 +199,7 @@ impl From<Ledger> for TransitionLedgerSpec {
         Self {
             leader: LedgerLeader { epoch: ledger.epoch, holder: holder(ledger.epoch) },
             reservations: reserved
-                .filter_map(|(pod, attempt)| Some((uid(pod), reservation(&uid(pod), (*attempt)?))))
+                .filter_map(|(pod, place)| Some((uid(pod), reservation(&uid(pod), (*place)?))))
                 .collect(),
         }
     }
@@ -201,7 +207,11 @@ impl From<Ledger> for TransitionLedgerSpec {
 
 impl From<TransitionLedgerSpec> for Ledger {
     fn from(spec: TransitionLedgerSpec) -> Self {
-        let attempt = |pod| spec.reservations.get(&uid(pod)).map(|held| held.since.0.as_second().try_into().unwrap());
-        Self { epoch: spec.leader.epoch, reserved: std::array::from_fn(attempt) }
+        let place = |pod| {
+            let held = spec.reservations.get(&uid(pod))?;
+            let since = held.since.0.as_second().try_into().unwrap();
+            Some(Place { since, while_unavailable: held.while_unavailable })
+        };
+        Self { epoch: spec.leader.epoch, reserved: std::array::from_fn(place) }
     }
 }
