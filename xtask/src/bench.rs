@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: figures, always beside a baseline of the same run. Machines are noisy: compare ratios, not seconds.
 
 mod footprint;
+mod gate;
 mod rollout;
 
 use std::process::ExitCode;
@@ -31,20 +32,28 @@ enum What {
     Rollout(rollout::Rollout),
     /// Memory and CPU of agent and controller when nothing happens, and sizes of the binaries.
     Footprint(footprint::Footprint),
+    /// Memory and time of the gate with 150,000 pods; needs no cluster.
+    Gate,
 }
 
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
+    match &bench.what {
+        What::Rollout(options) => on_cluster(bench.keep, |stack| rollout::run(options, stack, bench.json)),
+        What::Footprint(options) => on_cluster(bench.keep, |stack| footprint::run(options, stack, bench.json)),
+        What::Gate => gate::run(bench.json),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn on_cluster(keep: bool, measure: impl FnOnce(&Stack) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let missing = missing_requirements();
     ensure!(missing.is_empty(), "a benchmark needs a real cluster, and this machine lacks: {missing:?}");
     let name = "bench";
     let programs = Programs::build()?;
     let cluster = Arc::new(Cluster::up(&UpOptions { name: name.to_owned(), nodes: 2 }, &|line| eprintln!("{line}"))?);
-    let outcome = Stack::install_on(cluster, programs).and_then(|stack| match &bench.what {
-        What::Rollout(options) => rollout::run(options, &stack, bench.json),
-        What::Footprint(options) => footprint::run(options, &stack, bench.json),
-    });
-    if !bench.keep {
+    let outcome = Stack::install_on(cluster, programs).and_then(|stack| measure(&stack));
+    if !keep {
         Cluster::down(name)?;
     }
-    outcome.map(|()| ExitCode::SUCCESS)
+    outcome
 }

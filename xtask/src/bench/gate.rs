@@ -1,0 +1,65 @@
+//! What deciding costs with 150,000 pods: no cluster, the gate alone. The measuring program is `crates/gate/examples/bench.rs`.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+
+/// What one run of the measuring program prints.
+#[derive(Deserialize, Serialize)]
+struct Run {
+    pods: u32,
+    nodes: u32,
+    rule_sets: u32,
+    resident_bytes: u64,
+    event_us: f64,
+    decision_p50_ms: f64,
+    decision_p99_ms: f64,
+    full_evaluation_ms: f64,
+    allowed: u64,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    /// Pods of Deployments: those of one share their labels.
+    #[serde(flatten)]
+    shared_labels: Run,
+    /// Pods of StatefulSets: each has a label set of its own.
+    own_labels: Run,
+}
+
+pub(super) fn run(json: bool) -> anyhow::Result<()> {
+    let figures = Figures { shared_labels: measure("shared")?, own_labels: measure("own")? };
+    if json {
+        println!("{}", serde_json::to_string(&figures)?);
+        return Ok(());
+    }
+    let Run { pods, nodes, rule_sets, .. } = figures.shared_labels;
+    println!("{pods} pods, {nodes} nodes, {rule_sets} PodTransitionRules");
+    println!(
+        "{:<14} {:>9} {:>9} {:>12} {:>12} {:>15}",
+        "", "resident", "event", "decision p50", "p99", "full evaluation"
+    );
+    for (name, run) in [("Deployments", &figures.shared_labels), ("StatefulSets", &figures.own_labels)] {
+        println!(
+            "{name:<14} {:>5} MiB {:>6.2} us {:>9.3} ms {:>9.3} ms {:>12.0} ms",
+            run.resident_bytes >> 20,
+            run.event_us,
+            run.decision_p50_ms,
+            run.decision_p99_ms,
+            run.full_evaluation_ms
+        );
+    }
+    Ok(())
+}
+
+/// A process of its own for each, so that the memory is the gate's.
+fn measure(labels: &str) -> anyhow::Result<Run> {
+    let mut cargo = Command::new("cargo");
+    // One unit, as in what is shipped, so that its small functions are inlined.
+    cargo.args(["--config", "profile.sim.package.hitless-gate.codegen-units=1"]);
+    cargo.args(["run", "--quiet", "--profile", "sim", "--package", "hitless-gate", "--example", "bench", "--", labels]);
+    let output = cargo.stderr(Stdio::inherit()).output().context("starting cargo")?;
+    ensure!(output.status.success(), "the measuring program ended with {}", output.status);
+    serde_json::from_slice(&output.stdout).context("reading what the measuring program printed")
+}
