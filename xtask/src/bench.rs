@@ -2,6 +2,7 @@
 
 mod footprint;
 mod gate;
+mod restarts;
 mod rollout;
 
 use std::process::ExitCode;
@@ -30,6 +31,8 @@ pub(crate) struct Bench {
 enum What {
     /// Three replicas one at a time under load: hitless, raw image patches, native rolling update.
     Rollout(rollout::Rollout),
+    /// One pod restarted again and again: none waits for the kubelet's back-off.
+    Restarts(restarts::Restarts),
     /// Memory and CPU of agent and controller when nothing happens, and sizes of the binaries.
     Footprint(footprint::Footprint),
     /// Memory and time of the gate with 150,000 pods; needs no cluster.
@@ -39,6 +42,7 @@ enum What {
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
     match &bench.what {
         What::Rollout(options) => on_cluster(bench.keep, |stack| rollout::run(options, stack, bench.json)),
+        What::Restarts(options) => on_cluster(bench.keep, |stack| restarts::run(options, stack, bench.json)),
         What::Footprint(options) => on_cluster(bench.keep, |stack| footprint::run(options, stack, bench.json)),
         What::Gate => gate::run(bench.json),
     }?;
