@@ -42,13 +42,13 @@ impl Approver {
         let listener = cluster.in_network(Place::ControlPlane, || TcpListener::bind((CONTROL_PLANE, 0)))??;
         let address = listener.local_addr()?;
         let (config, ca_bundle) = certificate(address)?;
-        let approver = Self {
+        let server = Self {
             url: format!("https://{address}/approve"),
             ca_bundle,
             manner: Arc::new(Mutex::new(manner)),
             approved: Arc::default(),
         };
-        let (manner, approved) = (Arc::clone(&approver.manner), Arc::clone(&approver.approved));
+        let (manner, approved) = (Arc::clone(&server.manner), Arc::clone(&server.approved));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let manner = manner.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -57,7 +57,7 @@ impl Approver {
                 thread::spawn(move || answer(stream, config, &manner, &approved));
             }
         });
-        Ok(approver)
+        Ok(server)
     }
 
     /// From now on it answers like this.

@@ -98,10 +98,8 @@ fn an_approver_that_is_dead_refuses_and_takes_its_time() -> anyhow::Result<()> {
     let approver = Approver::start(&stack.cluster, Manner::Dead)?;
     let webhook = json!({"clientConfig": {"url": approver.url, "caBundle": approver.ca_bundle}});
     app.kubectl.feed(&["apply"], &rule("change", &json!([{"name": "board", "webhook": webhook}])))?;
-    app.kubectl.feed(
-        &["apply"],
-        &rule("budget", &json!([{"name": "one", "availablePolicy": {"maxUnavailableValue": 1}}])),
-    )?;
+    app.kubectl
+        .feed(&["apply"], &rule("budget", &json!([{"name": "one", "availablePolicy": {"maxUnavailableValue": 1}}])))?;
     app.set_version("v2")?;
     app.wait_held()?;
     wait_why(&stack, &app, &["change/board", "can't be asked"])?;
@@ -112,17 +110,17 @@ fn an_approver_that_is_dead_refuses_and_takes_its_time() -> anyhow::Result<()> {
     approver.set(Manner::Approves(Duration::from_secs(2)));
     app.pods.wait("the rollout to end", PATIENCE, |pods| {
         // Whoever is out of service has been approved.
-        let approved = approver.approved();
-        let early = pods.iter().any(|(name, pod)| {
-            condition(pod, "hitless.dev/InService") == Some("False") && !approved.contains(name)
-        });
+        let passed = approver.approved();
+        let early = pods
+            .iter()
+            .any(|(name, pod)| condition(pod, "hitless.dev/InService") == Some("False") && !passed.contains(name));
         (early || all_on(pods, "v2")).then_some(early)
     })?;
-    let mut approved = approver.approved();
-    approved.sort();
-    approved.dedup();
+    let mut passed = approver.approved();
+    passed.sort();
+    passed.dedup();
     let pods: Vec<String> = app.pods.objects().keys().cloned().collect();
-    ensure!(approved == pods, "approved were {approved:?}, but the pods are {pods:?}");
+    ensure!(passed == pods, "approved were {passed:?}, but the pods are {pods:?}");
     app.rollout_status().map(drop)
 }
 
@@ -173,10 +171,8 @@ fn a_budget_of_the_whole_cluster_holds_across_namespaces() -> anyhow::Result<()>
     let stack = Stack::attach()?;
     let labels = json!({"spec": {"template": {"metadata": {"labels": {"wide": "yes"}}}}});
     let shape = Shape { replicas: 2, patch: labels, ..Shape::default() };
-    let apps = [
-        App::start(&stack.cluster, "t-gate-wide-a", &shape)?,
-        App::start(&stack.cluster, "t-gate-wide-b", &shape)?,
-    ];
+    let apps =
+        [App::start(&stack.cluster, "t-gate-wide-a", &shape)?, App::start(&stack.cluster, "t-gate-wide-b", &shape)?];
     let one = json!({"scope": "Cluster", "selector": {"matchLabels": {"wide": "yes"}}, "maxConcurrent": 1});
     stack.system().feed(&["apply"], &budget("one", &one))?;
     for app in &apps {

@@ -15,7 +15,6 @@ use std::thread;
 
 use ports::{DUAL_STACK, QUEUE_ONLY, V4_ONLY};
 
-
 /// How often `release` was said.
 #[derive(Default)]
 struct Releases {
