@@ -33,7 +33,7 @@ use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::report::{self, Pace};
 use crate::turn::{Turn, turn};
-use crate::view::{NodeIdentity, Observation, View};
+use crate::view::{NodeIdentity, NodePod, Observation, View};
 
 /// The loop turns at least this often, so that its heartbeat shows.
 const LONGEST_SLEEP: Duration = Duration::from_secs(10);
@@ -136,7 +136,8 @@ impl Agent {
     /// Decides and acts once; says when to do so again.
     async fn turn(&mut self) -> Instant {
         let (now, clock) = (now(), Instant::now());
-        let pods = self.caches.pods.values().into_iter().map(|pod| (pod.view.id.uid.clone(), pod)).collect();
+        let pods: BTreeMap<String, Arc<NodePod>> =
+            self.caches.pods.values().into_iter().map(|pod| (pod.view.id.uid.clone(), pod)).collect();
         let transition = self.caches.transitions.get("", &self.node.name);
         let observations = self.observer.observations();
         self.remember_grants(transition.as_deref(), now);
@@ -160,11 +161,14 @@ impl Agent {
 
         for (grant, decision) in &steps {
             if let (Some(action), Some(memory)) = (&decision.action, self.memories.get_mut(&grant.id)) {
-                self.pods.act(grant, action, memory, &self.node.name).await;
+                let pod = pods.get(&grant.pod.uid).map(Arc::as_ref);
+                self.pods.act(grant, action, pod, memory, &self.node.name).await;
             }
         }
         for (pod, reason) in raises {
-            self.pods.raise(&pod, reason).await;
+            if let Some(pod) = pods.get(&pod.uid) {
+                self.pods.raise(pod, reason).await;
+            }
         }
         if let Some(transition) = transition.as_deref().filter(|_| view.synced) {
             wake_at = wake_at.into_iter().chain(self.report(transition, &entries, now).await).min();

@@ -230,7 +230,7 @@ pub fn begun(input: &Input<'_>) -> bool {
     match input.pod {
         Presence::Here(pod) => {
             let case = Case::new(input, &pod.view, Timestamp::UNIX_EPOCH);
-            case.lowered().is_some() || case.returned().is_some()
+            case.lowered().is_some() || case.returned().is_some() || case.may_be_lowered()
         }
         Presence::Unseen | Presence::Missing(_) => false,
     }

@@ -18,6 +18,9 @@ pub struct Memory {
     pub granted: Option<Timestamp>,
     /// When this process saw the grant first.
     pub seen: Option<Timestamp>,
+    /// resourceVersion of the pod for which a request to lower InService was sent and not answered: as long as the pod is seen
+    /// in that version, it may have been carried out, or may be yet.
+    pub lowering: Option<String>,
     /// When InService was lowered, exactly.
     pub lowered: Option<Timestamp>,
     /// When the image patch was sent, and which containers ran then.
@@ -48,8 +51,12 @@ pub struct Operated {
 /// A write that the API server refuses, again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
+    /// The write that is refused.
+    pub action: Action,
     /// The first of a row of refusals.
     pub since: Timestamp,
+    /// The last one.
+    pub last: Timestamp,
     /// In CamelCase: `AdmissionDenied`, or `PatchConflict` if what the patch tests is not so.
     pub reason: &'static str,
     /// The server's words.
@@ -91,15 +98,17 @@ impl Memory {
         match action {
             Action::Operate => self.operated = operated(),
             Action::Undo => self.undone = operated(),
-            Action::Look | Action::Lower | Action::Raise { .. } => {}
+            Action::Lower => self.lowering = Some(pod.resource_version.clone()),
+            Action::Look | Action::Raise { .. } => {}
         }
     }
 
     /// A write was done.
     pub fn done(&mut self, action: &Action, now: Timestamp) {
         self.denied = None;
-        if *action == Action::Lower {
-            self.lowered = Some(now);
+        match action {
+            Action::Lower => (self.lowered, self.lowering) = (Some(now), None),
+            Action::Look | Action::Raise { .. } | Action::Operate | Action::Undo => {}
         }
     }
 
@@ -108,14 +117,17 @@ impl Memory {
         match action {
             Action::Operate => self.operated = None,
             Action::Undo => self.undone = None,
-            Action::Look | Action::Lower | Action::Raise { .. } => {}
+            Action::Lower => self.lowering = None,
+            Action::Look | Action::Raise { .. } => {}
         }
     }
 
     /// A write is refused, and perhaps always will be.
-    pub fn refused(&mut self, reason: &'static str, words: &str, now: Timestamp) {
-        let denied = self.denied.get_or_insert_with(|| Denied { since: now, reason, words: String::new() });
-        words.clone_into(&mut denied.words);
+    pub fn refused(&mut self, action: &Action, reason: &'static str, words: &str, now: Timestamp) {
+        // An earlier write may have been done after all, without an answer: its refusals say nothing about this one.
+        let known = self.denied.take().filter(|denied| denied.action == *action && !denied.is_old(now));
+        let since = known.map_or(now, |denied| denied.since);
+        self.denied = Some(Denied { action: action.clone(), since, last: now, reason, words: words.to_owned() });
     }
 
     /// The API server has this report.
@@ -128,9 +140,14 @@ impl Denied {
     /// The ledger may be newer than the API server's copy of it: so long a refusal counts for nothing (CONTRACT 25).
     pub const LAG_SECONDS: u32 = 5;
 
-    /// Whether it has lasted too long to be a lag.
+    /// Whether it has lasted too long to be a lag: what was refused once and not tried since may be allowed by now.
     #[must_use]
-    pub fn lasting(&self, now: Timestamp) -> bool {
-        now >= after_seconds(self.since, Self::LAG_SECONDS)
+    pub fn lasting(&self) -> bool {
+        self.last >= after_seconds(self.since, Self::LAG_SECONDS)
+    }
+
+    /// Whether the next refusal begins a new row.
+    fn is_old(&self, now: Timestamp) -> bool {
+        now >= after_seconds(self.last, 3 * Self::LAG_SECONDS)
     }
 }

@@ -45,11 +45,13 @@ impl Direction {
     }
 }
 
-/// JSON patch of the pod that sets images, labels and annotations of the grant at once, and fails if any of them is not what
-/// it should be before. A container that the pod does not have is left out; decisions have excluded that.
+/// JSON patch of the pod that sets images, labels and annotations of the grant at once, and fails unless the pod is still the
+/// one that was looked at: a request that arrives late must not replace containers of a pod that is back in service. What is
+/// changed is tested by value too. A container that the pod does not have is left out; decisions have excluded that.
 #[must_use]
 pub fn images(pod: &NodePod, grant: &Grant, direction: Direction) -> JsonPatch {
-    let mut patch = JsonPatch::of(&pod.view.id.uid);
+    let version = pod.view.resource_version.as_str();
+    let mut patch = JsonPatch::of(&pod.view.id.uid).test(&["metadata", "resourceVersion"], version);
     for (index, container) in pod.view.containers.iter().enumerate() {
         let Some(change) = grant.containers.get(&container.name) else { continue };
         let index = index.to_string();
@@ -92,7 +94,7 @@ mod tests {
     type Map = BTreeMap<String, String>;
 
     fn object(labels: &Map, annotations: &Map, image: &str) -> Value {
-        let mut metadata = json!({"name": "p", "namespace": "n", "uid": "u-1"});
+        let mut metadata = json!({"name": "p", "namespace": "n", "uid": "u-1", "resourceVersion": "7"});
         for (name, map) in [("labels", labels), ("annotations", annotations)] {
             if !map.is_empty() {
                 metadata[name] = json!(map);
@@ -183,7 +185,7 @@ mod tests {
         let pod = node_pod(&object(&Map::new(), &Map::new(), "c:1")).view;
         let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
         let patch = in_service(&pod, false, "Leaving", "g", now);
-        assert_eq!(patch["metadata"], json!({"uid": "u-1", "resourceVersion": ""}));
+        assert_eq!(patch["metadata"], json!({"uid": "u-1", "resourceVersion": "7"}));
         let wanted = json!([{"type": "hitless.dev/InService", "status": "False", "reason": "Leaving", "message": "g",
             "lastTransitionTime": "2026-01-02T03:04:05Z"}]);
         assert_eq!(patch["status"], json!({"conditions": wanted}));

@@ -53,35 +53,43 @@ impl Pods {
         self.pauses.values().map(|pause| pause.until).filter(|until| *until > Instant::now()).min()
     }
 
-    /// Carries out the next step of a grant, if its pod is not paused.
-    pub(super) async fn act(&mut self, grant: &Grant, action: &Action, memory: &mut Memory, node: &str) {
+    /// Carries out the next step of a grant, if its pod is not paused. `pod` is the one that this was decided on: a newer one,
+    /// which may have come while earlier writes of the turn were under way, is decided on anew.
+    pub(super) async fn act(
+        &mut self,
+        grant: &Grant,
+        action: &Action,
+        pod: Option<&NodePod>,
+        memory: &mut Memory,
+        node: &str,
+    ) {
         if self.is_paused(&grant.pod.uid) {
             return;
         }
         if *action == Action::Look {
             return self.look(grant, memory, node).await;
         }
-        let Some(pod) = self.known(&grant.pod) else { return };
+        let Some(pod) = pod else { return };
         memory.sending(action, grant, &pod.view, super::now());
         let result = match action {
             Action::Look => return,
-            Action::Lower => self.set_in_service(&pod, false, "Leaving", &grant.id).await,
-            Action::Raise { reason, message } => self.set_in_service(&pod, true, reason, message).await,
-            Action::Operate => self.patch_images(grant, &pod, Direction::Forward).await,
-            Action::Undo => self.patch_images(grant, &pod, Direction::Back).await,
+            Action::Lower => self.set_in_service(pod, false, "Leaving", &grant.id).await,
+            Action::Raise { reason, message } => self.set_in_service(pod, true, reason, message).await,
+            Action::Operate => self.patch_images(grant, pod, Direction::Forward).await,
+            Action::Undo => self.patch_images(grant, pod, Direction::Back).await,
         };
         let now = super::now();
         match &result {
             Ok(()) => memory.done(action, now),
             Err(WriteError::Denied { message } | WriteError::Invalid { message }) => {
                 memory.not_done(action);
-                memory.refused("AdmissionDenied", message, now);
+                memory.refused(action, "AdmissionDenied", message, now);
             }
             Err(WriteError::Conflict { message } | WriteError::Gone { message }) => {
                 memory.not_done(action);
                 // Another resourceVersion passes quickly; what an image patch tests may stay as it is.
                 if matches!(action, Action::Operate | Action::Undo) {
-                    memory.refused("PatchConflict", message, now);
+                    memory.refused(action, "PatchConflict", message, now);
                 }
             }
             Err(WriteError::Transient { .. }) => {}
@@ -90,17 +98,13 @@ impl Pods {
     }
 
     /// Raises InService of a pod that has no operation.
-    pub(super) async fn raise(&mut self, pod: &PodRef, reason: &str) {
-        if self.is_paused(&pod.uid) {
+    pub(super) async fn raise(&mut self, pod: &NodePod, reason: &str) {
+        let id = &pod.view.id;
+        if self.is_paused(&id.uid) {
             return;
         }
-        let Some(known) = self.known(pod) else { return };
-        let result = self.set_in_service(&known, true, reason, "").await;
-        self.learn(pod, result).await;
-    }
-
-    fn known(&self, pod: &PodRef) -> Option<Arc<NodePod>> {
-        self.caches.pods.get(&pod.namespace, &pod.name).filter(|known| known.view.id.uid == pod.uid)
+        let result = self.set_in_service(pod, true, reason, "").await;
+        self.learn(id, result).await;
     }
 
     /// Asks for a pod that is not in the cache.

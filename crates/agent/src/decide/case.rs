@@ -72,6 +72,11 @@ impl<'a> Case<'a> {
             .then(|| self.not_after_now(condition.since.unwrap_or(self.now)))
     }
 
+    /// A request to lower InService of the pod as it is seen here was not answered.
+    pub(super) fn may_be_lowered(&self) -> bool {
+        self.memory.lowering.as_ref() == Some(&self.pod.resource_version)
+    }
+
     /// The InService condition, if it was raised on behalf of this grant.
     pub(super) fn returned(&self) -> Option<&'a ConditionView> {
         self.pod.in_service().filter(|condition| condition.is_true && condition.message == mark(self.grant))
@@ -142,15 +147,16 @@ impl<'a> Case<'a> {
         !status.container_id.is_empty() && !is_old && started_late_enough && self.observed()
     }
 
-    /// A write that was refused for longer than any lag.
-    pub(super) fn denied(&self) -> Option<&'a Denied> {
-        self.memory.denied.as_ref().filter(|denied| denied.lasting(self.now))
+    /// Whether this write was refused for longer than any lag.
+    pub(super) fn denied(&self, action: &Action) -> Option<&'a Denied> {
+        self.memory.denied.as_ref().filter(|denied| denied.action == *action && denied.lasting())
     }
 
     /// Does `action`; a refusal that may still be a lag is shown.
     pub(super) fn doing(&self, decision: Decision, action: Action) -> Decision {
+        let denied = self.memory.denied.as_ref().filter(|denied| denied.action == action);
         let decision = decision.doing(action);
-        match &self.memory.denied {
+        match denied {
             Some(denied) => decision.waiting_for(WaitingFor::Admission(denied.words.clone())),
             None => decision,
         }

@@ -11,7 +11,8 @@ use crate::view::Observation;
 /// The pod has the images before the operation, and nothing was undone.
 pub(super) fn decide(case: &Case<'_>) -> Decision {
     if let Some(cancel) = &case.grant.cancel {
-        return if case.lowered().is_some() {
+        // What may have been lowered is raised: that also makes a request fail that is still on its way.
+        return if case.lowered().is_some() || case.may_be_lowered() {
             case.raise(super::returned::CANCELLED).saying("cancelled before the containers were touched")
         } else {
             Decision::end(Phase::Granted, Outcome::Cancelled, cancel.reason.clone())
@@ -32,7 +33,7 @@ fn lower(case: &Case<'_>) -> Decision {
             "granted because the pod was unavailable, but it is Ready now; the controller asks the rules again",
         );
     }
-    if let Some(denied) = case.denied() {
+    if let Some(denied) = case.denied(&Action::Lower) {
         return Decision::refused(denied.reason, &denied.words);
     }
     // Somebody keeps raising what this grant has lowered.
@@ -107,7 +108,7 @@ fn drained(case: &Case<'_>) -> Result<(), Vec<WaitingFor>> {
 }
 
 fn operate(case: &Case<'_>) -> Decision {
-    if let Some(denied) = case.denied() {
+    if let Some(denied) = case.denied(&Action::Operate) {
         return case.give_up(denied.reason, &denied.words);
     }
     let message = format!("replacing {}", names(case.containers()));

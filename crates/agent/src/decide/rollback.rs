@@ -25,7 +25,7 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
 }
 
 fn patch_back(case: &Case<'_>, deadline: Timestamp) -> Decision {
-    if let Some(denied) = case.denied() {
+    if let Some(denied) = case.denied(&Action::Undo) {
         return case.give_up(denied.reason, &denied.words);
     }
     if case.now >= deadline {

@@ -124,7 +124,7 @@ prop_compose! {
         seen in weighted(0.5, time()),
         lowered in weighted(0.5, time()),
         operated in weighted(0.3, (time(), id())),
-        denied in weighted(0.2, time()),
+        denied in weighted(0.2, (time(), time(), prop_oneof![Just(Action::Lower), Just(Action::Operate), Just(Action::Undo)])),
         phase in weighted(0.5, (prop_oneof![Just(Phase::Verifying), Just(Phase::Checking)], time())),
         missing in weighted(0.5, prop_oneof![Just(Missing::Gone), Just(Missing::OtherUid), Just(Missing::OtherNode)]),
     ) -> Memory {
@@ -132,7 +132,7 @@ prop_compose! {
             seen,
             lowered,
             operated: operated.map(|(at, id)| Operated { at, before: BTreeMap::from([(pod::CONTAINER.into(), id)]) }),
-            denied: denied.map(|since| Denied { since, reason: "AdmissionDenied", words: "no".into() }),
+            denied: denied.map(|(since, last, action)| Denied { action, since, last, reason: "AdmissionDenied", words: "no".into() }),
             phase,
             missing,
             ..Memory::default()

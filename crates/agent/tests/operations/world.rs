@@ -280,7 +280,7 @@ impl World {
         memory.sending(action, grant, &self.pod.view, now);
         if self.denied && matches!(action, Action::Operate | Action::Undo) {
             memory.not_done(action);
-            memory.refused("AdmissionDenied", "not granted", now);
+            memory.refused(action, "AdmissionDenied", "not granted", now);
             return true;
         }
         let fault = self.fault();
@@ -294,7 +294,7 @@ impl World {
             Fault::Conflict => {
                 memory.not_done(action);
                 if matches!(action, Action::Operate | Action::Undo) {
-                    memory.refused("PatchConflict", "changed", now);
+                    memory.refused(action, "PatchConflict", "changed", now);
                 }
             }
             Fault::KilledBefore | Fault::KilledAfter => self.kill(),
