@@ -43,6 +43,10 @@ pub(super) struct Ended<'a> {
     pub(super) busy: BTreeSet<&'a str>,
     /// Reservations without a grant whose operation is still wished: ids by pod uid.
     pub(super) regrant: BTreeMap<&'a str, OperationKey>,
+    /// Pods that are not Ready after an operation that has ended, and wish another one: their places pass on to that, and are
+    /// never free in between. Without it a pod whose old image is as bad as the new one could never be mended. With the
+    /// grants that have ended.
+    pub(super) passing: BTreeMap<&'a str, (&'a str, &'a Grant)>,
     /// Pods whose operation was cancelled, or refused for a moment, and is over: they go first.
     pub(super) again: BTreeSet<&'a str>,
     /// When such a reservation gets too old for that.
@@ -114,11 +118,17 @@ fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mu
         if result.outcome != Outcome::Done {
             ended.again.insert(&grant.pod.uid);
         }
-    } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready()) {
+    } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready())
+        || (evidence.is_none() && wishes.has_another_wish(grant))
+    {
         // The cache may be behind or ahead: ask.
         ended.reads.push(Read { operation: key(grant), pod: grant.pod.clone() });
     }
-    if !proven || lasting {
+    let is_down = evidence == Some(&Evidence::NotReady) && pod.is_some_and(|pod| !pod.ready());
+    let passes = !proven && is_down && wishes.has_another_wish(grant);
+    if passes {
+        ended.passing.insert(&grant.pod.uid, (node, grant));
+    } else if !proven || lasting {
         ended.busy.insert(&grant.pod.uid);
     }
     if lasting {
@@ -149,8 +159,12 @@ fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>
         for (uid, reservation) in &ledger.spec.reservations {
             let node = reservation.node.as_str();
             let known = snapshot.node_transitions.get(node);
-            if known.is_some_and(|known| known.spec.grants.iter().any(|grant| grant.id == reservation.id)) {
-                ended.busy.insert(uid);
+            let named = known.and_then(|known| known.spec.grants.iter().find(|grant| grant.id == reservation.id));
+            // The same wish has the same id whenever it is granted: a result that halts may stand there from an earlier time.
+            if named.is_some_and(|grant| grant.granted == reservation.since) {
+                if !ended.passing.contains_key(uid.as_str()) {
+                    ended.busy.insert(uid);
+                }
                 continue;
             }
             let key = OperationKey { id: reservation.id.clone(), since: reservation.since.0 };
@@ -161,7 +175,7 @@ fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>
             let wish = wishes.by_pod.get(uid.as_str());
             let still_due = wish.is_some_and(|wish| wish.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
             let old = key.since.saturating_add(SignedDuration::from_secs(REGRANT_SECONDS)).unwrap_or(draft.now);
-            if still_due && draft.now < old {
+            if still_due && draft.now < old && named.is_none() {
                 ended.wake_at = Some(ended.wake_at.map_or(old, |other| other.min(old)));
                 ended.regrant.insert(uid, key);
                 continue;

@@ -73,12 +73,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// As [`hitless_gate::reserve`]; then no ledger is changed.
-    pub(super) fn reserve(
-        &mut self,
-        pod: &'a PodRef,
-        reservation: Reservation,
-        wide: bool,
-    ) -> Result<(), LedgerError> {
+    pub(super) fn reserve(&mut self, pod: &'a PodRef, reservation: Reservation, wide: bool) -> Result<(), LedgerError> {
         let place = |namespace: &str, reservation: Reservation| {
             let empty = TransitionLedgerSpec::default();
             let ledger = self.ledger(namespace).unwrap_or(&empty);

@@ -65,7 +65,7 @@ pub(super) fn grant<'a>(
         for answer in ask(ended, draft, gate, &candidates) {
             let Some(ready) = candidates.remove(answer.pod_uid.as_str()) else { continue };
             let waiting =
-                if answer.allowed { take_place(&ready, &answer, draft, gate) } else { Some(refusal(&answer)) };
+                if answer.allowed { take_place(&ready, &answer, ended, draft, gate) } else { Some(refusal(&answer)) };
             verdicts.push(verdict(ready.pod, wishes, waiting, Some(answer)));
         }
     }
@@ -109,7 +109,8 @@ fn candidate<'a>(
     let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
     let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
     let too_many = ended.failures.iter().filter(of_workload).count() >= gate.tolerated_failures(uid) as usize;
-    let halting = ended.failures.iter().find(own).or_else(|| ended.failures.iter().find(of_workload).filter(|_| too_many));
+    let halting =
+        ended.failures.iter().find(own).or_else(|| ended.failures.iter().find(of_workload).filter(|_| too_many));
     if let Some(failure) = halting {
         return Err(Waiting::Halted {
             pod: failure.grant.pod.name.clone(),
@@ -141,7 +142,13 @@ fn failed(ended: &Ended<'_>) -> BTreeSet<String> {
 }
 
 /// Takes the pod's place in the ledger and adds the grant; says what it waits for if there is no room.
-fn take_place<'a>(ready: &Ready<'a>, answer: &Verdict, draft: &mut Draft<'a>, gate: &Gate) -> Option<Waiting> {
+fn take_place<'a>(
+    ready: &Ready<'a>,
+    answer: &Verdict,
+    ended: &Ended<'a>,
+    draft: &mut Draft<'a>,
+    gate: &Gate,
+) -> Option<Waiting> {
     let rules = answer.agreed();
     let pod = &ready.pod.id;
     if draft.is_full(ready.node) {
@@ -164,6 +171,11 @@ fn take_place<'a>(ready: &Ready<'a>, answer: &Verdict, draft: &mut Draft<'a>, ga
             .filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)))
             .collect(),
     };
+    if let Some((node, grant)) = ended.passing.get(pod.uid.as_str()) {
+        // One write of the ledger: the place is never free.
+        draft.release(&grant.pod.namespace, &grant.pod.uid);
+        draft.remove_grant(node, &grant.id);
+    }
     match draft.reserve(pod, reservation, gate.counts_cluster_wide(&pod.uid)) {
         Ok(()) => {
             let grant = Grant {
@@ -206,13 +218,8 @@ fn grant_of(ready: &Ready<'_>, epoch: i64, rules: Vec<String>, granted: Timestam
 }
 
 /// Asks the gate about all candidates together.
-fn ask(
-    ended: &Ended<'_>,
-    draft: &Draft<'_>,
-    gate: &mut Gate,
-    candidates: &BTreeMap<&str, Ready<'_>>,
-) -> Vec<Verdict> {
-    gate.set_held(held(draft));
+fn ask(ended: &Ended<'_>, draft: &Draft<'_>, gate: &mut Gate, candidates: &BTreeMap<&str, Ready<'_>>) -> Vec<Verdict> {
+    gate.set_held(held(ended, draft));
     // Where a grant is removed anyway, the next one costs no write more.
     let asking: Vec<Candidate> = candidates
         .values()
@@ -226,7 +233,7 @@ fn ask(
 }
 
 /// Places in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
-fn held(draft: &Draft<'_>) -> BTreeMap<String, Held> {
+fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Held> {
     let running = draft.snapshot.node_transitions.values().flat_map(|node| {
         node.spec
             .grants
@@ -238,5 +245,6 @@ fn held(draft: &Draft<'_>) -> BTreeMap<String, Held> {
     let places = ledgers
         .flat_map(|ledger| &ledger.reservations)
         .map(|(uid, place)| (uid.clone(), Held { since: place.since.0 }));
-    running.chain(places).collect()
+    // A pod whose place passes on is asked about anew; it counts as what it is, unavailable.
+    running.chain(places).filter(|(uid, _)| !ended.passing.contains_key(uid.as_str())).collect()
 }

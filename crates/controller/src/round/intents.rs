@@ -71,6 +71,12 @@ impl Wishes<'_> {
         }
     }
 
+    /// Whether the pod needs an operation now that can be done, and it is another one.
+    pub(super) fn has_another_wish(&self, grant: &Grant) -> bool {
+        let wish = self.by_pod.get(grant.pod.uid.as_str());
+        wish.and_then(|wish| wish.intent.as_ref().ok()).is_some_and(|intent| intent.id() != grant.id)
+    }
+
     /// Whether it is the very operation that the pod needs now.
     pub(super) fn is_the_wish(&self, grant: &Grant) -> bool {
         let wish = self.by_pod.get(grant.pod.uid.as_str());
