@@ -138,7 +138,8 @@ impl Agent {
             self.next = ground.now;
         }
         self.deliver(&ground.server, ground.now);
-        if self.doing.is_none() && (self.next <= ground.now || self.pods.is_changed() || self.transitions.is_changed()) {
+        if self.doing.is_none() && (self.next <= ground.now || self.pods.is_changed() || self.transitions.is_changed())
+        {
             self.turn(ground);
         }
     }
@@ -164,9 +165,9 @@ impl Agent {
             true if server.is_away() => self.transitions.break_until(now + RETRY),
             true => {
                 let own = server.transitions.iter().filter(|(key, _)| &***key == name);
-                self.transitions.list(own.map(|(key, each)| {
-                    (key.clone(), number(&each.view.version.resource_version), each.clone())
-                }));
+                self.transitions.list(
+                    own.map(|(key, each)| (key.clone(), number(&each.view.version.resource_version), each.clone())),
+                );
             }
             false => self.transitions.deliver(now),
         }
@@ -339,7 +340,8 @@ impl Agent {
         }
         let mut operation = Operation { id: grant.id.clone(), granted: grant.granted.0, forward: true };
         ground.say(self.who(), || format!("{}: {action:?}", grant.pod.name));
-        let condition = |is_true, reason: &str, message: &str| patch::in_service(&pod.view, is_true, reason, message, now);
+        let condition =
+            |is_true, reason: &str, message: &str| patch::in_service(&pod.view, is_true, reason, message, now);
         let request = match &action {
             Action::Look => return false,
             Action::Lower => {

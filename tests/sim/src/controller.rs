@@ -25,6 +25,8 @@ use retries::Retries;
 
 /// Changes that come together are decided together.
 const DEBOUNCE: Micros = 20 * MS;
+/// The loop turns at least this often. Here only where nothing else wakes it: after a read that was not answered.
+const TURN: Micros = 10 * SECOND;
 
 /// One process.
 pub(crate) struct Controller {
@@ -51,8 +53,18 @@ pub(crate) struct Controller {
 
 enum Doing {
     Nothing,
-    Reading { round: Box<Round>, left: usize, proven: bool },
-    Writing { steps: Vec<Step>, outcomes: Vec<Option<bool>>, keys: Vec<String>, flying: BTreeSet<usize>, seen: Option<Arc<Seen>> },
+    Reading {
+        round: Box<Round>,
+        left: usize,
+        proven: bool,
+    },
+    Writing {
+        steps: Vec<Step>,
+        outcomes: Vec<Option<bool>>,
+        keys: Vec<String>,
+        flying: BTreeSet<usize>,
+        seen: Option<Arc<Seen>>,
+    },
 }
 
 impl Controller {
@@ -101,7 +113,14 @@ impl Controller {
     pub(crate) fn kill(&mut self, ground: &mut Ground, back: Micros) {
         ground.say(self.who(), || "killed".to_owned());
         let life = self.life + 1;
-        *self = Self { life, rounds: self.rounds, skew: self.skew, down_until: Some(back), next: back, ..Self::new(self.index) };
+        *self = Self {
+            life,
+            rounds: self.rounds,
+            skew: self.skew,
+            down_until: Some(back),
+            next: back,
+            ..Self::new(self.index)
+        };
     }
 
     /// When it does something next.
@@ -194,9 +213,11 @@ impl Controller {
         }
         let Doing::Writing { steps, outcomes, keys, flying, seen } = &mut self.doing else { return };
         loop {
-            let open = (0..steps.len()).find(|index| outcomes[*index].is_none() && !flying.contains(index) && {
-                let needs = &steps[*index].needs;
-                needs.iter().all(|needed| outcomes.get(*needed).copied().flatten().is_some())
+            let open = (0..steps.len()).find(|index| {
+                outcomes[*index].is_none() && !flying.contains(index) && {
+                    let needs = &steps[*index].needs;
+                    needs.iter().all(|needed| outcomes.get(*needed).copied().flatten().is_some())
+                }
             });
             let Some(index) = open else { break };
             if !steps[index].needs.iter().all(|needed| outcomes[*needed] == Some(true)) {
@@ -252,6 +273,9 @@ impl Controller {
             Doing::Reading { round, left, proven } => {
                 let read = &round.reads[to.token];
                 *left -= 1;
+                if matches!(answer, Answer::Refused(_)) {
+                    self.next = self.next.min(ground.now + TURN);
+                }
                 if let Some(evidence) = evidence(read, &answer) {
                     *proven = true;
                     self.snapshot.evidence.insert(read.operation.clone(), evidence);

@@ -253,9 +253,11 @@ fn scale(at: &Key, ground: &mut Ground) {
     let Some(deployment) = ground.server.deployments.get(at).cloned() else { return };
     let target = deployment.template.revision();
     let own = || {
-        ground.server.replica_sets.values().filter(|set| {
-            set.owner.as_ref().is_some_and(|owner| owner.uid == deployment.uid)
-        })
+        ground
+            .server
+            .replica_sets
+            .values()
+            .filter(|set| set.owner.as_ref().is_some_and(|owner| owner.uid == deployment.uid))
     };
     let equal = own().filter(|set| set.template.revision() == target && !set.template.is_mixed());
     let chosen = if deployment.paused {
@@ -329,7 +331,11 @@ fn empty(id: PodRef) -> NodePod {
 /// A pod as a ReplicaSet makes it.
 pub(crate) fn pod(set: &ReplicaSetView, number: u64, created: jiff::Timestamp) -> NodePod {
     let name = format!("{}-{number}", set.name);
-    let mut pod = empty(PodRef { namespace: set.namespace.clone(), name: name.clone(), uid: format!("{}/{name}", set.namespace) });
+    let mut pod = empty(PodRef {
+        namespace: set.namespace.clone(),
+        name: name.clone(),
+        uid: format!("{}/{name}", set.namespace),
+    });
     let metadata = &set.template.content()["metadata"];
     let map = |name: &str| -> BTreeMap<String, String> {
         let all = metadata[name].as_object().into_iter().flatten();

@@ -12,6 +12,7 @@ mod clock;
 mod controller;
 mod decide;
 mod faults;
+mod fleet;
 mod ground;
 mod kubelet;
 mod kubernetes;
@@ -22,4 +23,5 @@ mod watch;
 mod world;
 
 pub use faults::{Counts, Fault};
+pub use fleet::{Fleet, Report};
 pub use world::{Outcome, run};

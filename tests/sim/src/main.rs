@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
-use hitless_sim::{Counts, Outcome, run};
+use hitless_sim::{Counts, Fleet, Outcome, run};
 
 /// The real controller and agent cores in a simulated cluster.
 #[derive(Parser)]
@@ -20,6 +20,12 @@ struct Options {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Rolls 150,000 pods on 5,000 nodes instead.
+    #[arg(long)]
+    fleet: bool,
+    /// Stop at the first broken invariant.
+    #[arg(long)]
+    first: bool,
 }
 
 #[derive(Default)]
@@ -68,8 +74,11 @@ fn main() -> ExitCode {
             }
         };
     }
+    if options.fleet {
+        return fleet();
+    }
     let begin = Instant::now();
-    let total = many(options.from, options.rollouts);
+    let total = many(options.from, options.rollouts, if options.first { 1 } else { 50 });
     let seconds = begin.elapsed().as_secs_f64();
     println!(
         "{} rollouts of {} seeds in {seconds:.1} s: {:.3} ms each; {} decisions",
@@ -87,19 +96,36 @@ fn main() -> ExitCode {
     if total.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs seeds on all cores until so many rollouts were run.
-fn many(from: u64, rollouts: u64) -> Total {
-    let (next, done) = (AtomicU64::new(from), AtomicU64::new(0));
+fn fleet() -> ExitCode {
+    let fleet = Fleet::default();
+    println!(
+        "{} Deployments of {} pods in {} namespaces on {} nodes, all to get another image; {} % of each namespace's pods may be\n\
+         unavailable. The controller's decisions are the real ones, one every {} s whatever it took. Agents are stand-ins that\n\
+         follow the protocol and take {} s for an operation; nothing fails.\n",
+        fleet.deployments * fleet.namespaces,
+        fleet.replicas,
+        fleet.namespaces,
+        fleet.nodes,
+        fleet.percent,
+        fleet.decision_seconds,
+        fleet.operation_seconds,
+    );
+    let report = fleet.roll();
+    print!("{report}");
+    if report.stuck { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Runs seeds on all cores until so many rollouts were run, or so many seeds have broken something.
+fn many(from: u64, rollouts: u64, most: u64) -> Total {
+    let (next, done, broken) = (AtomicU64::new(from), AtomicU64::new(0), AtomicU64::new(0));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || {
         let mut total = Total::default();
-        while done.load(Ordering::Relaxed) < rollouts {
+        while done.load(Ordering::Relaxed) < rollouts && broken.load(Ordering::Relaxed) < most {
             let outcome = run(next.fetch_add(1, Ordering::Relaxed), false);
             done.fetch_add(outcome.rollouts, Ordering::Relaxed);
+            broken.fetch_add(u64::from(outcome.broken.is_some()), Ordering::Relaxed);
             total.add(outcome);
-            if total.broken.len() > 50 {
-                break;
-            }
         }
         total
     };

@@ -280,7 +280,12 @@ impl Server {
         *self.written.entry(kind).or_default() += 1;
     }
 
-    fn report(&mut self, node: &Key, wanted: &Version, status: NodeTransitionStatus) -> Result<Option<Object>, Refusal> {
+    fn report(
+        &mut self,
+        node: &Key,
+        wanted: &Version,
+        status: NodeTransitionStatus,
+    ) -> Result<Option<Object>, Refusal> {
         let known = self.transitions.get(node).ok_or(Refusal::Gone)?.clone();
         if !fits(&known.view.version, wanted) {
             return Err(Refusal::Conflict);

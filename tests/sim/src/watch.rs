@@ -48,6 +48,11 @@ impl<T: Clone> Feed<T> {
         self.broken = Some(until);
     }
 
+    /// When the last of what was told arrives.
+    pub(crate) fn last(&self) -> Micros {
+        self.queue.back().map_or(0, |told| told.due)
+    }
+
     /// When something happens next.
     pub(crate) fn next(&self) -> Micros {
         self.broken.or(self.queue.front().map(|told| told.due)).unwrap_or(NEVER)

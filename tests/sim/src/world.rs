@@ -269,7 +269,10 @@ impl World {
     /// Somebody must lead: when nobody does, another process takes the Lease after a while.
     fn elect(&mut self) {
         let now = self.ground.now;
-        let led = self.controllers.iter().any(|each| each.leads(now) && each.term.is_some_and(|(epoch, _)| epoch == self.epoch));
+        let led = self
+            .controllers
+            .iter()
+            .any(|each| each.leads(now) && each.term.is_some_and(|(epoch, _)| epoch == self.epoch));
         if led {
             self.election = NEVER;
         } else if self.election == NEVER {

@@ -39,7 +39,9 @@ pub(super) fn check(
         let Some(pod) = pods.iter().find(|pod| pod.id.uid == *uid) else { continue };
         let mut governed = false;
         for rule in seen.rules.iter().filter(|rule| rule.namespace == namespace) {
-            let Some(selector) = rule.spec.selector.as_ref().filter(|selector| selects(selector, pod)) else { continue };
+            let Some(selector) = rule.spec.selector.as_ref().filter(|selector| selects(selector, pod)) else {
+                continue;
+            };
             governed = true;
             let group = Group::of(seen, &pods, taken, |other| selects(selector, other));
             for each in &rule.spec.rules {
@@ -83,10 +85,8 @@ impl Group {
                 continue;
             }
             let of_owner = |pod: &&PodView| pod.owner.as_ref().is_some_and(|other| other.uid == owner.uid);
-            let (inside, all) = (
-                members.iter().filter(|pod| of_owner(pod)).count(),
-                pods.iter().filter(|pod| of_owner(pod)).count(),
-            );
+            let (inside, all) =
+                (members.iter().filter(|pod| of_owner(pod)).count(), pods.iter().filter(|pod| of_owner(pod)).count());
             let desired = desired(seen, &owner.uid).filter(|_| inside == all).unwrap_or(inside);
             total += desired;
             missing += desired.saturating_sub(inside);
@@ -109,7 +109,8 @@ fn desired(seen: &Seen, set: &str) -> Option<usize> {
 
 fn within(rule: &TransitionRule, pod: &PodView, group: &Group) -> Result<(), String> {
     let filter = rule.filter.as_ref().and_then(|filter| filter.label_selector.as_ref());
-    if rule.disabled || rule.stage.as_deref() == Some("PostCheck") || filter.is_some_and(|filter| !selects(filter, pod)) {
+    if rule.disabled || rule.stage.as_deref() == Some("PostCheck") || filter.is_some_and(|filter| !selects(filter, pod))
+    {
         return Ok(());
     }
     if let Some(available) = &rule.available_policy {

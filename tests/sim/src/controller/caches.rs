@@ -25,13 +25,34 @@ pub(crate) struct Caches {
 /// Runs an expression for every feed.
 macro_rules! each {
     ($self:ident, $feed:ident => $do:expr) => {{
-        { let $feed = &$self.deployments; $do }
-        { let $feed = &$self.replica_sets; $do }
-        { let $feed = &$self.pods; $do }
-        { let $feed = &$self.nodes; $do }
-        { let $feed = &$self.transitions; $do }
-        { let $feed = &$self.ledgers; $do }
-        { let $feed = &$self.rules; $do }
+        {
+            let $feed = &$self.deployments;
+            $do
+        }
+        {
+            let $feed = &$self.replica_sets;
+            $do
+        }
+        {
+            let $feed = &$self.pods;
+            $do
+        }
+        {
+            let $feed = &$self.nodes;
+            $do
+        }
+        {
+            let $feed = &$self.transitions;
+            $do
+        }
+        {
+            let $feed = &$self.ledgers;
+            $do
+        }
+        {
+            let $feed = &$self.rules;
+            $do
+        }
     }};
 }
 
@@ -61,27 +82,52 @@ impl Caches {
         }
         let away = server.is_away();
         one(&mut self.deployments, now, away, |feed| {
-            feed.list(server.deployments.iter().map(|(key, each)| (key.clone(), number(&each.resource_version), each.clone())));
+            feed.list(
+                server
+                    .deployments
+                    .iter()
+                    .map(|(key, each)| (key.clone(), number(&each.resource_version), each.clone())),
+            );
         });
         one(&mut self.replica_sets, now, away, |feed| {
-            feed.list(server.replica_sets.iter().map(|(key, each)| (key.clone(), number(&each.resource_version), each.clone())));
+            feed.list(
+                server
+                    .replica_sets
+                    .iter()
+                    .map(|(key, each)| (key.clone(), number(&each.resource_version), each.clone())),
+            );
         });
         one(&mut self.pods, now, away, |feed| {
-            feed.list(server.pods.iter().map(|(key, each)| (key.clone(), number(&each.view.resource_version), each.clone())));
+            feed.list(
+                server.pods.iter().map(|(key, each)| (key.clone(), number(&each.view.resource_version), each.clone())),
+            );
         });
         one(&mut self.nodes, now, away, |feed| {
             feed.list(server.nodes.iter().map(|(key, each)| (key.clone(), 0, each.clone())));
         });
         one(&mut self.transitions, now, away, |feed| {
-            feed.list(server.transitions.iter().map(|(key, each)| {
-                (key.clone(), number(&each.view.version.resource_version), each.clone())
-            }));
+            feed.list(
+                server
+                    .transitions
+                    .iter()
+                    .map(|(key, each)| (key.clone(), number(&each.view.version.resource_version), each.clone())),
+            );
         });
         one(&mut self.ledgers, now, away, |feed| {
-            feed.list(server.ledgers.iter().map(|(key, each)| (key.clone(), number(&each.version.resource_version), each.clone())));
+            feed.list(
+                server
+                    .ledgers
+                    .iter()
+                    .map(|(key, each)| (key.clone(), number(&each.version.resource_version), each.clone())),
+            );
         });
         one(&mut self.rules, now, away, |feed| {
-            feed.list(server.rules.iter().map(|(key, each)| (key.clone(), number(&each.version.resource_version), each.clone())));
+            feed.list(
+                server
+                    .rules
+                    .iter()
+                    .map(|(key, each)| (key.clone(), number(&each.version.resource_version), each.clone())),
+            );
         });
     }
 
@@ -96,9 +142,11 @@ impl Caches {
     /// Breaks the watch of one kind.
     pub(crate) fn break_until(&mut self, kind: usize, until: Micros) {
         match kind {
-            0 => self.deployments.break_until(until),
-            1 => self.replica_sets.break_until(until),
-            2 => self.pods.break_until(until),
+            0..3 => {
+                self.deployments.break_until(until);
+                self.replica_sets.break_until(until);
+                self.pods.break_until(until);
+            }
             3 => self.nodes.break_until(until),
             4 => self.transitions.break_until(until),
             5 => self.ledgers.break_until(until),
@@ -106,8 +154,15 @@ impl Caches {
         }
     }
 
-    /// The API server tells of a change.
+    /// The API server tells of a change. Deployments and ReplicaSets are never shown newer than pods: that a rollout is finished
+    /// is concluded from all three together, which would go wrong with pods from before.
     pub(crate) fn tell(&mut self, due: Micros, change: &Change) {
+        let is_workload = matches!(
+            &change.what,
+            Told::Is(Object::Deployment(_) | Object::ReplicaSet(_)) | Told::Deleted(Kind::ReplicaSet)
+        );
+        let others = self.pods.last().max(self.replica_sets.last()).max(self.deployments.last());
+        let due = if is_workload { due.max(others) } else { due };
         let (version, key) = (change.version, change.key.clone());
         match &change.what {
             Told::Is(Object::Deployment(object)) => self.deployments.tell(due, version, key, Some(object.clone())),
@@ -187,7 +242,10 @@ impl Caches {
     pub(crate) fn are_old(&self, server: &Server) -> bool {
         self.pods.len() != server.pods.len()
             || server.pods.iter().any(|(key, pod)| self.pods.version(key) != Some(number(&pod.view.resource_version)))
-            || server.ledgers.iter().any(|(key, each)| self.ledgers.version(key) != Some(number(&each.version.resource_version)))
+            || server
+                .ledgers
+                .iter()
+                .any(|(key, each)| self.ledgers.version(key) != Some(number(&each.version.resource_version)))
             || server
                 .transitions
                 .iter()

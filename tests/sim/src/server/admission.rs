@@ -36,7 +36,8 @@ impl Admission {
     /// Whether an agent may make `after` of `before`.
     pub(super) fn review(&self, now: Micros, before: &PodView, after: &PodView) -> Result<(), Refusal> {
         let place = self.reservation(now, after);
-        let lowers = after.in_service().is_some_and(|is| !is.is_true) && before.in_service().is_none_or(|is| is.is_true);
+        let lowers =
+            after.in_service().is_some_and(|is| !is.is_true) && before.in_service().is_none_or(|is| is.is_true);
         if lowers && place.is_none() {
             return Err(Refusal::Denied("out of service: the namespace's ledger has no reservation for this pod"));
         }

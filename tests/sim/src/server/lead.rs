@@ -74,7 +74,10 @@ impl Server {
         let key: Key = write.node.as_str().into();
         let known = self.transitions.get(&key).cloned();
         let uid = match (&known, &write.version) {
-            // The garbage collector removes what is owned by a Node that is not there; nobody would act on it.
+            // The garbage collector removes at once what is owned by a Node that is not there.
+            (None, None) if self.nodes.get(&key).is_none_or(|node| node.uid != write.spec.node_uid) => {
+                return Err(Refusal::Gone);
+            }
             (None, None) => format!("uid-transition-{}-{}", write.node, write.spec.node_uid),
             (Some(known), Some(wanted)) if fits(&known.view.version, wanted) => known.view.version.uid.clone(),
             (None, Some(_)) => return Err(Refusal::Gone),

@@ -1,7 +1,7 @@
 //! What must be true once nothing happens any more.
 
 use hitless_api::pod::PodView;
-use hitless_controller::round::Round;
+use hitless_controller::round::{Round, Waiting};
 use hitless_workloads::DeploymentView;
 
 use super::World;
@@ -52,9 +52,12 @@ impl World {
         });
         place.or_else(|| {
             server.transitions.values().find_map(|node| {
-                let live = node.view.spec.grants.iter().find(|grant| {
-                    node.view.transition(grant).is_none_or(|transition| transition.result.is_none())
-                });
+                let live = node
+                    .view
+                    .spec
+                    .grants
+                    .iter()
+                    .find(|grant| node.view.transition(grant).is_none_or(|transition| transition.result.is_none()));
                 live.map(|grant| format!("the grant of {} was left on {}", grant.pod.name, node.view.node))
             })
         })
@@ -66,13 +69,19 @@ impl World {
             return Some("nobody leads".to_owned());
         };
         for wish in &self.user.wishes {
-            let Some(deployment) = self.ground.server.deployments.get(&key(&wish.namespace, &wish.name)) else { continue };
+            let Some(deployment) = self.ground.server.deployments.get(&key(&wish.namespace, &wish.name)) else {
+                continue;
+            };
             let Some(unfinished) = self.unfinished(deployment) else { continue };
             let Some(obstacle) = obstacle(&leader.last, deployment) else {
                 return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
             };
             if cured && !wish.hopeless {
-                return Some(format!("{}: {unfinished} though nothing is in the way but {obstacle}", wish.name));
+                let why = self.unrest();
+                return Some(format!(
+                    "{}: {unfinished} though nothing should be in the way ({obstacle}): {why}",
+                    wish.name
+                ));
             }
             *self.obstacles.entry(obstacle).or_default() += 1;
         }
@@ -86,7 +95,8 @@ impl World {
             return Some("it is still held".to_owned());
         }
         let wanted = deployment.template.images().next().and_then(|(_, image)| image_number(image));
-        let sets = server.replica_sets.values().filter(|set| set.owner.as_ref().is_some_and(|own| own.uid == deployment.uid));
+        let sets =
+            server.replica_sets.values().filter(|set| set.owner.as_ref().is_some_and(|own| own.uid == deployment.uid));
         for set in sets {
             let mut pods = server.pods.values().map(|pod| &pod.view);
             let behind = pods.find(|pod| {
@@ -109,9 +119,10 @@ impl World {
         let leader = self.controllers.iter().find(|each| each.leads(now));
         let waits = leader.map(|leader| {
             let waits = leader.last.verdicts.iter().map(|verdict| {
-                format!("{}: {:?}", verdict.pod.name, verdict.waiting.as_ref().map(|waiting| waiting.reason()))
+                let waiting = verdict.waiting.as_ref();
+                format!("{}: {}", verdict.pod.name, waiting.map_or_else(|| "granted".to_owned(), Waiting::text))
             });
-            waits.collect::<Vec<_>>().join(", ")
+            waits.collect::<Vec<_>>().join("; ")
         });
         waits.unwrap_or_else(|| "nobody leads".to_owned())
     }
@@ -120,10 +131,12 @@ impl World {
 /// The reason that the last decision names for a workload that does not go on.
 fn obstacle(last: &Round, deployment: &DeploymentView) -> Option<String> {
     let label = format!("Deployment/{}", deployment.name);
-    let of_pods = last.verdicts.iter().filter(|verdict| verdict.pod.namespace == deployment.namespace && verdict.owner == label);
+    let of_pods =
+        last.verdicts.iter().filter(|verdict| verdict.pod.namespace == deployment.namespace && verdict.owner == label);
     let waiting = of_pods.filter_map(|verdict| verdict.waiting.as_ref()).find(|waiting| !waiting.is_brief());
     let event = || {
-        let of_workload = |note: &&hitless_runtime::events::Note| note.regarding.uid.as_deref() == Some(&deployment.uid);
+        let of_workload =
+            |note: &&hitless_runtime::events::Note| note.regarding.uid.as_deref() == Some(&deployment.uid);
         last.events.iter().filter(of_workload).find(|note| note.severity == hitless_runtime::events::Severity::Warning)
     };
     waiting.map(|waiting| waiting.reason().to_owned()).or_else(|| event().map(|note| note.reason.to_owned()))

@@ -226,8 +226,7 @@ fn rule(name: &str, ground: &mut Ground) -> TransitionRule {
         // Never lets an available pod go.
         _ => (Some(IntOrString::Int(chance.pick(&[0, 1, 1, 1]))), None),
     };
-    let available =
-        AvailableRule { max_unavailable_value: max, min_available_value: min, ..AvailableRule::default() };
+    let available = AvailableRule { max_unavailable_value: max, min_available_value: min, ..AvailableRule::default() };
     TransitionRule { name: name.to_owned(), available_policy: Some(available), ..TransitionRule::default() }
 }
 

@@ -1,0 +1,267 @@
+//! Would the simulation notice? Deliberate bugs, each of which it must find within a bounded number of rollouts.
+//!
+//! The product has no hooks for this. Its sources are copied to a directory below `target`, the bugs are put in there by
+//! replacing exact texts (each must be found exactly once, so that a change of the product shows here and not in a bug that is
+//! never planted), all behind one run-time switch, and the simulation is built once with them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Which bug is on, by its number in [`BUGS`] from 1.
+const SWITCH: &str = "HITLESS_SIM_MUTANT";
+/// Rollouts within which each bug must be found.
+const ROLLOUTS: &str = "20000";
+/// What of the workspace the simulation is built from.
+const COPIED: [&str; 8] = [
+    "crates/api",
+    "crates/gate",
+    "crates/workloads",
+    "crates/kernel",
+    "crates/runtime",
+    "crates/agent",
+    "crates/controller",
+    "tests/sim",
+];
+
+struct Bug {
+    what: &'static str,
+    /// File, text, and what it becomes; `MUTANT` stands for "this bug is on".
+    changes: &'static [(&'static str, &'static str, &'static str)],
+}
+
+const BUGS: &[Bug] = &[
+    Bug {
+        what: "a percentage is rounded up too far",
+        changes: &[(
+            "crates/gate/src/policy/limit.rs",
+            "total.saturating_mul(percent).saturating_add(if up { 99 } else { 0 }) / 100",
+            "total.saturating_mul(percent).saturating_add(if MUTANT && up { 100 } else if up { 99 } else { 0 }) / 100",
+        )],
+    },
+    Bug {
+        what: "minAvailable is ignored",
+        changes: &[(
+            "crates/gate/src/decide/live.rs",
+            "limits.min_available.map(|limit| limit.of(total))",
+            "limits.min_available.filter(|_| !MUTANT).map(|limit| limit.of(total))",
+        )],
+    },
+    Bug {
+        what: "places that are taken are not counted",
+        changes: &[(
+            "crates/controller/src/round/grants.rs",
+            "filter(|(uid, _)| !ended.passing.contains_key(uid.as_str()))",
+            "filter(|(uid, _)| !MUTANT && !ended.passing.contains_key(uid.as_str()))",
+        )],
+    },
+    Bug {
+        what: "places are never given back",
+        changes: &[("crates/controller/src/round/completion.rs", "    if own {\n", "    if own && !MUTANT {\n")],
+    },
+    Bug {
+        what: "a place is given back on the agent's word alone",
+        changes: &[(
+            "crates/controller/src/round/completion.rs",
+            "(_, Some(Evidence::NotReady) | None) => false,",
+            "(_, Some(Evidence::NotReady) | None) => MUTANT,",
+        )],
+    },
+    Bug {
+        what: "an old cache is taken for evidence",
+        changes: &[(
+            "crates/controller/src/round/completion.rs",
+            "let evidence = snapshot.evidence.get(&key(grant));\n",
+            "let evidence = snapshot.evidence.get(&key(grant));\n    \
+             let cached = pod.filter(|pod| MUTANT && pod.ready()).map(|_| &Evidence::Ready);\n    \
+             let evidence = evidence.or(cached);\n",
+        )],
+    },
+    Bug {
+        what: "the ledger is written whatever its version is",
+        changes: &[(
+            "crates/controller/src/round/draft.rs",
+            "let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });",
+            "let version = version.map(|mut version: crate::snapshot::Version| { \
+             if MUTANT { version.resource_version.clear(); } version });\n            \
+             let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });",
+        )],
+    },
+    Bug {
+        what: "a grant is written without waiting for the ledger",
+        changes: &[(
+            "crates/controller/src/round/draft.rs",
+            "draft.touched.iter().filter_map(|namespace|",
+            "draft.touched.iter().filter(|_| !MUTANT).filter_map(|namespace|",
+        )],
+    },
+    Bug {
+        what: "the epoch of a later leader is ignored",
+        changes: &[(
+            "crates/controller/src/round/fencing.rs",
+            "filter(|epoch| *epoch > snapshot.epoch)",
+            "filter(|epoch| !MUTANT && *epoch > snapshot.epoch)",
+        )],
+    },
+    Bug {
+        what: "the agent operates though the grant is cancelled",
+        changes: &[(
+            "crates/agent/src/decide/leave.rs",
+            "if let Some(cancel) = &case.grant.cancel {",
+            "if let Some(cancel) = case.grant.cancel.as_ref().filter(|_| !MUTANT) {",
+        )],
+    },
+    Bug {
+        what: "the agent does not put a pod back into service after a failure",
+        changes: &[
+            (
+                "crates/agent/src/decide/case.rs",
+                "        if self.out_of_service() {",
+                "        if self.out_of_service() && !MUTANT {",
+            ),
+            ("crates/agent/src/in_service.rs", "(synced && !live).then_some", "(synced && !live && !MUTANT).then_some"),
+        ],
+    },
+    Bug {
+        what: "the agent patches a pod whatever its version is",
+        changes: &[
+            (
+                "crates/agent/src/patch.rs",
+                "let version = pod.view.resource_version.as_str();\n    let mut patch = \
+                 JsonPatch::of(&pod.view.id.uid).test(&[\"metadata\", \"resourceVersion\"], version);",
+                "let version = pod.view.resource_version.as_str();\n    let mut patch = JsonPatch::of(&pod.view.id.uid);\n    \
+                 if !MUTANT { patch = patch.test(&[\"metadata\", \"resourceVersion\"], version); }",
+            ),
+            (
+                "crates/agent/src/patch.rs",
+                "\"metadata\": {\"uid\": pod.id.uid, \"resourceVersion\": pod.resource_version},",
+                "\"metadata\": {\"uid\": pod.id.uid, \
+                 \"resourceVersion\": if MUTANT { \"\" } else { pod.resource_version.as_str() }},",
+            ),
+        ],
+    },
+    Bug {
+        what: "the agent operates while the kubelet still says Ready",
+        changes: &[(
+            "crates/agent/src/decide/leave.rs",
+            "Some(lowered) if case.pod.ready() =>",
+            "Some(lowered) if case.pod.ready() && !MUTANT =>",
+        )],
+    },
+    Bug {
+        what: "a place without a grant is freed without a fence",
+        changes: &[(
+            "crates/controller/src/round/completion.rs",
+            "if !standing || draft.snapshot.uncertain.contains(node) {",
+            "if !MUTANT && (!standing || draft.snapshot.uncertain.contains(node)) {",
+        )],
+    },
+    Bug {
+        what: "a pod that was granted as unavailable is taken out though it is available",
+        changes: &[(
+            "crates/agent/src/decide/leave.rs",
+            "if case.grant.while_unavailable && case.pod.available() {",
+            "if case.grant.while_unavailable && case.pod.available() && !MUTANT {",
+        )],
+    },
+];
+
+#[test]
+fn every_deliberate_bug_is_found() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+    let tree = target.join("sim-mutants");
+    let changed = planted(&workspace, &tree);
+    for part in COPIED {
+        copy(&workspace.join(part), &tree.join(part), &changed);
+    }
+    changed.iter().for_each(|(path, text)| write(path, text.as_bytes()));
+    let program = build(&workspace, &tree, &target);
+
+    let run = |number: usize, rollouts: &str| {
+        let mut simulation = Command::new(&program);
+        simulation.args(["--first", "--rollouts", rollouts]).env(SWITCH, number.to_string());
+        let output = simulation.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let broken = text.lines().find(|line| line.starts_with("BROKEN")).map(str::to_owned);
+        assert_eq!(output.status.success(), broken.is_none(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        (broken, text.lines().next().unwrap_or_default().to_owned())
+    };
+    let (broken, _) = run(0, "1000");
+    assert_eq!(broken, None, "without a bug");
+    let mut unnoticed = Vec::new();
+    for (index, bug) in BUGS.iter().enumerate() {
+        match run(index + 1, ROLLOUTS) {
+            (Some(broken), after) => println!("{}: {broken} ({after})", bug.what),
+            (None, after) => unnoticed.push(format!("{} ({after})", bug.what)),
+        }
+    }
+    assert_eq!(unnoticed, Vec::<String>::new(), "bugs that the simulation does not see");
+}
+
+/// Copies sources, except those that are changed. What is the same already is left alone, so that it is not compiled again.
+fn copy(from: &Path, to: &Path, except: &[(PathBuf, String)]) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy(&from, &to, except);
+        } else if !except.iter().any(|(path, _)| *path == to) {
+            write(&to, &fs::read(&from).unwrap());
+        }
+    }
+}
+
+fn write(to: &Path, content: &[u8]) {
+    if fs::read(to).ok().as_deref() != Some(content) {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::write(to, content).unwrap();
+    }
+}
+
+/// The files that are not as they are in the workspace.
+fn planted(workspace: &Path, tree: &Path) -> Vec<(PathBuf, String)> {
+    let read = |file: &str| fs::read_to_string(workspace.join(file)).unwrap();
+    let mut changed: Vec<(PathBuf, String)> = Vec::new();
+    for (index, bug) in BUGS.iter().enumerate() {
+        let switch = format!("hitless_api::is_mutant({})", index + 1);
+        for (file, text, replacement) in bug.changes {
+            let path = tree.join(file);
+            let at = changed.iter().position(|(known, _)| *known == path).unwrap_or_else(|| {
+                changed.push((path, read(file)));
+                changed.len() - 1
+            });
+            let found = changed[at].1.matches(text).count();
+            assert_eq!(found, 1, "{:?} is put in place of a text that {file} has {found} times: {text}", bug.what);
+            changed[at].1 = changed[at].1.replace(text, &replacement.replace("MUTANT", &switch));
+        }
+    }
+    let switch = format!(
+        "\n/// Whether this deliberate bug is on.\npub fn is_mutant(number: usize) -> bool {{\n    \
+         static ON: std::sync::OnceLock<usize> = std::sync::OnceLock::new();\n    \
+         let read = || std::env::var({SWITCH:?}).ok().and_then(|on| on.parse().ok()).unwrap_or_default();\n    \
+         *ON.get_or_init(read) == number\n}}\n"
+    );
+    changed.push((tree.join("crates/api/src/lib.rs"), read("crates/api/src/lib.rs") + &switch));
+    // Another name than that of the simulation without bugs, which is built into the same directory.
+    let manifest = read("tests/sim/Cargo.toml").replace("\n[dependencies]", "autobins = false\n\n[dependencies]")
+        + "\n[[bin]]\nname = \"hitless-sim-mutants\"\npath = \"src/main.rs\"\n";
+    changed.push((tree.join("tests/sim/Cargo.toml"), manifest));
+    let manifest = read("Cargo.toml");
+    let members = manifest.lines().find(|line| line.starts_with("members = ")).unwrap();
+    changed.push((tree.join("Cargo.toml"), manifest.replace(members, &format!("members = {COPIED:?}"))));
+    changed
+}
+
+fn build(workspace: &Path, tree: &Path, target: &Path) -> PathBuf {
+    // The versions that the workspace is tested with; cargo takes out what is not needed here.
+    if !tree.join("Cargo.lock").exists() {
+        fs::copy(workspace.join("Cargo.lock"), tree.join("Cargo.lock")).unwrap();
+    }
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--profile", "sim", "-p", "hitless-sim"]).current_dir(tree);
+    cargo.env("CARGO_TARGET_DIR", target);
+    assert!(cargo.status().unwrap().success(), "the simulation with the bugs does not build");
+    target.join("sim/hitless-sim-mutants")
+}

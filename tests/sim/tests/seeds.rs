@@ -1,0 +1,51 @@
+//! What CI runs: seeds, and that a seed is a run.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use hitless_sim::{Counts, Outcome, run};
+
+/// Seeds that are run here; `cargo xtask sim` runs as many as it is asked for.
+const SEEDS: u64 = 2_000;
+
+#[test]
+fn two_thousand_clusters_keep_every_promise_under_every_fault() {
+    let next = AtomicU64::new(0);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let part = || {
+        let (mut faults, mut broken) = (Counts::default(), Vec::new());
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= SEEDS {
+                return (faults, broken);
+            }
+            let outcome = run(seed, false);
+            faults.merge(&outcome.faults);
+            broken.extend(outcome.broken.map(|what| format!("seed {seed}: {what}")));
+        }
+    };
+    let parts = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(part)).collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    let mut faults = Counts::default();
+    let broken: Vec<String> = parts
+        .into_iter()
+        .flat_map(|(counted, broken)| {
+            faults.merge(&counted);
+            broken
+        })
+        .collect();
+    assert!(broken.is_empty(), "replay with `cargo xtask sim --seed N`:\n{}", broken.join("\n"));
+    assert_eq!(faults.missing().collect::<Vec<_>>(), Vec::<&str>::new(), "faults that were never injected");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_to_the_last_line() {
+    for seed in [1, 2, 3, 5, 8] {
+        let [first, again]: [Outcome; 2] = [run(seed, true), run(seed, true)];
+        assert!(first.trace.len() > 100, "seed {seed} does something");
+        assert_eq!(first.trace, again.trace, "seed {seed}");
+        assert_eq!((first.writes, first.faults), (again.writes, again.faults));
+    }
+}
