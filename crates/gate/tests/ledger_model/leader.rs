@@ -182,6 +182,8 @@ impl Controller {
             match sight[pod] {
                 Sight::Now => {}
                 Sight::Untouched => (*state, *node) = (Pod { updated: false, down: false, ..*state }, untouched),
+                // An updated pod is not taken out of service anyway.
+                Sight::Down if world.mistakes_left == 0 || state.updated => *node = untouched,
                 Sight::Down => (*state, *node) = (Pod { updated: false, down: true, ..*state }, untouched),
                 Sight::Refused => *node = Node { granted: None, result: true, ..*node },
             }
@@ -200,6 +202,9 @@ impl Controller {
         let allowed = self.allowed(&released, seen.map(|(state, _)| state), std::array::from_fn(wishes), urgent);
         let place = |pod| Some((pod, Place { while_unavailable: allowed[pod]?, since: world.new_attempt(pod) }));
         let places: Vec<(usize, Place)> = (0..PODS).filter_map(place).collect();
+        let is_mistake = |(pod, place): &(usize, Place)| place.while_unavailable && !world.pods[*pod].down;
+        let mistakes = places.iter().filter(|place| is_mistake(place)).count().try_into().ok()?;
+        world.mistakes_left = world.mistakes_left.checked_sub(mistakes)?;
         let batch = places.iter().map(|&(pod, place)| (uid(pod), reservation(&uid(pod), place))).collect();
         let epoch = world.leaders[who].epoch;
         let next = hitless_gate::reserve(&released, batch, &LedgerLeader { epoch, holder: holder(epoch) }).ok()?;

@@ -80,10 +80,12 @@ pub(crate) struct World {
     pub(crate) leaders: [Leader; LEADERS],
     pub(crate) crashes_left: u8,
     pub(crate) refusals_left: u8,
+    /// How often a pod that is available may still be taken for unavailable.
+    pub(crate) mistakes_left: u8,
 }
 
 impl World {
-    pub(crate) fn new(crashes_left: u8, refusals_left: u8) -> Self {
+    pub(crate) fn new(crashes_left: u8, refusals_left: u8, mistakes_left: u8) -> Self {
         Self {
             pods: [Pod { updated: false, down: false, was_down: false, was_refused: false }; PODS],
             nodes: [Node { epoch: 0, granted: None, result: false }; PODS],
@@ -91,6 +93,7 @@ impl World {
             leaders: [Leader { epoch: 1, ..Leader::IDLE }, Leader::IDLE],
             crashes_left,
             refusals_left,
+            mistakes_left,
         }
     }
 
@@ -198,6 +201,7 @@ impl From<Ledger> for TransitionLedgerSpec {
         let reserved = ledger.reserved.iter().enumerate();
         Self {
             leader: LedgerLeader { epoch: ledger.epoch, holder: holder(ledger.epoch) },
+            fence: None,
             reservations: reserved
                 .filter_map(|(pod, place)| Some((uid(pod), reservation(&uid(pod), (*place)?))))
                 .collect(),
