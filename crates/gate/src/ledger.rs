@@ -14,6 +14,7 @@
 //!   once the pod is Ready: an old cache may show it as it was during an operation that has ended since, or it may recover.
 //! * A pod that a cluster-wide budget counts is reserved in the cluster's ledger first. A place there that its namespace's ledger
 //!   does not have is freed only behind a fence in that ledger: the write that was to follow may still be on its way.
+//!   A lost grant of such a pod is written after all only if its place is in both ledgers.
 
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{Reservation, TransitionLedgerSpec};

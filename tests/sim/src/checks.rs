@@ -8,8 +8,8 @@
 //! crash, a scale-down, a changed rule) is not counted against it. Every InService→False of an available pod must then rest on
 //! such a place; a place that was given only because the pod was unavailable does not count once it is available.
 //!
-//! **Places.** One is given back only when its pod is gone, or was never taken out of service, or has been Ready and in service
-//! since. A grant is written only when its place stands in the ledger. Epochs never go back.
+//! **Places.** One is given back only when its pod is gone or going, or was never taken out of service, or has been Ready and in service
+//! since. A grant for a pod that exists is written only when its place stands in the ledger. Epochs never go back.
 //!
 //! **Operations.** Images are patched only as the true ledger says, forward only while the pod is out of service for this very
 //! operation and not Ready, and never once its agent has seen it cancelled. A pod is never taken out for a second operation
@@ -138,7 +138,8 @@ impl Checks {
         }
         let same = |a: &Reservation, b: &Reservation| a.id == b.id && a.since == b.since;
         for uid in before.reservations.keys() {
-            if !after.reservations.contains_key(uid) && server.pods.contains_key(uid.as_str()) && self.is_out(uid) {
+            let is_there = server.pods.get(uid.as_str()).is_some_and(|pod| !pod.view.terminating);
+            if !after.reservations.contains_key(uid) && is_there && self.is_out(uid) {
                 let what = format!("the place of pod {uid} was given back while the pod is out of service");
                 self.fail(server.now, what);
             }
@@ -188,7 +189,9 @@ impl Checks {
                 .ledgers
                 .get(grant.pod.namespace.as_str())
                 .and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
-            if !is_known && !place.is_some_and(|place| place.id == grant.id && place.since == grant.granted) {
+            let is_there = server.pods.contains_key(grant.pod.uid.as_str());
+            if !is_known && is_there && !place.is_some_and(|place| place.id == grant.id && place.since == grant.granted)
+            {
                 self.fail(server.now, format!("grant {} was written without its place in the ledger", grant.id));
             }
         }
@@ -215,7 +218,7 @@ impl Checks {
         };
         let places = server.ledgers.get(before.id.namespace.as_str());
         let place = places.and_then(|ledger| ledger.spec.reservations.get(uid));
-        if !place.is_some_and(|place| place.id == operation.id) {
+        if place.is_none_or(|place| place.id != operation.id) {
             let what = format!("pod {name} was taken out of service without its place in the ledger");
             return self.fail(server.now, what);
         }

@@ -231,7 +231,7 @@ impl Controller {
                 return self.kill(ground, back);
             }
             // A process that does not lead any more sends nothing.
-            if !self.term.is_some_and(|(_, until)| ground.now < until) {
+            if self.term.is_none_or(|(_, until)| ground.now >= until) {
                 outcomes[index] = Some(false);
                 continue;
             }
@@ -318,11 +318,10 @@ impl Controller {
 
 fn evidence(read: &Read, answer: &Answer) -> Option<Evidence> {
     match answer {
-        Answer::Absent => Some(Evidence::Gone),
         Answer::Stored(Some(Object::Pod(pod))) if pod.view.id.uid == read.pod.uid => {
             Some(if pod.view.ready() { Evidence::Ready } else { Evidence::NotReady })
         }
-        Answer::Stored(_) => Some(Evidence::Gone),
+        Answer::Absent | Answer::Stored(_) => Some(Evidence::Gone),
         Answer::Refused(_) => None,
     }
 }

@@ -148,7 +148,7 @@ impl Kubelet {
                 self.runs.remove(uid);
                 ground.say(Who::Kubelet(self.index), || format!("{}: gone", pod.view.id.name));
                 let Ground { server, checks, .. } = ground;
-                return server.remove_pod(checks, uid);
+                server.remove_pod(checks, uid);
             }
             Act::Sync => {
                 if pod.view.terminating && !run.removing {

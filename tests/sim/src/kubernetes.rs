@@ -72,7 +72,9 @@ impl Kubernetes {
             Told::Deleted(Kind::Pod) => {
                 // Whose it was is not told; all are looked at, which is cheap here.
                 let sets: Vec<Key> = ground.server.replica_sets.keys().cloned().collect();
-                sets.into_iter().for_each(|set| self.look(set, ground, Job::ReplicaSet));
+                for set in sets {
+                    self.look(set, ground, Job::ReplicaSet);
+                }
             }
             _ => {}
         }

@@ -4,6 +4,8 @@
 //! replacing exact texts (each must be found exactly once, so that a change of the product shows here and not in a bug that is
 //! never planted), all behind one run-time switch, and the simulation is built once with them.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,7 +59,11 @@ const BUGS: &[Bug] = &[
     },
     Bug {
         what: "places are never given back",
-        changes: &[("crates/controller/src/round/completion.rs", "    if own {\n", "    if own && !MUTANT {\n")],
+        changes: &[(
+            "crates/controller/src/round/completion.rs",
+            "match (has(&grant.pod.namespace), has(CLUSTER)) {",
+            "match (!MUTANT && has(&grant.pod.namespace), !MUTANT && has(CLUSTER)) {",
+        )],
     },
     Bug {
         what: "a place is given back on the agent's word alone",
@@ -175,7 +181,9 @@ fn every_deliberate_bug_is_found() {
     for part in COPIED {
         copy(&workspace.join(part), &tree.join(part), &changed);
     }
-    changed.iter().for_each(|(path, text)| write(path, text.as_bytes()));
+    for (path, text) in &changed {
+        write(path, text.as_bytes());
+    }
     let program = build(&workspace, &tree, &target);
 
     let run = |number: usize, rollouts: &str| {

@@ -254,11 +254,15 @@ fn cluster_orphans<'a>(draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
 
 /// Gives the place of the grant's operation back, if it is this operation's.
 fn release<'a>(grant: &'a Grant, draft: &mut Draft<'a>) {
-    let own = draft
-        .reservation(&grant.pod.namespace, &grant.pod.uid)
-        .is_some_and(|place| place.id == grant.id && place.since == grant.granted);
-    if own {
-        draft.release(&grant.pod.namespace, &grant.pod.uid);
+    let has = |namespace: &str| {
+        let place = draft.reservation(namespace, &grant.pod.uid);
+        place.is_some_and(|place| place.id == grant.id && place.since == grant.granted)
+    };
+    match (has(&grant.pod.namespace), has(CLUSTER)) {
+        (true, _) => draft.release(&grant.pod.namespace, &grant.pod.uid),
+        // Of the two writes of an earlier release this one was not done.
+        (false, true) => draft.release_in(CLUSTER, &grant.pod.uid),
+        (false, false) => {}
     }
 }
 

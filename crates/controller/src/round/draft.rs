@@ -52,13 +52,16 @@ impl<'a> Draft<'a> {
 
     /// Gives a pod's place back, in the cluster's ledger too. The caller has the evidence.
     pub(super) fn release(&mut self, namespace: &'a str, pod_uid: &str) {
-        let same = |place: &Reservation, other: &Reservation| place.id == other.id && place.since == other.since;
-        let place = self.reservation(namespace, pod_uid);
-        let wide = place.and_then(|place| Some(same(place, self.reservation(CLUSTER, pod_uid)?)));
-        if wide == Some(true) {
+        if self.is_in_both(namespace, pod_uid) {
             self.release_in(CLUSTER, pod_uid);
         }
         self.release_in(namespace, pod_uid);
+    }
+
+    /// Whether the cluster's ledger has the pod's place too, for the same operation.
+    pub(super) fn is_in_both(&self, namespace: &str, pod_uid: &str) -> bool {
+        let places = (self.reservation(namespace, pod_uid), self.reservation(CLUSTER, pod_uid));
+        matches!(places, (Some(own), Some(wide)) if own.id == wide.id && own.since == wide.since)
     }
 
     pub(super) fn release_in(&mut self, namespace: &'a str, pod_uid: &str) {

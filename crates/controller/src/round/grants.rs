@@ -52,6 +52,11 @@ pub(super) fn grant<'a>(
     // Those that have their place already need no rule; their grants were lost on the way.
     for (uid, key) in &ended.regrant {
         if let Some(ready) = candidates.remove(uid) {
+            // Of an operation that has ended, a release may be on its way that the cluster's ledger has had already.
+            if gate.counts_cluster_wide(uid) && !draft.is_in_both(&ready.pod.id.namespace, uid) {
+                verdicts.push(verdict(ready.pod, wishes, Some(Waiting::Clearing), None));
+                continue;
+            }
             let Some(place) = draft.reservation(&ready.pod.id.namespace, uid) else { continue };
             let (rules, while_unavailable) = (place.rules.clone(), place.while_unavailable);
             verdicts.push(verdict(ready.pod, wishes, None, None));

@@ -78,7 +78,11 @@ impl Brain {
         };
         let anew = round(&snapshot, &mut Mirror::default(), cluster.now);
         let round = round(&snapshot, &mut self.mirror, cluster.now);
-        assert_eq!((&round.steps, &round.verdicts), (&anew.steps, &anew.verdicts), "what a mirror has seen changes nothing");
+        assert_eq!(
+            (&round.steps, &round.verdicts),
+            (&anew.steps, &anew.verdicts),
+            "what a mirror has seen changes nothing"
+        );
         let mut acted = !round.reads.is_empty();
         for read in &round.reads {
             let evidence = match cluster.pods.get(&read.pod.uid).map(view) {

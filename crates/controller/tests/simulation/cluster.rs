@@ -55,7 +55,12 @@ impl Cluster {
         set["metadata"]["creationTimestamp"] = json!("2026-11-21T00:00:00Z");
         set["metadata"]["ownerReferences"] =
             json!([{"kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true}]);
-        let node = |index: usize| NodeView { name: format!("n{index}"), uid: format!("uid-n{index}"), deleting: false, labels: BTreeMap::new() };
+        let node = |index: usize| NodeView {
+            name: format!("n{index}"),
+            uid: format!("uid-n{index}"),
+            deleting: false,
+            labels: BTreeMap::new(),
+        };
         let mut cluster = Self {
             now: "2026-11-22T00:00:00Z".parse().unwrap(),
             version: 1000,

@@ -34,11 +34,12 @@ impl World {
         let rounds = u32::try_from(ground.chance.between(1, 4)).unwrap_or(1);
         let mut user = User::new(rounds);
         ground.images.insert("1".to_owned(), Image::Good(300 * MS));
-        let namespaces = ground.chance.pick(&[1, 1, 2]);
+        // Small, because a decision looks at everything: what goes wrong shows with few pods.
+        let namespaces = ground.chance.pick(&[1, 1, 1, 1, 1, 2]);
         let mut number = 0;
         for namespace in 0..namespaces {
             let namespace = format!("ns{namespace}");
-            for _ in 0..ground.chance.between(1, 2) {
+            for _ in 0..ground.chance.pick(&[1, 1, 2]) {
                 number += 1;
                 let wish = workload(&namespace, number, &mut nodes, &mut ground);
                 user.wishes.push(wish);
@@ -99,7 +100,7 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
 /// A Deployment with its ReplicaSet and pods, at rest.
 fn workload(namespace: &str, number: usize, nodes: &mut [Node], ground: &mut Ground) -> Wish {
     let name = format!("web{number}");
-    let replicas = i32::try_from(ground.chance.between(1, 5)).unwrap_or(1);
+    let replicas = ground.chance.pick(&[1, 2, 2, 3, 3, 3, 4, 4, 6]);
     let tier = ground.chance.pick(&["front", "back"]);
     let stragglers = ground.chance.pick(&["Close", "Wait", "Abort"]);
     let drain = json!({"minSeconds": 1, "stragglerAfterSeconds": 4, "deadlineSeconds": 8, "stragglers": stragglers});
