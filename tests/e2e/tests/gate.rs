@@ -56,6 +56,8 @@ fn wait_why(stack: &Stack, app: &App, words: &[&str]) -> anyhow::Result<String> 
     loop {
         let text = why(stack, app)?;
         if words.iter().all(|word| text.contains(word)) {
+            // Shown by `--nocapture`.
+            println!("kubectl hitless why deployment/web -n {}\n{text}", app.kubectl.namespace());
             return Ok(text);
         }
         ensure!(begin.elapsed() < PATIENCE, "why never said {words:?}; it says:\n{text}");
