@@ -8,8 +8,8 @@
 //! crash, a scale-down, a changed rule) is not counted against it. Every InService→False of an available pod must then rest on
 //! such a place; a place that was given only because the pod was unavailable does not count once it is available.
 //!
-//! **Places.** One is given back only when its pod is gone or going, or was never taken out of service, or has been Ready and in service
-//! since. A grant for a pod that exists is written only when its place stands in the ledger. Epochs never go back.
+//! **Places.** One is given back only when its pod is gone or going, or was never taken out of service, or has been Ready and in
+//! service since. A grant for a pod that exists is written only when its place stands in the ledger. Epochs never go back.
 //!
 //! **Operations.** Images are patched only as the true ledger says, forward only while the pod is out of service for this very
 //! operation and not Ready, and never once its agent has seen it cancelled. A pod is never taken out for a second operation
