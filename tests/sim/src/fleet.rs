@@ -24,7 +24,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
 use crate::checks::Checks;
-use crate::clock::{Micros, SECOND, stamp};
+use crate::clock::{Micros, NEVER, SECOND, stamp, when};
 use crate::decide;
 use crate::kubelet::set_condition;
 use crate::kubernetes::pod;
@@ -95,6 +95,8 @@ struct World {
     /// Operations under way, by when they end.
     running: BTreeMap<Micros, Vec<(Key, Grant)>>,
     begun: BTreeSet<(String, MicroTime)>,
+    /// When to decide again even without news.
+    again: Micros,
     report: Report,
 }
 
@@ -109,8 +111,11 @@ impl Fleet {
         while world.server.now < limit && !world.is_finished() {
             let before: u64 = world.server.written.values().sum();
             world.agents();
-            world.controller(&mut mirror);
-            world.begin();
+            // Without news a controller does not decide.
+            if !world.server.outbox.is_empty() || world.again <= world.server.now {
+                world.controller(&mut mirror);
+                world.begin();
+            }
             world.server.outbox.clear();
             let after: u64 = world.server.written.values().sum();
             world.report.peak =
@@ -154,7 +159,7 @@ impl World {
         let nodes = server.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();
         let snapshot = Snapshot { epoch: 1, holder: "fleet".to_owned(), agents, nodes, ..Snapshot::default() };
         let report = Report { pods: count, ..Report::default() };
-        Self { fleet, server, checks, snapshot, running: BTreeMap::new(), begun: BTreeSet::new(), report }
+        Self { fleet, server, checks, snapshot, running: BTreeMap::new(), begun: BTreeSet::new(), again: 0, report }
     }
 
     /// `kubectl set image` on all Deployments, and the guard's hold.
@@ -197,6 +202,8 @@ impl World {
                 found.map_or(Evidence::Gone, |pod| if pod.view.ready() { Evidence::Ready } else { Evidence::NotReady });
             self.snapshot.evidence.insert(read.operation.clone(), evidence);
         }
+        let is_busy = !round.steps.is_empty() || !round.reads.is_empty();
+        self.again = if is_busy { self.server.now } else { round.wake_at.map_or(NEVER, when) };
         self.write(round.steps);
         // As their controller does at once when it has nothing to scale.
         let behind: Vec<Arc<ReplicaSetView>> = self.server.replica_sets.values().cloned().collect();

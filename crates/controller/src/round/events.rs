@@ -1,5 +1,7 @@
 //! What people should know of workloads, as Events: the same note for as long as it is true.
 
+use std::collections::BTreeSet;
+
 use hitless_api::names::annotations;
 use hitless_api::{Outcome, PodRef};
 use hitless_runtime::events::{Note, Severity};
@@ -13,14 +15,19 @@ use super::intents::{Wishes, Workload};
 
 pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdict]) -> Vec<Note> {
     let stages = wishes.workloads.iter().filter_map(stage);
-    let blocked = wishes.workloads.iter().enumerate().filter_map(|(index, workload)| {
+    // Each verdict is looked at once: a cluster has many workloads, and many pods that wait.
+    let mut waiting: Vec<Vec<&PodVerdict>> = wishes.workloads.iter().map(|_| Vec::new()).collect();
+    for verdict in verdicts {
+        let wish = wishes.by_pod.get(verdict.pod.uid.as_str());
+        if let Some(own) = wish.and_then(|wish| waiting.get_mut(wish.workload?)) {
+            own.push(verdict);
+        }
+    }
+    let busy = ended.busy.iter().filter_map(|uid| wishes.pods.get(uid)).filter_map(|pod| wishes.owners.of(pod));
+    let moving: BTreeSet<String> = busy.map(|(owner, _)| owner.uid).collect();
+    let blocked = wishes.workloads.iter().zip(waiting).enumerate().filter_map(|(index, (workload, own))| {
         let halted = ended.failures.iter().any(|failure| failure.workload == Some(index));
-        let moving = ended
-            .busy
-            .iter()
-            .filter_map(|uid| wishes.pods.get(uid))
-            .any(|pod| wishes.owners.of(pod).is_some_and(|(owner, _)| owner.uid == workload.deployment.uid));
-        if halted || moving { None } else { blocked(workload, wishes, verdicts) }
+        if halted || moving.contains(&workload.deployment.uid) { None } else { blocked(workload, &own) }
     });
     let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
     let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
@@ -78,12 +85,7 @@ fn why(because: &Because) -> String {
 }
 
 /// A workload of which no pod moves: with the first pod's reason.
-fn blocked(workload: &Workload<'_>, wishes: &Wishes<'_>, verdicts: &[PodVerdict]) -> Option<Note> {
-    let own = verdicts.iter().filter(|verdict| {
-        let wish = wishes.by_pod.get(verdict.pod.uid.as_str());
-        wish.and_then(|wish| wish.workload)
-            .is_some_and(|index| wishes.workloads[index].deployment.uid == workload.deployment.uid)
-    });
+fn blocked(workload: &Workload<'_>, own: &[&PodVerdict]) -> Option<Note> {
     let mut reasons = Vec::new();
     for verdict in own {
         match &verdict.waiting {

@@ -1,0 +1,14 @@
+//! The protocol scales: a small fleet takes hardly longer than it must, with few writes.
+
+use hitless_sim::Fleet;
+
+#[test]
+fn a_fleet_is_rolled_nearly_as_fast_as_its_budget_allows_with_five_writes_a_pod_and_less() {
+    let fleet = Fleet { nodes: 50, namespaces: 2, deployments: 2, replicas: 100, ..Fleet::default() };
+    let report = fleet.roll();
+    assert!(!report.stuck, "{report}");
+    assert_eq!((report.pods, report.most), (400, 40), "a tenth at a time: {report}");
+    assert!(report.seconds <= report.floor_seconds * 3 / 2, "{report}");
+    let writes: u64 = report.writes.values().sum();
+    assert!(writes <= report.pods * 5, "{report}");
+}
