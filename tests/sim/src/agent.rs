@@ -30,6 +30,8 @@ const DENIED_PAUSE: Micros = 100 * MS;
 const TRANSIENT_PAUSE: Micros = 200 * MS;
 const LONGEST_PAUSE: Micros = 5 * SECOND;
 const RETRY: Micros = SECOND;
+/// The loop turns at least this often. Here only where nothing else wakes it: after a read that was not answered.
+const LONGEST_SLEEP: Micros = 10 * SECOND;
 
 /// One process.
 pub(crate) struct Agent {
@@ -449,7 +451,7 @@ impl Agent {
         let transition = doing.transition.clone();
         if let Answer::Refused(why) = &answer {
             let why = *why;
-            ground.say(self.who(), || format!("  {why:?}"));
+            ground.say(Who::Agent(self.index), || format!("  {why:?}"));
         }
         match sent {
             Sent::Act(index, action) => {
@@ -466,7 +468,12 @@ impl Agent {
                     return;
                 }
             }
-            Sent::Refresh => self.put(answer),
+            Sent::Refresh => {
+                if matches!(answer, Answer::Refused(_)) {
+                    doing.wake = doing.wake.min(ground.now + LONGEST_SLEEP);
+                }
+                self.put(answer);
+            }
             Sent::Look(index) => {
                 let grant = transition.as_deref().and_then(|each| each.spec.grants.get(index));
                 if let Some(grant) = grant {

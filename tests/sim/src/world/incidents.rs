@@ -278,6 +278,10 @@ impl World {
 
     fn remake_node(&mut self, index: usize) {
         let now = self.ground.now;
+        if self.ground.server.nodes.contains_key(format!("n{index}").as_str()) {
+            // Not given up yet: the API server was away.
+            return self.user.at(now + SECOND, Deed::RemakeNode(index));
+        }
         let node = &mut self.nodes[index];
         node.generation += 1;
         let uid = format!("uid-n{index}-{}", node.generation);
