@@ -101,6 +101,8 @@ pub(crate) struct Weather {
     pub(crate) agent_killed: u32,
     pub(crate) straggler: u32,
     pub(crate) uncountable: u32,
+    /// A kubelet takes up to 5 s to follow.
+    pub(crate) slow_kubelet: u32,
     /// Incidents (crashes, deletions, dead nodes, …) in one round of user's changes, at most.
     pub(crate) incidents: i64,
 }
@@ -120,6 +122,7 @@ impl Weather {
             agent_killed: rate(1_200),
             straggler: rate(2_500),
             uncountable: rate(1_500),
+            slow_kubelet: rate(800),
             incidents: chance.pick(&[0, 1, 2, 3, 5]),
         }
     }

@@ -81,7 +81,7 @@ impl Kubelet {
             self.runs.insert(uid.to_owned(), Run::default());
         }
         // Mostly at once; a kubelet that has much to do is slow.
-        let longest = if ground.chance.happens(400) { 5 * SECOND } else { 400 * MS };
+        let longest = if ground.chance.happens(ground.weather.slow_kubelet) { 5 * SECOND } else { 400 * MS };
         let at = ground.now + ground.chance.delay(10 * MS, longest);
         if let Some(run) = self.runs.get_mut(uid)
             && !run.todo.iter().any(|(_, act)| *act == Act::Sync)
