@@ -108,6 +108,9 @@ fn lint() -> anyhow::Result<()> {
 }
 
 fn unit(privileged: bool) -> anyhow::Result<()> {
+    if privileged {
+        hitless_cluster::ensure_packages(&|line| eprintln!("{line}"))?;
+    }
     let mut arguments = vec!["test", "--workspace", "--locked", "--exclude", "hitless-e2e"];
     if !privileged {
         for (package, _) in &PRIVILEGED[..2] {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{Grant, GrantMode, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
 use hitless_runtime::telemetry;
@@ -25,12 +27,12 @@ use tokio_util::sync::CancellationToken;
 pub use caches::{Caches, WatchTask};
 use pods::Pods;
 
-use crate::decide::{Decision, Watch};
-use crate::drain::observed::Order;
-use crate::drain::observer::Observer;
+use crate::decide::{Decision, Hold, Watch};
+use crate::drain::{Threads, holder, observed};
 use crate::http::{Published, Step};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
+use crate::patch::Direction;
 use crate::report::{self, Pace};
 use crate::turn::{Turn, turn};
 use crate::view::{NodeIdentity, NodePod, Observation, View};
@@ -48,13 +50,15 @@ pub struct Agent {
     transitions: Api<NodeTransition>,
     pods: Pods,
     caches: Caches,
-    observer: Arc<Observer>,
+    threads: Arc<Threads>,
     wake: Arc<Notify>,
     metrics: Metrics,
     memories: BTreeMap<String, Memory>,
     pace: Pace,
     /// No report is written before.
     report_after: Option<Instant>,
+    /// What a killed agent has left behind is looked for once.
+    has_decided: bool,
     published: Published,
 }
 
@@ -65,27 +69,24 @@ impl Agent {
         client: Client,
         node: String,
         caches: Caches,
-        observer: Arc<Observer>,
+        threads: Arc<Threads>,
         wake: Arc<Notify>,
         metrics: Metrics,
     ) -> Self {
         Self {
             node: NodeIdentity { name: node, uid: String::new() },
-            info: AgentInfo {
-                version: telemetry::VERSION.to_owned(),
-                boot_id: boot_id(),
-                features: vec!["Leave".to_owned()],
-            },
+            info: AgentInfo { version: telemetry::VERSION.to_owned(), boot_id: boot_id(), features: features() },
             nodes: Api::all(client.clone()),
             transitions: Api::all(client.clone()),
             pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone()),
             caches,
-            observer,
+            threads,
             wake,
             metrics,
             memories: BTreeMap::new(),
             pace: Pace::default(),
             report_after: None,
+            has_decided: false,
             published: Published::default(),
         }
     }
@@ -139,7 +140,7 @@ impl Agent {
         let pods: BTreeMap<String, Arc<NodePod>> =
             self.caches.pods.values().into_iter().map(|pod| (pod.view.id.uid.clone(), pod)).collect();
         let transition = self.caches.transitions.get("", &self.node.name);
-        let observations = self.observer.observations();
+        let observations = self.threads.observations();
         self.remember_grants(transition.as_deref(), now);
         let (node, memories) = (self.node.clone(), self.memories.clone());
         let view = View {
@@ -157,7 +158,9 @@ impl Agent {
         }
         let entries = self.entries(&steps, &observations, &view, now);
         self.publish(&steps, &entries);
-        self.observer.order(orders(&steps, &view));
+        self.threads.observer.order(orders(&steps, &view));
+        self.threads.holder.order(self.holds(&steps, &view));
+        self.has_decided |= view.synced;
 
         for (grant, decision) in &steps {
             if let (Some(action), Some(memory)) = (&decision.action, self.memories.get_mut(&grant.id)) {
@@ -206,8 +209,8 @@ impl Agent {
             let pod = format!("{}/{}", grant.pod.namespace, grant.pod.name);
             tracing::info!(pod, grant = grant.id, phase = ?decision.phase, message = decision.message, "phase");
         }
-        if let Some(Observation::Counted(count)) = observations.get(&grant.pod.uid) {
-            memory.count(decision.phase, *count);
+        if let Some(observation) = observations.get(&grant.pod.uid) {
+            memory.observe(decision.phase, observation, now);
         }
     }
 
@@ -236,6 +239,22 @@ impl Agent {
         self.published.set(steps.iter().zip(entries).map(step).collect());
         let live = steps.iter().filter(|(_, decision)| decision.result.is_none()).count();
         self.metrics.live.set(i64::try_from(live).unwrap_or(i64::MAX));
+    }
+
+    /// Of which pods new connections are to be held.
+    fn holds(&self, steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, holder::Order> {
+        let order = |(grant, decision): &(&Grant, Decision)| {
+            let hold = match decision.hold {
+                // An agent that was killed may have left a block that keeps clients waiting.
+                Hold::No if grant.mode == GrantMode::Hold && !self.has_decided => Hold::Keep(Direction::Forward),
+                Hold::No => return None,
+                hold => hold,
+            };
+            let pod = &view.pods.get(&grant.pod.uid)?.view;
+            let order = holder::Order { hold, containers: ids(grant, pod), drain: grant.drain.clone() };
+            Some((grant.pod.uid.clone(), order))
+        };
+        steps.iter().filter_map(order).collect()
     }
 
     /// Writes the report if it is time; says when to ask again.
@@ -308,18 +327,38 @@ impl Agent {
 }
 
 /// Which pods are to be looked at.
-fn orders(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, Order> {
+fn orders(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, observed::Order> {
     let order = |(grant, decision): &(&Grant, Decision)| {
-        let draining = match decision.watch {
+        let stage = match decision.watch {
             Watch::No => return None,
-            Watch::Leaving => false,
-            Watch::Draining => true,
+            Watch::Leaving => observed::Stage::Leaving,
+            Watch::Draining => observed::Stage::Draining,
+            Watch::Destroying => observed::Stage::Destroying,
+            Watch::Replacing => observed::Stage::Replacing,
         };
         let pod = &view.pods.get(&grant.pod.uid)?.view;
         let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
-        Some((grant.pod.uid.clone(), Order { draining, drain: grant.drain.clone(), probe_periods }))
+        let order = observed::Order { stage, drain: grant.drain.clone(), probe_periods, containers: ids(grant, pod) };
+        Some((grant.pod.uid.clone(), order))
     };
     steps.iter().filter_map(order).collect()
+}
+
+/// containerID of each container of the grant that has one.
+fn ids(grant: &Grant, pod: &PodView) -> Vec<String> {
+    let touched = pod.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
+    let id = |container: &ContainerView| Some(container.status.as_ref()?.container_id.clone());
+    touched.filter_map(id).filter(|id| !id.is_empty()).collect()
+}
+
+/// What this agent can do beyond what every version can. A capability that it was not given is not made up for by words.
+fn features() -> Vec<String> {
+    let missing = check_capabilities();
+    let has = |capability| !missing.iter().any(|missing| missing.capability == capability);
+    let destroys = has(Capability::NetAdmin);
+    let holds = destroys && has(Capability::NetRaw);
+    let all = [("Leave", true), ("gap", true), ("destroy", destroys), ("hold", holds)];
+    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// As precise as times on the wire are.

@@ -6,13 +6,18 @@
 //!             └─ leave:  Leaving → Draining ─┬─ image patch ─ verify: Operating → Verifying → Checking ─ Returning → Done
 //!                          │ cancel, Abort   │                  │ bad, cancelled, not checked in time
 //!                          └─ Returning → Cancelled, Failed     └─ rollback: Returning → RolledBack, Failed
+//!  Granted ─── hold:   Holding → Settling ───┴─ image patch ─ verify ─ Returning → Done
 //! ```
+//!
+//! In a Hold the pod stays in service and nothing but the image patch is written to it. What is held is the kernel's; a
+//! thread that owns it is told by [`Decision::hold`] and answers by [`Observation::Held`](crate::view::Observation::Held).
 //!
 //! Which box an operation is in follows from the pod alone, but for one bit: that the way back has been begun, which is
 //! therefore reported *before* it is begun ([`Decision::rollback`]). That the pod has returned to service on behalf of a
 //! grant, and why, is written into the InService condition itself ([`mark`]).
 
 mod case;
+mod hold;
 mod leave;
 mod returned;
 mod rollback;
@@ -25,6 +30,7 @@ use hitless_api::{Grant, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
 use crate::memory::Memory;
+use crate::patch::Direction;
 use crate::view::{Missing, NodeIdentity, Observation, Presence};
 use case::{Case, Images};
 
@@ -79,6 +85,24 @@ pub enum Watch {
     Leaving,
     /// Count, tell when no new connections come, and then close idle ones kindly.
     Draining,
+    /// The same, and reset those that are left.
+    Destroying,
+    /// Tell when the new processes listen.
+    Replacing,
+}
+
+/// What is to be done about new connections of a pod in a Hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// Nothing: what is held is let in.
+    #[default]
+    No,
+    /// Open what is needed to hold them; hold none.
+    Prepare(Direction),
+    /// Hold them until the new processes listen, at most for the cap.
+    Park(Direction),
+    /// What is held stays so until then, but nothing is held anew.
+    Keep(Direction),
 }
 
 /// What an operation waits for, for people.
@@ -112,6 +136,16 @@ pub enum WaitingFor {
     PostCheck,
     /// The kubelet is to raise Ready.
     Ready,
+    /// The pod is to be put into service again, after an earlier operation.
+    InService,
+    /// The kernel is to be made ready for a Hold.
+    Prepared,
+    /// Clients are held; so many requests in flight are to be answered.
+    InFlight(u32),
+    /// The API server is to answer quickly; it took so many milliseconds.
+    Api(u32),
+    /// The next attempt, then.
+    Attempt(Timestamp),
 }
 
 impl fmt::Display for WaitingFor {
@@ -131,6 +165,11 @@ impl fmt::Display for WaitingFor {
             Self::Soak(until) => write!(f, "soakSeconds, until {until}"),
             Self::PostCheck => write!(f, "the rules of stage PostCheck to pass"),
             Self::Ready => write!(f, "the kubelet to report the pod Ready"),
+            Self::InService => write!(f, "the pod to be put into service again"),
+            Self::Prepared => write!(f, "the sockets that a Hold needs"),
+            Self::InFlight(count) => write!(f, "{count} requests in flight to be answered; new clients are held"),
+            Self::Api(took) => write!(f, "the API server to answer quickly (it took {took} ms); no Hold begins before"),
+            Self::Attempt(at) => write!(f, "the next attempt to hold, at {at}"),
         }
     }
 }
@@ -156,6 +195,8 @@ pub struct Decision {
     pub wake_at: Option<Timestamp>,
     /// Whether to look at the pod's sockets.
     pub watch: Watch,
+    /// What to do about new connections, in a Hold.
+    pub hold: Hold,
 }
 
 impl Decision {
@@ -170,6 +211,7 @@ impl Decision {
             deadline: None,
             wake_at: None,
             watch: Watch::No,
+            hold: Hold::No,
         }
     }
 
@@ -210,6 +252,20 @@ impl Decision {
         self.watch = watch;
         self
     }
+
+    fn holding(mut self, hold: Hold) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// The containers are being replaced: as long as it goes on, see when the new ones listen.
+    fn replacing(self, case: &Case<'_>) -> Self {
+        match case.is_hold() {
+            _ if self.result.is_some() => self,
+            true => self.holding(Hold::Keep(Direction::Forward)),
+            false => self.watching(Watch::Replacing),
+        }
+    }
 }
 
 /// Message of the InService condition that was raised on behalf of this grant. The time tells a grant from an earlier one
@@ -230,7 +286,8 @@ pub fn begun(input: &Input<'_>) -> bool {
     match input.pod {
         Presence::Here(pod) => {
             let case = Case::new(input, &pod.view, Timestamp::UNIX_EPOCH);
-            case.lowered().is_some() || case.returned().is_some() || case.may_be_lowered()
+            let has_left = case.lowered().is_some() || case.may_be_lowered();
+            has_left || case.returned().is_some() || case.is_hold() && case.may_be_operated()
         }
         Presence::Unseen | Presence::Missing(_) => false,
     }
@@ -267,7 +324,8 @@ pub fn decide(input: &Input<'_>, now: Timestamp) -> Decision {
     }
     if !begun {
         if let Some(cancel) = &case.grant.cancel {
-            return Decision::end(Phase::Granted, Outcome::Cancelled, cancel.reason.clone());
+            let cancelled = if case.is_hold() { hold::cancelled } else { leave::cancelled };
+            return cancelled(&case, &cancel.reason);
         }
         if let Some(refusal) = validate::refusal_of_pod(input, pod) {
             return refusal;
@@ -276,8 +334,9 @@ pub fn decide(input: &Input<'_>, now: Timestamp) -> Decision {
     match (case.images(), case.rollback()) {
         (Images::Other(what), _) => case.give_up("ImageChanged", what),
         (Images::From | Images::To, Some(_)) => rollback::decide(&case),
+        (Images::From, None) if case.is_hold() => hold::decide(&case),
         (Images::From, None) => leave::decide(&case),
-        (Images::To, None) => verify::decide(&case),
+        (Images::To, None) => verify::decide(&case).replacing(&case),
     }
 }
 

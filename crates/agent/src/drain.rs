@@ -1,6 +1,47 @@
-//! Looking at the sockets of pods that are being drained: on a thread of its own, because the calls block, and only while
-//! some pod is drained.
+//! The kernel's side of an operation: looking at the sockets of pods that leave, and holding new connections of pods that
+//! stay. On threads of their own, because the calls block, and only while there is something to do.
 
+mod held;
+pub mod holder;
 pub mod observed;
 pub mod observer;
 pub mod quiet;
+mod restart;
+mod settle;
+mod stragglers;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::view::Observation;
+use holder::Holder;
+use observer::Observer;
+
+/// All of them.
+#[derive(Debug)]
+pub struct Threads {
+    /// Looks at pods that leave.
+    pub observer: Observer,
+    /// Holds new connections of pods that stay.
+    pub holder: Holder,
+}
+
+impl Threads {
+    /// Nothing is to be done yet. `proc_root` is the `/proc` of the node's process namespace; `wake` is notified of news.
+    pub fn start(proc_root: PathBuf, wake: &Arc<Notify>) -> io::Result<Self> {
+        let observer = Observer::start(proc_root.clone(), wake.clone())?;
+        Ok(Self { observer, holder: Holder::new(proc_root, wake.clone()) })
+    }
+
+    /// What is known of each pod, by its uid.
+    #[must_use]
+    pub fn observations(&self) -> BTreeMap<String, Observation> {
+        let mut observations = self.observer.observations();
+        observations.extend(self.holder.observations());
+        observations
+    }
+}

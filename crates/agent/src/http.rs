@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::agent::Caches;
-use crate::drain::observer::Observer;
-use crate::view::Observation;
+use crate::drain::Threads;
+use crate::view::{Held, Observation, Stage};
 
 /// What the agent tells of one operation, beside the pod and the count.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,15 +51,15 @@ impl Published {
 pub struct Desk {
     node: String,
     caches: Caches,
-    observer: Arc<Observer>,
+    threads: Arc<Threads>,
     published: Published,
 }
 
 impl Desk {
     /// Answers for the pods of `node`.
     #[must_use]
-    pub fn new(node: String, caches: Caches, observer: Arc<Observer>, published: Published) -> Self {
-        Self { node, caches, observer, published }
+    pub fn new(node: String, caches: Caches, threads: Arc<Threads>, published: Published) -> Self {
+        Self { node, caches, threads, published }
     }
 }
 
@@ -83,7 +83,22 @@ struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     quiet: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    hold: Option<HoldState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     count_error: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HoldState {
+    stage: &'static str,
+    /// Requests in flight.
+    busy: u32,
+    closed_idle: u32,
+    /// Clients that had to wait, once they are let in.
+    parked: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -121,11 +136,12 @@ async fn drain(State(desk): State<Desk>, Path((namespace, name)): Path<(String, 
 }
 
 fn answer(desk: &Desk, pod: &PodView, now: Timestamp) -> Answer {
-    let observation = desk.observer.observations().remove(&pod.id.uid).unwrap_or_default();
-    let (count, count_error) = match observation {
-        Observation::None => (None, None),
-        Observation::Failed(why) => (None, Some(why)),
-        Observation::Counted(count) => (Some(count), None),
+    let observation = desk.threads.observations().remove(&pod.id.uid).unwrap_or_default();
+    let (count, held, count_error) = match observation {
+        Observation::None => (None, None, None),
+        Observation::Failed(why) => (None, None, Some(why)),
+        Observation::Counted(count) => (Some(count), None, None),
+        Observation::Held(held) => (None, Some(held), None),
     };
     Answer {
         pod: format!("{}/{}", pod.id.namespace, pod.id.name),
@@ -142,8 +158,20 @@ fn answer(desk: &Desk, pod: &PodView, now: Timestamp) -> Answer {
             most: count.most,
         }),
         quiet: count.map(|count| count.quiet),
+        hold: held.map(hold),
         count_error,
     }
+}
+
+fn hold(held: Held) -> HoldState {
+    let (stage, busy, error) = match held.stage {
+        Stage::Prepared(_) => ("Prepared", 0, None),
+        Stage::Settling(busy) => ("Settling", busy, None),
+        Stage::Settled(left) => ("Settled", left, None),
+        Stage::Released => ("Released", 0, None),
+        Stage::Failed(why) => ("Failed", 0, Some(why)),
+    };
+    HoldState { stage, busy, closed_idle: held.numbers.closed, parked: held.numbers.parked, error }
 }
 
 fn operation(step: Step, now: Timestamp) -> Operation {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use hitless_agent::agent::{Agent, Caches};
 use hitless_agent::config::Config;
-use hitless_agent::drain::observer::Observer;
+use hitless_agent::drain::Threads;
 use hitless_agent::http;
 use hitless_agent::metrics::Metrics;
 use hitless_kernel::check_capabilities;
@@ -68,10 +68,9 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let watch_metrics = watch::Metrics::register(&mut registry);
     let wake = Arc::new(Notify::new());
     let caches = Caches::new(&wake, &watch_metrics);
-    let observer = Arc::new(
-        Observer::start(config.proc_root.clone(), wake.clone())
-            .map_err(|error| anyhow!("can't start the drain thread: {error}"))?,
-    );
+    let threads = Threads::start(config.proc_root.clone(), &wake)
+        .map_err(|error| anyhow!("can't start the drain thread: {error}"))?;
+    let threads = Arc::new(threads);
     let readiness = Readiness::default();
     let heartbeat = Heartbeat::new(Instant::now());
     let health = Health { readiness: readiness.clone(), heartbeat: heartbeat.clone(), registry: Arc::new(registry) };
@@ -81,8 +80,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let [pods, transitions] = caches.watches(&client, &config.node, &readiness, &tasks.token());
     tasks.spawn("pod watch", pods);
     tasks.spawn("grant watch", transitions);
-    let agent = Agent::new(client, config.node.clone(), caches.clone(), observer.clone(), wake, metrics);
-    let desk = http::Desk::new(config.node, caches, observer, agent.published());
+    let agent = Agent::new(client, config.node.clone(), caches.clone(), threads.clone(), wake, metrics);
+    let desk = http::Desk::new(config.node, caches, threads, agent.published());
     let router = hitless_runtime::http::router(health).merge(http::router(desk));
     tasks.spawn("http", hitless_runtime::http::serve(listener, router, tasks.token()));
     tasks.spawn("agent", agent.run(heartbeat, readiness.guard("node known"), tasks.token()));

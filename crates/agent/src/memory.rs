@@ -9,7 +9,8 @@ use jiff::Timestamp;
 
 use crate::decide::Action;
 use crate::instant::after_seconds;
-use crate::view::{Count, Missing};
+use crate::patch::Direction;
+use crate::view::{Count, Held, HoldNumbers, Listening, Missing, Observation, Stage};
 
 /// Memory of one grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,23 @@ pub struct Memory {
     pub rollback: Option<String>,
     /// The last count before the containers were operated, for the report.
     pub drained: Option<Count>,
+    /// The Hold under which the containers were operated, for the report.
+    pub held: Option<HoldNumbers>,
+    /// When a Hold had ended before the containers were operated.
+    pub hold_failed: Option<Timestamp>,
+    /// When the new processes listened.
+    pub listening: Option<Listening>,
+    /// How quickly the API server answered last.
+    pub round_trip: Option<RoundTrip>,
+}
+
+/// A question to the API server, and how long its answer took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundTrip {
+    /// When the answer came.
+    pub at: Timestamp,
+    /// How long it took.
+    pub milliseconds: u32,
 }
 
 /// The moment of an image patch.
@@ -87,6 +105,35 @@ impl Memory {
         if phase <= Phase::Operating && self.operated.is_none() {
             self.drained = Some(count);
         }
+    }
+
+    /// The pod was looked at.
+    pub fn observe(&mut self, phase: Phase, observation: &Observation, now: Timestamp) {
+        match observation {
+            Observation::None | Observation::Failed(_) => {}
+            Observation::Counted(count) => {
+                self.count(phase, *count);
+                self.listening = self.listening.or(count.listening);
+            }
+            Observation::Held(held) => self.hold(phase, held, now),
+        }
+    }
+
+    /// The numbers of the way back are not kept: it is the way there that teaches the gap.
+    fn hold(&mut self, phase: Phase, held: &Held, now: Timestamp) {
+        if held.direction == Direction::Back {
+            return;
+        }
+        self.held = Some(held.numbers);
+        self.listening = self.listening.or(held.listening);
+        if held.stage == Stage::Released && phase < Phase::Operating {
+            self.hold_failed = Some(now);
+        }
+    }
+
+    /// The API server has answered a question that was asked so long ago.
+    pub fn answered(&mut self, milliseconds: u32, now: Timestamp) {
+        self.round_trip = Some(RoundTrip { at: now, milliseconds });
     }
 
     /// A write is about to be sent. What an image patch replaces is noted before the answer: the kubelet is quicker.

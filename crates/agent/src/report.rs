@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::decide::Decision;
 use crate::instant::after;
 use crate::memory::Memory;
-use crate::view::Observation;
+use crate::view::{Count, HoldNumbers, Listening, Observation, Stage};
 
 /// Longest message, in bytes (the CRD's limit is in characters).
 const LONGEST_MESSAGE: usize = 512;
@@ -40,25 +40,29 @@ pub fn entry(
     let remembered = memory.phase.filter(|(phase, _)| *phase == decision.phase).map(|(_, since)| since);
     let since = same_phase.map_or_else(|| remembered.unwrap_or(now), |stored| stored.since.0);
     let count = match observation {
-        Observation::Counted(count) => Some(*count),
+        Observation::Counted(count) => Some(count.inbound),
+        Observation::Held(held) => match held.stage {
+            Stage::Settling(busy) => Some(busy),
+            Stage::Prepared(_) | Stage::Settled(_) | Stage::Released | Stage::Failed(_) => None,
+        },
         Observation::None | Observation::Failed(_) => None,
     };
-    let is_leaving = matches!(decision.phase, Phase::Leaving | Phase::Draining);
+    let is_leaving = matches!(decision.phase, Phase::Leaving | Phase::Draining | Phase::Holding | Phase::Settling);
     Transition {
         id: grant.id.clone(),
         granted: grant.granted.clone(),
         phase: decision.phase,
         since: MicroTime(since),
         deadline: decision.deadline.map(MicroTime),
-        connections: count.filter(|_| is_leaving).map(|count| count.inbound),
-        gap_milliseconds: None,
+        connections: count.filter(|_| is_leaving),
+        gap_milliseconds: gap(memory).or_else(|| stored.and_then(|stored| stored.gap_milliseconds)),
         rollback: decision
             .rollback
             .clone()
             .or_else(|| memory.rollback.clone())
             .or_else(|| stored.and_then(|stored| stored.rollback.clone()))
             .map(|reason| bounded(reason, LONGEST_MESSAGE)),
-        message: bounded(decision.message.clone(), LONGEST_MESSAGE),
+        message: bounded(message(decision, memory), LONGEST_MESSAGE),
         result: decision.result.as_ref().map(|(outcome, reason)| TransitionResult {
             outcome: *outcome,
             reason: bounded(reason.clone(), LONGEST_MESSAGE),
@@ -67,24 +71,63 @@ pub fn entry(
     }
 }
 
-/// What this process knows of the operation in numbers; an agent that was restarted in between knows less.
+/// From the image patch until the new processes listen (docs/contract.md, 6); unknown if nobody saw both.
+fn gap(memory: &Memory) -> Option<u32> {
+    let (operated, listening) = (memory.operated.as_ref()?, memory.listening?);
+    u32::try_from(listening.at.duration_since(operated.at).as_millis()).ok()
+}
+
+/// An operation that was successful all the same may have let clients notice it.
+fn message(decision: &Decision, memory: &Memory) -> String {
+    let has_expired = decision.result.is_some() && memory.held.is_some_and(|held| held.expired);
+    if has_expired && decision.message.is_empty() {
+        return "new connections could not be held until the new process listened: see holdCapMilliseconds".to_owned();
+    }
+    decision.message.clone()
+}
+
+/// What this process knows of the operation in numbers (docs/draining.md); an agent that was restarted in between knows less.
 fn numbers(memory: &Memory, now: Timestamp) -> BTreeMap<String, i64> {
     let milliseconds = |from: Timestamp, to: Timestamp| i64::try_from(to.duration_since(from).as_millis()).unwrap_or(0);
     let mut numbers = BTreeMap::new();
     let mut add = |name: &str, number: i64| numbers.insert(name.to_owned(), number);
+    let operated = memory.operated.as_ref().map(|operated| operated.at);
     if let Some(count) = memory.drained {
-        add("connections", count.most.into());
-        add("closedIdle", count.closed.into());
-        add("givenUp", count.inbound.into());
+        let Count { most, closed, destroyed, inbound, newcomers, .. } = count;
+        add_connections(&mut add, most, closed, destroyed, inbound);
+        add("newAfterLeaving", newcomers.into());
+    }
+    if let Some(held) = memory.held {
+        let HoldNumbers { connections, closed, destroyed, left, parked, replayed, longest_milliseconds, expired } =
+            held;
+        add_connections(&mut add, connections, closed, destroyed, left);
+        add("parked", parked.into());
+        add("replayed", replayed.into());
+        add("longestPauseMilliseconds", longest_milliseconds.into());
+        add("holdExpired", expired.into());
     }
     if let Some(lowered) = memory.lowered {
-        let operated = memory.operated.as_ref().map(|operated| operated.at);
         add("drainMilliseconds", milliseconds(lowered, operated.unwrap_or(now)));
-        if let Some(operated) = operated {
-            add("operateMilliseconds", milliseconds(operated, now));
-        }
+    }
+    if let Some(operated) = operated {
+        add("operateMilliseconds", milliseconds(operated, now));
+    }
+    if let Some(gap) = gap(memory) {
+        add("gapMilliseconds", gap.into());
+    }
+    if let Some(Listening { killed: Some(killed), at }) = memory.listening {
+        add("killToListenMilliseconds", milliseconds(killed, at));
     }
     numbers
+}
+
+/// Where the connections at the start went. Those that came later and ended may be among the ones that ended by themselves.
+fn add_connections(add: &mut impl FnMut(&str, i64) -> Option<i64>, most: u32, closed: u32, destroyed: u32, left: u32) {
+    add("connections", most.into());
+    add("closedIdle", closed.into());
+    add("destroyed", destroyed.into());
+    add("givenUp", left.into());
+    add("endedThemselves", most.saturating_sub(closed).saturating_sub(destroyed).saturating_sub(left).into());
 }
 
 fn bounded(mut text: String, most: usize) -> String {

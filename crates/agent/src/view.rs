@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, NodeTransition, Transition};
+use hitless_api::{Grant, GrantMode, NodeTransition, Transition};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::memory::Memory;
+use crate::patch::Direction;
 
 /// A pod of this node, with what a JSON patch must know beside [`PodView`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +74,8 @@ pub enum Observation {
     Failed(String),
     /// Counted.
     Counted(Count),
+    /// New connections are held, or about to be.
+    Held(Held),
 }
 
 /// Inbound connections of a pod, those on ignored ports left out.
@@ -89,14 +93,86 @@ pub struct Count {
     pub most: u32,
     /// Closed kindly so far.
     pub closed: u32,
+    /// Reset so far.
+    pub destroyed: u32,
+    /// Connections that were opened after the pod had left, the kubelet's probes included.
+    pub newcomers: u32,
+    /// More have been opened since all were listed, so there may be others.
+    pub unlisted: bool,
+    /// The new processes listen.
+    pub listening: Option<Listening>,
 }
 
 impl Count {
     /// Nobody is left and nobody comes.
     #[must_use]
     pub const fn drained(self) -> bool {
-        self.quiet && self.inbound == 0
+        self.quiet && self.is_empty()
     }
+
+    /// Nobody is left.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.inbound == 0 && !self.unlisted
+    }
+}
+
+/// When a process was replaced, by this node's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// The first of the old containers' processes had ended; unknown if nobody saw it.
+    pub killed: Option<Timestamp>,
+    /// Each port that was listened on had a new listener.
+    pub at: Timestamp,
+}
+
+/// A Hold, as the thread that carries it out tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Which operation it is for.
+    pub direction: Direction,
+    /// How far it is.
+    pub stage: Stage,
+    /// What happened so far.
+    pub numbers: HoldNumbers,
+    /// The new processes listen.
+    pub listening: Option<Listening>,
+}
+
+/// How far a Hold is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Everything is open; nothing is held yet. So many ports can be.
+    Prepared(usize),
+    /// New connections are held, and so many connections have a request in flight.
+    Settling(u32),
+    /// New connections are held, and what was in flight has been answered but for so many connections: time to operate.
+    Settled(u32),
+    /// New connections are let in again.
+    Released,
+    /// It can't be done, for this reason; nothing is held.
+    Failed(String),
+}
+
+/// What happened in a Hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HoldNumbers {
+    /// Inbound connections when it began.
+    pub connections: u32,
+    /// Those that were closed kindly.
+    pub closed: u32,
+    /// Those that were reset.
+    pub destroyed: u32,
+    /// Those that were still there when the containers could be operated.
+    pub left: u32,
+    /// New clients that had to wait.
+    pub parked: u32,
+    /// Those of them who were let in by replay, rather than by their own repetition.
+    pub replayed: u32,
+    /// How long the first of them waited, in milliseconds: nobody waited longer.
+    pub longest_milliseconds: u32,
+    /// It had to end before the new processes listened.
+    pub expired: bool,
 }
 
 /// All that one turn of the agent is decided from.
@@ -128,10 +204,10 @@ impl<'a> View<'a> {
         self.transition?.transition(grant)
     }
 
-    /// Whether a grant for the pod has not ended yet.
+    /// Whether a grant for the pod has not ended yet that may want it out of service. A Hold never does.
     #[must_use]
     pub fn has_live_grant(&self, pod_uid: &str) -> bool {
-        self.grants().any(|grant| {
+        self.grants().filter(|grant| grant.mode != GrantMode::Hold).any(|grant| {
             grant.pod.uid == pod_uid && self.reported(grant).is_none_or(|reported| reported.result.is_none())
         })
     }

@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use crate::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 
 /// File name under `manifests/crds` and content of each CRD.
 ///
@@ -20,6 +20,7 @@ pub fn all() -> Result<Vec<(&'static str, String)>, serde_saphyr::ser::Error> {
         ("transitionledgers.yaml", TransitionLedger::crd()),
         ("podtransitionrules.yaml", PodTransitionRule::crd()),
         ("transitionbudgets.yaml", TransitionBudget::crd()),
+        ("drainpolicies.yaml", DrainPolicy::crd()),
     ]
     .into_iter()
     .map(|(name, mut crd)| {

@@ -1,7 +1,13 @@
 //! How a pod is taken out of traffic and how the result is judged; resolved by the controller into each grant.
 
+mod of_pod;
+mod overrides;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use of_pod::{InvalidDrain, Layer};
+pub use overrides::DrainOverrides;
 
 /// What happens to connections that are still there after [`DrainSpec::straggler_after_seconds`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -117,6 +123,11 @@ impl Default for VerifySpec {
 }
 
 impl DrainSpec {
+    /// Most ports in a grant (its schema).
+    pub const MAX_PORTS: usize = 64;
+    /// Longest Hold that may be wished, in milliseconds: a Linux client's last try before a time-out of five seconds is at four.
+    pub const LONGEST_HOLD_MILLISECONDS: u32 = 4000;
+
     /// How connections to `port` are treated.
     #[must_use]
     pub fn treatment(&self, port: u16) -> PortTreatment {

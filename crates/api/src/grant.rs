@@ -96,6 +96,10 @@ pub struct Grant {
     /// How requests are kept safe meanwhile.
     #[schemars(with = "String")]
     pub mode: GrantMode,
+    /// Why this mode, in CamelCase and words; for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub mode_reason: String,
     /// Image changes by container name.
     #[schemars(extend("maxProperties" = 32))]
     pub containers: BTreeMap<String, ImageChange>,
@@ -133,23 +137,30 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// Most characters in [`Grant::mode_reason`] (its schema).
+    pub const LONGEST_MODE_REASON: usize = 512;
     /// Default of [`Grant::ttl_seconds`].
     pub const DEFAULT_TTL_SECONDS: u32 = 60;
     /// Allowance for clocks that disagree, in seconds (CONTRACT 9).
     pub const CLOCK_SKEW_SECONDS: u32 = 30;
 
-    /// The id of an operation: the pod's uid and a hash of everything the operation writes to the pod, so that the same
+    /// The id of an operation: the pod's uid and the [`Self::digest`] of what the operation writes to the pod, so that the same
     /// wish always has the same id and another wish another one.
     #[must_use]
-    pub fn id_for(
-        pod_uid: &str,
+    pub fn id_for(pod_uid: &str, digest: &str) -> String {
+        format!("{pod_uid}.{digest}")
+    }
+
+    /// Of everything that an operation writes to its pod.
+    #[must_use]
+    pub fn digest(
         op: &GrantOp,
         containers: &BTreeMap<String, ImageChange>,
         annotations: &BTreeMap<String, Change>,
         labels: &BTreeMap<String, Change>,
     ) -> String {
-        let what =
-            serde_json::json!({"op": op, "containers": containers, "annotations": annotations, "labels": labels});
-        format!("{pod_uid}.{}", digest::short(&what))
+        digest::short(
+            &serde_json::json!({"op": op, "containers": containers, "annotations": annotations, "labels": labels}),
+        )
     }
 }

@@ -6,19 +6,23 @@
 pub mod crds;
 pub mod digest;
 pub mod drain;
+pub mod drain_policy;
 pub mod grant;
 pub mod ledger;
 pub mod names;
 pub mod node_transition;
+pub mod owner;
 pub mod pod;
 pub mod pod_transition_rule;
 pub mod transition;
 pub mod transition_budget;
 
-pub use drain::{DrainSpec, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
+pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
+pub use drain_policy::{DrainPolicy, DrainPolicySpec, ModeWish};
 pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef, PostCheck};
 pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
 pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};
+pub use owner::OwnerKey;
 pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
 pub use transition::{Outcome, Phase, Transition, TransitionResult};
 pub use transition_budget::{TransitionBudget, TransitionBudgetSpec};

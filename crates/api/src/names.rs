@@ -42,6 +42,15 @@ pub mod annotations {
     pub const RESTARTED: &str = "hitless.dev/restarted";
     /// On a pod (usually from its template): JSON that overrides single fields of the drain, see [`crate::DrainSpec`].
     pub const DRAIN: &str = "hitless.dev/drain";
+    /// On a pod (usually from its template): how requests are kept safe, see [`crate::ModeWish`].
+    pub const MODE: &str = "hitless.dev/mode";
+    /// On a Deployment: JSON `{"<revision>": milliseconds, …}`, how long its containers were away (image patch → LISTEN) when
+    /// they were brought to each of the last revisions, the newest last. Written by the controller.
+    pub const GAP: &str = "hitless.dev/gap";
+    /// On a Service whose `publishNotReadyAddresses` the controller has set for a Hold: `<grant id>,<value before>`.
+    pub const HELD_BY: &str = "hitless.dev/held-by";
+    /// `kubectl apply` keeps what it applied last in this one.
+    pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
     /// On a pod (usually from its template): pods with a higher number go first; a whole number, default 0.
     pub const PRIORITY: &str = "hitless.dev/priority";
     /// On a pod, as annotation or label, value `true`: it leads its peers and goes last.
@@ -64,6 +73,9 @@ pub mod labels {
     pub const HISTORY: &str = "hitless.dev/history";
     /// On the ReplicaSet that owns a held Deployment's pods: only the garbage collector may delete it.
     pub const LIVE: &str = "hitless.dev/live";
+    /// On a live ReplicaSet, `<uid of the Deployment>.<its generation>`: a rollout was brought to its end at that generation, so
+    /// whoever sees an earlier one has an old view of the Deployment and writes nothing.
+    pub const SETTLED: &str = "hitless.dev/settled";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
     /// Label the Deployment controller adds to ReplicaSets and their pods.

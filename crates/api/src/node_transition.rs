@@ -35,6 +35,11 @@ pub struct NodeTransitionSpec {
     pub grants: Vec<Grant>,
 }
 
+impl NodeTransitionSpec {
+    /// Most grants in one NodeTransition (its schema).
+    pub const MAX_GRANTS: usize = 256;
+}
+
 /// What the node's agent says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -44,9 +49,17 @@ pub struct AgentInfo {
     /// The kernel's boot id: tells a restarted node from a restarted agent.
     #[serde(rename = "bootID")]
     pub boot_id: String,
-    /// What this agent can do, e.g. `Leave`.
+    /// What this agent can do: `Leave`, `Hold`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+}
+
+impl AgentInfo {
+    /// Whether it carries this mode out.
+    #[must_use]
+    pub fn can(&self, mode: &str) -> bool {
+        self.features.iter().any(|feature| feature.eq_ignore_ascii_case(mode))
+    }
 }
 
 /// How far each granted operation is. Written by that node's agent only.

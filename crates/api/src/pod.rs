@@ -39,6 +39,8 @@ pub struct ConditionView {
 pub struct PortView {
     /// Number.
     pub port: u16,
+    /// Name, if it has one.
+    pub name: Option<String>,
     /// What travels on it, from its protocol, its name and the probes on it (CONTRACT 27).
     pub treatment: PortTreatment,
 }
@@ -231,13 +233,13 @@ fn container_view(container: &Container, statuses: &[ContainerStatus]) -> Contai
             Some("UDP") => PortTreatment::Udp,
             _ => tcp_treatment(declared.name.as_deref(), port, &probes),
         };
-        Some(PortView { port, treatment })
+        Some(PortView { port, name: declared.name.clone(), treatment })
     });
     let mut ports: Vec<PortView> = ports.collect();
     // A port that only a probe names is a port all the same.
     for port in probes.iter().filter_map(|probe| http_probe_port(probe)) {
         if !ports.iter().any(|known| known.port == port) {
-            ports.push(PortView { port, treatment: PortTreatment::Http1 });
+            ports.push(PortView { port, name: None, treatment: PortTreatment::Http1 });
         }
     }
     ContainerView {

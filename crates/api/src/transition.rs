@@ -92,6 +92,27 @@ pub struct Transition {
     pub result: Option<TransitionResult>,
 }
 
+impl TransitionResult {
+    /// Reason of a refusal: new connections can't be held on this node, or not for this pod.
+    pub const HOLD_FAILED: &str = "HoldFailed";
+
+    /// Whether the same operation would end the same way again: nothing goes on until a person has looked. Some refusals are
+    /// only a matter of time.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        match self.outcome {
+            Outcome::RolledBack | Outcome::Failed => true,
+            Outcome::Refused => {
+                // After the last two the pod is not held again.
+                let passes =
+                    ["Expired", "Busy", "NodeUIDMismatch", "PodAvailable", "UnsupportedMode", Self::HOLD_FAILED];
+                !passes.contains(&self.reason.as_str())
+            }
+            Outcome::Done | Outcome::Cancelled => false,
+        }
+    }
+}
+
 impl Transition {
     /// Whether this is about `grant`, and not about an earlier grant of the same wish.
     #[must_use]

@@ -3,20 +3,20 @@
 
 mod approvals;
 mod obstacle;
-mod owners;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, NodeTransition, Outcome, Phase, Reservation, Transition, TransitionResult};
+use hitless_api::{
+    Grant, GrantOp, NodeTransition, NodeTransitionSpec, Phase, Reservation, Transition, TransitionResult,
+};
 use hitless_gate::{Because, Candidate, Gate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Verdict};
 use hitless_workloads::deployment::Observed;
-use hitless_workloads::{DeploymentPlan, DeploymentView, ReplicaSetView, Stage, plan, restart};
+use hitless_workloads::{DeploymentPlan, DeploymentView, Owners, ReplicaSetView, Stage, plan, restart};
 use jiff::Timestamp;
 
 use crate::snapshot::Snapshot;
 pub(crate) use obstacle::{InTheWay, of_obstacle, unfit};
-pub(crate) use owners::Owners;
 
 /// What is under way for a pod.
 #[derive(Clone, Copy)]
@@ -32,16 +32,7 @@ impl<'a> Operation<'a> {
 
     /// It has ended in a way that a person has to look at.
     fn failed(&self) -> Option<&'a TransitionResult> {
-        self.transition?.result.as_ref().filter(|result| halts(result))
-    }
-}
-
-/// Whether a result stops the rollout: a person has to look. Some refusals are only a matter of time.
-pub(crate) fn halts(result: &TransitionResult) -> bool {
-    match result.outcome {
-        Outcome::Done | Outcome::Cancelled => false,
-        Outcome::Refused => !matches!(result.reason.as_str(), "Expired" | "Busy" | "PodAvailable"),
-        Outcome::RolledBack | Outcome::Failed => true,
+        self.transition?.result.as_ref().filter(|result| result.is_lasting())
     }
 }
 
@@ -69,7 +60,7 @@ pub(crate) struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        let owners = Owners::new(snapshot);
+        let owners = Owners::new(&snapshot.replica_sets, &snapshot.deployments);
         let of_node = |node: &'a NodeTransition| {
             node.spec
                 .grants
@@ -104,7 +95,7 @@ impl<'a> Judge<'a> {
             return None;
         }
         let of = |op: GrantOp, intent: Result<hitless_workloads::PodIntent, hitless_workloads::Obstacle>| match intent {
-            Ok(intent) => Wish { op: intent.op.clone(), operation: intent.id(), obstacle: None },
+            Ok(intent) => Wish { op: intent.operation.op.clone(), operation: intent.id(), obstacle: None },
             Err(obstacle) => Wish { op, operation: String::new(), obstacle: Some(obstacle) },
         };
         let plan = self.owners.deployment(pod).and_then(|deployment| self.plan(deployment));
@@ -153,6 +144,15 @@ impl<'a> Judge<'a> {
         Candidate::of(pod, self.wish(pod).map(|wish| wish.operation).unwrap_or_default())
     }
 
+    /// `deployment/NAME`, or for pods without one `replicaset/NAME` and the like, or `pod/NAME`.
+    pub(crate) fn owner_label(&self, pod: &PodView) -> String {
+        match (self.owners.deployment(pod), &pod.owner) {
+            (Some(deployment), _) => format!("deployment/{}", deployment.name),
+            (None, Some(owner)) => format!("{}/{}", owner.kind.to_lowercase(), owner.name),
+            (None, None) => format!("pod/{}", pod.id.name),
+        }
+    }
+
     /// What the gate is told of the pod.
     pub(crate) fn facts(&self, pod: &PodView) -> PodFacts {
         PodFacts::of(pod, self.owners.of(pod).map(|(owner, _)| owner))
@@ -173,9 +173,18 @@ impl<'a> Judge<'a> {
         let mut found: Vec<InTheWay> = unfit(pod).into_iter().collect();
         found.extend(obstacle::of_wish(self.wish(pod).as_ref()));
         found.extend(obstacle::drain(pod));
+        found.extend(self.no_way(pod).filter(|_| found.is_empty()));
         found.extend(self.node_obstacle(pod));
         found.extend(self.halt(pod));
         found
+    }
+
+    /// A pod without the gate on a node whose agent can't hold it.
+    fn no_way(&self, pod: &PodView) -> Option<InTheWay> {
+        let node = pod.node.as_deref().filter(|_| !pod.gated)?;
+        let known = self.snapshot.transitions.iter().find(|known| known.metadata.name.as_deref() == Some(node))?;
+        let agent = known.status.as_ref()?.agent.as_ref()?;
+        (!agent.can("Hold")).then(|| obstacle::no_gate("the agent on its node can't hold it"))
     }
 
     fn node_obstacle(&self, pod: &PodView) -> Option<InTheWay> {
@@ -191,7 +200,7 @@ impl<'a> Judge<'a> {
             return Some(obstacle::no_agent(node));
         }
         let grants = snapshot.transitions.iter().find(|known| known.metadata.name.as_deref() == Some(node));
-        let full = grants.is_some_and(|known| known.spec.grants.len() >= obstacle::MAX_GRANTS);
+        let full = grants.is_some_and(|known| known.spec.grants.len() >= NodeTransitionSpec::MAX_GRANTS);
         full.then(|| obstacle::node_full(node))
     }
 

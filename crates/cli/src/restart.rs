@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use hitless_api::Outcome;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_runtime::write::{WriteError, Writes};
@@ -124,7 +123,7 @@ fn left(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Result<Ve
     for (grant, result) in grants {
         let ours =
             grant.annotations.get(annotations::RESTARTED).is_some_and(|change| change.to.as_deref() == Some(token));
-        if ours && result.outcome != Outcome::Done && judge::halts(result) {
+        if ours && result.is_lasting() {
             let message = format!("restart of pod {} ended as {:?}: {}", grant.pod.name, result.outcome, result.reason);
             return Err(Failure::Failed(message));
         }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
 use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, TransitionLedgerSpec};
-use hitless_gate::{Budget, DisruptionBudget, ImplicitBudget, RuleSet, Settings};
+use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
+use hitless_gate::{Budget, DisruptionBudget, RuleSet, Settings};
+use hitless_runtime::config;
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -233,19 +235,11 @@ impl Seen for Settings {
             .flat_map(|container| container.env.unwrap_or_default())
             .filter_map(|variable| Some((variable.name, variable.value?)))
             .collect();
-        let mut settings = Self::default();
-        match variables.get("HITLESS_IMPLICIT_PERCENT").map(|value| value.trim()) {
-            Some("off") => settings.implicit = None,
-            Some(percent) => {
-                let percent = percent.parse().ok().filter(|percent| (1..=100).contains(percent));
-                settings.implicit = percent.map(|percent| ImplicitBudget { percent }).or(settings.implicit);
-            }
-            None => {}
-        }
-        let skipped = variables.get("SKIP_POD_TRANSITION_RULES").map(String::as_str).unwrap_or_default();
-        let skipped = skipped.split(',').map(str::trim).filter(|kind| !kind.is_empty());
-        settings.skipped_kinds = skipped.map(ToOwned::to_owned).collect();
-        Some(settings)
+        let variables = config::Settings::new(|name| variables.get(name).cloned());
+        Some(Self {
+            implicit: variables.parsed(Self::IMPLICIT_PERCENT, ImplicitPercent::default()).unwrap_or_default().0,
+            skipped_kinds: variables.parsed(Self::SKIPPED_KINDS, SkippedKinds::default()).unwrap_or_default().0,
+        })
     }
 }
 
@@ -265,6 +259,7 @@ impl Seen for EventView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_gate::ImplicitBudget;
     use serde_json::json;
 
     #[test]
@@ -278,6 +273,9 @@ mod tests {
         assert_eq!(settings(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "off"}])).implicit, None);
         let half = settings(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "50"}])).implicit;
         assert_eq!(half, Some(ImplicitBudget { percent: 50 }));
+        for (name, refused) in [("HITLESS_IMPLICIT_PERCENT", "half"), ("SKIP_POD_TRANSITION_RULES", "webhooks")] {
+            assert_eq!(settings(json!([{"name": name, "value": refused}])), Settings::default(), "{refused}");
+        }
         let skipped = settings(json!([{"name": "SKIP_POD_TRANSITION_RULES", "value": "webhook, labelCheck"}]));
         assert_eq!(skipped.skipped_kinds.into_iter().collect::<Vec<_>>(), ["labelCheck", "webhook"]);
     }

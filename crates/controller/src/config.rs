@@ -1,12 +1,10 @@
 //! Settings of the controller.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
-use hitless_gate::ImplicitBudget;
+use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
 
@@ -41,55 +39,18 @@ impl Config {
             log: settings.optional("HITLESS_LOG").unwrap_or_else(|| "info".to_owned()),
             log_format: settings.parsed("HITLESS_LOG_FORMAT", Format::default())?,
             gate: hitless_gate::Settings {
-                implicit: settings.parsed("HITLESS_IMPLICIT_PERCENT", Implicit::default())?.0,
-                skipped_kinds: settings.parsed("SKIP_POD_TRANSITION_RULES", Kinds::default())?.0,
+                implicit: settings.parsed(hitless_gate::Settings::IMPLICIT_PERCENT, ImplicitPercent::default())?.0,
+                skipped_kinds: settings.parsed(hitless_gate::Settings::SKIPPED_KINDS, SkippedKinds::default())?.0,
             },
             kubeconfig: settings.optional("KUBECONFIG").map(PathBuf::from),
         })
     }
 }
 
-struct Implicit(Option<ImplicitBudget>);
-
-impl Default for Implicit {
-    fn default() -> Self {
-        Self(Some(ImplicitBudget::default()))
-    }
-}
-
-impl FromStr for Implicit {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "off" {
-            return Ok(Self(None));
-        }
-        let percent = text.parse().ok().filter(|percent| (1..=100).contains(percent));
-        percent.map(|percent| Self(Some(ImplicitBudget { percent }))).ok_or("give a whole number from 1 to 100, or off")
-    }
-}
-
-#[derive(Default)]
-struct Kinds(BTreeSet<String>);
-
-impl FromStr for Kinds {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let kinds: BTreeSet<String> = text.split(',').map(|kind| kind.trim().to_owned()).collect();
-        let known = ["availablePolicy", "labelCheck", "webhook"];
-        // A kind that is misspelt would be evaluated after all.
-        if kinds.iter().all(|kind| known.contains(&kind.as_str())) {
-            Ok(Self(kinds))
-        } else {
-            Err("give availablePolicy, labelCheck or webhook, separated by commas")
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_gate::ImplicitBudget;
 
     #[test]
     fn only_the_pods_name_is_required() {

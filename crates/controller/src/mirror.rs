@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_gate::{Budget, DisruptionBudget, Gate, PodFacts, RuleSet, Settings};
+use hitless_workloads::Owners;
 
 use crate::snapshot::{NodeView, RuleView, Snapshot};
-pub(crate) use owners::Owners;
 use owners::Tops;
 
 /// Namespace and name.

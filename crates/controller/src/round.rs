@@ -9,11 +9,13 @@ mod approvals;
 mod blocked;
 mod completion;
 mod draft;
-mod drain;
 mod events;
 mod fencing;
+mod gaps;
 mod grants;
+mod holds;
 mod intents;
+mod rivals;
 mod rule_status;
 mod stand_in;
 mod write;
@@ -25,11 +27,11 @@ use jiff::{Timestamp, Unit};
 
 pub use blocked::Waiting;
 pub use completion::Read;
-pub use drain::{InvalidDrain, resolve as resolve_drain};
 pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
-pub use write::{LedgerWrite, NodeTransitionWrite, RuleStatusWrite, StandIn, Step, Write};
+pub use write::{LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write};
 
 use crate::approval::Ask;
+use crate::drain::policy::Policies;
 use crate::mirror::Mirror;
 use crate::snapshot::Snapshot;
 
@@ -47,6 +49,19 @@ pub struct PodVerdict {
     pub waiting: Option<Waiting>,
     /// What the rules said, if they were asked.
     pub gate: Option<Verdict>,
+}
+
+impl PodVerdict {
+    /// What it waits for and what to do, for people; `None`: it is granted.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        match (&self.waiting, &self.gate) {
+            (Some(Waiting::Rules), Some(gate)) => {
+                Some(gate.denied().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+            }
+            (waiting, _) => waiting.as_ref().map(Waiting::text),
+        }
+    }
 }
 
 /// What a round decided.
@@ -82,18 +97,27 @@ pub fn round(snapshot: &Snapshot, mirror: &mut Mirror, now: Timestamp) -> Round 
     let gate = mirror.look(snapshot, &wishes.owners);
     let mut draft = draft::Draft::new(snapshot, now);
     let ended = completion::complete(&wishes, &mut draft);
+    let policies = Policies::of(&snapshot.drain_policies);
+    let mut holds = holds::Holds::new(snapshot);
+    holds.keep(&wishes, &ended);
+    grants::tell_places(&ended, &draft, gate);
     let mut asked = approvals::post_checks(&wishes, &mut draft, gate);
-    let verdicts = grants::grant(&wishes, &ended, &mut draft, gate);
+    let verdicts = grants::grant(&wishes, &ended, &mut draft, gate, &policies, &mut holds);
     asked.add_all(&verdicts, &wishes);
     let stand_in = stand_in::decide(snapshot, now);
 
-    let events = events::notes(&wishes, &ended, &verdicts);
+    let mut events = events::notes(&wishes, &ended, &verdicts);
+    events.extend(rivals::notes(&wishes, &policies));
     let mut steps = draft.into_steps();
+    let (services, close_at) = holds.steps(&wishes, &steps, now);
+    steps.extend(services);
+    steps.extend(gaps::steps(&wishes, snapshot));
     steps.extend(wishes.workloads.iter().filter_map(intents::Workload::step));
     steps.extend(stand_in.steps);
     let statuses = rule_status::decide(snapshot, &verdicts, now);
     steps.extend(statuses.steps);
-    let wake_at = [stand_in.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
+    let wake_at =
+        [close_at, stand_in.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
     Round { deposed: None, steps, reads: ended.reads, verdicts, asks: asked.asks, events, wake_at }
 }
 

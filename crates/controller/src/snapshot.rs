@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
 use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
+
+use crate::drain::policy::PolicyView;
+use crate::service::ServiceView;
 
 /// uid and resourceVersion that a write is conditional on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub struct NodeTransitionView {
     pub fence: Option<String>,
     /// What we wrote.
     pub spec: NodeTransitionSpec,
+    /// What the agent says of itself; absent before its first report.
+    pub agent: Option<AgentInfo>,
     /// What the agent reports.
     pub transitions: Vec<Transition>,
 }
@@ -52,6 +58,12 @@ impl NodeTransitionView {
     #[must_use]
     pub fn transition(&self, grant: &Grant) -> Option<&Transition> {
         self.transitions.iter().find(|transition| transition.is_of(grant))
+    }
+
+    /// The grants whose operation the agent has not reported to be over.
+    pub fn unfinished(&self) -> impl Iterator<Item = &Grant> {
+        let has_ended = |grant: &Grant| self.transition(grant).is_some_and(|transition| transition.result.is_some());
+        self.spec.grants.iter().filter(move |grant| !has_ended(grant))
     }
 }
 
@@ -138,6 +150,10 @@ pub struct Snapshot {
     pub budgets: Vec<Arc<Budget>>,
     /// All PodDisruptionBudgets.
     pub disruption_budgets: Vec<Arc<DisruptionBudget>>,
+    /// All Services.
+    pub services: Vec<Arc<ServiceView>>,
+    /// All DrainPolicies.
+    pub drain_policies: Vec<Arc<PolicyView>>,
     /// What approvers have said.
     pub approvals: Approvals,
     /// What approvers are at, by namespace and name of the PodTransitionRule; one that is not listed has not been looked at yet.

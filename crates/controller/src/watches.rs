@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use hitless_api::ledger::CLUSTER;
 use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::pod::PodView;
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
@@ -15,7 +15,7 @@ use hitless_runtime::watch::{self, Cache, Listing, Selection};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::DeserializeGuard;
@@ -24,7 +24,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::drain::policy::PolicyView;
 use crate::round::FENCE;
+use crate::service::ServiceView;
 use crate::snapshot::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
 
 /// Objects in one page of a list.
@@ -54,6 +56,8 @@ pub struct Caches {
     pub(crate) rules: Cache<PodTransitionRule, RuleView>,
     pub(crate) budgets: Cache<TransitionBudget, Budget>,
     pub(crate) disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
+    pub(crate) services: Cache<Service, ServiceView>,
+    pub(crate) drain_policies: Cache<DrainPolicy, PolicyView>,
 }
 
 /// A task that keeps a cache up to date, and its name.
@@ -83,6 +87,8 @@ impl Caches {
                 wake.clone(),
                 metrics.clone(),
             ),
+            services: Cache::new("Service", |each| Some(ServiceView::from(&each)), wake.clone(), metrics.clone()),
+            drain_policies: Cache::new("DrainPolicy", |each| Some(drain_policy(each)), wake.clone(), metrics.clone()),
         }
     }
 
@@ -100,6 +106,8 @@ impl Caches {
             start.watch("podtransitionrules", Api::all(client.clone()), &self.rules),
             start.watch("transitionbudgets", Api::all(client.clone()), &self.budgets),
             start.watch("poddisruptionbudgets", Api::all(client.clone()), &self.disruption_budgets),
+            start.watch("services", Api::all(client.clone()), &self.services),
+            start.watch("drainpolicies", Api::all(client.clone()), &self.drain_policies),
         ]
     }
 
@@ -115,6 +123,8 @@ impl Caches {
             && self.rules.synced()
             && self.budgets.synced()
             && self.disruption_budgets.synced()
+            && self.services.synced()
+            && self.drain_policies.synced()
     }
 
     /// What is in them now. Who leads and what is remembered is added by the caller.
@@ -130,6 +140,8 @@ impl Caches {
             rules: self.rules.values(),
             budgets: self.budgets.values(),
             disruption_budgets: self.disruption_budgets.values(),
+            services: self.services.values(),
+            drain_policies: self.drain_policies.values(),
             ..Snapshot::default()
         }
     }
@@ -212,12 +224,14 @@ fn node_view(node: &Node) -> NodeView {
 }
 
 fn transition_view(object: NodeTransition) -> NodeTransitionView {
+    let status = object.status.unwrap_or_default();
     NodeTransitionView {
         node: object.metadata.name.clone().unwrap_or_default(),
         version: version(&object.metadata),
         fence: object.metadata.annotations.and_then(|mut all| all.remove(FENCE)),
         spec: object.spec,
-        transitions: object.status.map(|status| status.transitions).unwrap_or_default(),
+        agent: status.agent,
+        transitions: status.transitions,
     }
 }
 
@@ -247,6 +261,15 @@ fn budget(object: TransitionBudget) -> Budget {
     Budget {
         name: object.metadata.name.unwrap_or_default(),
         namespace: object.metadata.namespace.unwrap_or_default(),
+        spec: object.spec,
+    }
+}
+
+fn drain_policy(object: DrainPolicy) -> PolicyView {
+    PolicyView {
+        namespace: object.metadata.namespace.unwrap_or_default(),
+        name: object.metadata.name.unwrap_or_default(),
+        uid: object.metadata.uid.unwrap_or_default(),
         spec: object.spec,
     }
 }

@@ -9,7 +9,7 @@ use hitless_runtime::lease::Leadership;
 use hitless_runtime::write::{JsonPatch, WriteError, Writes};
 use hitless_workloads::WorkloadWrite;
 use hitless_workloads::deployment::{Kind, Request};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Client};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
-use crate::round::{FENCE, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, StandIn, Step, Write};
+use crate::round::{FENCE, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write};
 use crate::watches::{self, Caches};
 
 use rights::Rights;
@@ -90,6 +90,7 @@ impl Writer {
             Write::Ledger(write) => self.ledger(write).await,
             Write::NodeTransition(write) => self.node_transition(write).await,
             Write::Workload { write, .. } => self.workload(write).await,
+            Write::Service(write) => self.service(write).await,
             Write::StandIn(write) => self.stand_in(write).await,
             Write::RuleStatus(write) => self.rule_status(write).await,
         }
@@ -196,6 +197,14 @@ impl Writer {
                 self.writes.send("replicasets", api.delete(&target.name, &params)).await?;
             }
         }
+        Ok(())
+    }
+
+    async fn service(&self, write: &ServiceWrite) -> Result<(), WriteError> {
+        let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
+        let (params, patch) = (patching(), write.patch());
+        let stored = self.writes.send("services", api.patch(&write.name, &params, &patch)).await?;
+        self.caches.services.put(stored);
         Ok(())
     }
 

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 use hitless_api::transition_budget::TransitionBudgetSpec;
-use hitless_api::{PodTransitionRuleSpec, names};
+use hitless_api::{OwnerKey, PodTransitionRuleSpec, names};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use serde::Serialize;
 
-use crate::Approvals;
+use crate::{Approvals, Settings};
 
 /// A pod, reduced to what rules look at. Pods that have finished for good (Succeeded, Failed) are best left out: as long as they
 /// are listed they count as unavailable.
@@ -56,19 +55,6 @@ impl PodFacts {
             returned_at: pod.in_service().filter(|state| state.is_true && operated).and_then(|state| state.since),
         }
     }
-}
-
-/// Identity of a workload.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct OwnerKey {
-    /// Kind, e.g. `Deployment`.
-    pub kind: String,
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// `metadata.uid`.
-    pub uid: String,
 }
 
 /// What is known of a workload.
@@ -128,35 +114,6 @@ pub struct DisruptionBudget {
 pub struct Held {
     /// Since when.
     pub since: Timestamp,
-}
-
-/// Budget of the pods of one owner that neither a PodTransitionRule nor a TransitionBudget with an availability limit selects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ImplicitBudget {
-    /// Share of the owner's desired pods that may be unavailable; rounds down, but at least one pod may go.
-    pub percent: u32,
-}
-
-impl Default for ImplicitBudget {
-    fn default() -> Self {
-        Self { percent: 25 }
-    }
-}
-
-/// What holds for the whole cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Budget where nothing else limits; `None` lets such pods go freely.
-    pub implicit: Option<ImplicitBudget>,
-    /// Kinds of PodTransitionRule rules (`availablePolicy`, `labelCheck`, `webhook`) that are not evaluated at all, as upstream's
-    /// environment variable `SKIP_POD_TRANSITION_RULES`.
-    pub skipped_kinds: BTreeSet<String>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { implicit: Some(ImplicitBudget::default()), skipped_kinds: BTreeSet::new() }
-    }
 }
 
 /// Everything that a decision depends on, for a caller that keeps no [`crate::Gate`].

@@ -17,10 +17,12 @@ pub(crate) use symbols::Symbol;
 
 pub(crate) use compact::Uid;
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
+use hitless_api::OwnerKey;
 use slab::Slab;
 
-use crate::facts::{Budget, DisruptionBudget, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings};
+use crate::facts::{Budget, DisruptionBudget, GateInput, Held, OwnerFacts, PodFacts, RuleSet};
 use crate::policy::{Policy, Source};
+use crate::settings::Settings;
 use labels::Labels;
 use owners::Owner;
 use pods::Class;

@@ -1,6 +1,6 @@
 //! The arithmetic of a namespace's ledger: taking places, giving them back, and fencing off a deposed leader.
 //!
-//! Pure functions from one spec to the next. The caller writes the result with the resourceVersion that it read the first
+//! Pure functions on a copy of the spec. The caller writes the result with the resourceVersion that it read the first
 //! one with; on a conflict it reads again and decides again. What else the caller owes, each of it found necessary by the model
 //! check in `tests/ledger_model`, where leaving it out lets more pods go than the budget has:
 //!
@@ -33,8 +33,6 @@ pub enum LedgerError {
         limit: usize,
         /// uids of the pods that found no room, in the order of the batch.
         dropped: Vec<String>,
-        /// The ledger with those that did: may be written.
-        fitted: Box<TransitionLedgerSpec>,
     },
     /// The pod holds a place for another operation.
     #[error("pod {uid} holds a reservation for operation {held}; release that before {wanted} is reserved")]
@@ -69,44 +67,47 @@ pub fn refuse_if_deposed(spec: &TransitionLedgerSpec, ours: i64) -> Result<(), L
     Ok(())
 }
 
-/// The ledger with a place for each pod of `batch` (pod uid and reservation, the most urgent first), written by `leader`.
-/// A pod that already holds a place for the same operation keeps it as it is.
+/// Takes a place for each pod of `batch` (pod uid and reservation, the most urgent first) on behalf of `leader`. A pod that
+/// already holds a place for the same operation keeps it as it is.
 ///
 /// # Errors
-/// [`LedgerError::Deposed`] and [`LedgerError::Taken`] leave the ledger alone; [`LedgerError::LedgerFull`] carries the ledger
-/// with as many of the batch as fit.
+/// [`LedgerError::Deposed`] and [`LedgerError::Taken`] leave the ledger alone; after [`LedgerError::LedgerFull`] as many of the
+/// batch have their place as fit.
 pub fn reserve(
-    spec: &TransitionLedgerSpec,
+    spec: &mut TransitionLedgerSpec,
     batch: Vec<(String, Reservation)>,
     leader: &LedgerLeader,
-) -> Result<TransitionLedgerSpec, LedgerError> {
+) -> Result<(), LedgerError> {
     refuse_if_deposed(spec, leader.epoch)?;
-    let limit = TransitionLedgerSpec::MAX_RESERVATIONS;
-    let mut next =
-        TransitionLedgerSpec { leader: leader.clone(), fence: None, reservations: spec.reservations.clone() };
-    let mut dropped = Vec::new();
-    for (uid, reservation) in batch {
-        match next.reservations.get(&uid) {
-            Some(held) if held.id == reservation.id => {}
-            Some(held) => return Err(LedgerError::Taken { uid, held: held.id.clone(), wanted: reservation.id }),
-            None if next.reservations.len() < limit => {
-                next.reservations.insert(uid, reservation);
-            }
-            None => dropped.push(uid),
+    for (uid, reservation) in &batch {
+        if let Some(held) = spec.reservations.get(uid).filter(|held| held.id != reservation.id) {
+            return Err(LedgerError::Taken { uid: uid.clone(), held: held.id.clone(), wanted: reservation.id.clone() });
         }
     }
-    if dropped.is_empty() { Ok(next) } else { Err(LedgerError::LedgerFull { limit, dropped, fitted: Box::new(next) }) }
+    let limit = TransitionLedgerSpec::MAX_RESERVATIONS;
+    let mut dropped = Vec::new();
+    for (uid, reservation) in batch {
+        if spec.reservations.contains_key(&uid) {
+            continue;
+        }
+        if spec.reservations.len() < limit {
+            spec.reservations.insert(uid, reservation);
+        } else {
+            dropped.push(uid);
+        }
+    }
+    spec.leader = leader.clone();
+    spec.fence = None;
+    if dropped.is_empty() { Ok(()) } else { Err(LedgerError::LedgerFull { limit, dropped }) }
 }
 
-/// The ledger without the places of these pods; unknown uids are ignored. Only for operations that have ended on evidence
+/// Gives the places of these pods back; unknown uids are ignored. Only for operations that have ended on evidence
 /// (CONTRACT 9 and 10): time alone never releases anything.
-#[must_use]
-pub fn release<S: AsRef<str>>(spec: &TransitionLedgerSpec, uids: impl IntoIterator<Item = S>) -> TransitionLedgerSpec {
-    let mut next = TransitionLedgerSpec { fence: None, ..spec.clone() };
+pub fn release<S: AsRef<str>>(spec: &mut TransitionLedgerSpec, uids: impl IntoIterator<Item = S>) {
+    spec.fence = None;
     for uid in uids {
-        next.reservations.remove(uid.as_ref());
+        spec.reservations.remove(uid.as_ref());
     }
-    next
 }
 
 /// What a new leader writes into a ledger before anything else (CONTRACT 11), so that writes that its predecessor prepared
@@ -150,6 +151,16 @@ mod tests {
         (uid.to_owned(), reservation)
     }
 
+    /// `spec` with `batch` in it.
+    fn with(
+        spec: &TransitionLedgerSpec,
+        batch: Vec<(String, Reservation)>,
+        by: &LedgerLeader,
+    ) -> Result<TransitionLedgerSpec, LedgerError> {
+        let mut next = spec.clone();
+        reserve(&mut next, batch, by).map(|()| next)
+    }
+
     fn uids(spec: &TransitionLedgerSpec) -> Vec<&str> {
         spec.reservations.keys().map(String::as_str).collect()
     }
@@ -157,13 +168,15 @@ mod tests {
     #[test]
     fn the_same_operation_keeps_its_place_and_another_one_has_to_wait() {
         let empty = TransitionLedgerSpec::default();
-        let first = reserve(&empty, vec![one("a", "a.1", 1), one("b", "b.1", 1)], &leader(1)).unwrap();
+        let first = with(&empty, vec![one("a", "a.1", 1), one("b", "b.1", 1)], &leader(1)).unwrap();
         assert_eq!((uids(&first), first.leader.epoch), (vec!["a", "b"], 1));
-        let again = reserve(&first, vec![one("a", "a.1", 9)], &leader(1)).unwrap();
+        let again = with(&first, vec![one("a", "a.1", 9)], &leader(1)).unwrap();
         assert_eq!(again, first, "reserved since the first time");
-        let error = reserve(&first, vec![one("c", "c.1", 2), one("a", "a.2", 2)], &leader(1)).unwrap_err();
+        let error = with(&first, vec![one("c", "c.1", 2), one("a", "a.2", 2)], &leader(1)).unwrap_err();
         assert_eq!(error, LedgerError::Taken { uid: "a".into(), held: "a.1".into(), wanted: "a.2".into() });
-        let next = reserve(&release(&first, ["a", "gone"]), vec![one("a", "a.2", 2)], &leader(1)).unwrap();
+        let mut freed = first.clone();
+        release(&mut freed, ["a", "gone"]);
+        let next = with(&freed, vec![one("a", "a.2", 2)], &leader(1)).unwrap();
         assert_eq!(next.reservations["a"].id, "a.2");
     }
 
@@ -171,24 +184,24 @@ mod tests {
     fn a_full_ledger_says_who_found_no_room_and_keeps_the_others() {
         let limit = TransitionLedgerSpec::MAX_RESERVATIONS;
         let many: Vec<_> = (1..limit).map(|number| one(&format!("p{number:04}"), "op", 1)).collect();
-        let nearly = reserve(&TransitionLedgerSpec::default(), many, &leader(1)).unwrap();
+        let mut ledger = with(&TransitionLedgerSpec::default(), many, &leader(1)).unwrap();
         let batch = vec![one("x", "x.1", 2), one("y", "y.1", 2), one("p0001", "op", 2), one("z", "z.1", 2)];
-        let error = reserve(&nearly, batch, &leader(1)).unwrap_err();
+        let error = reserve(&mut ledger, batch, &leader(1)).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the namespace's ledger is full (4000 reservations): 2 pods wait until operations end: y, z"
         );
-        let LedgerError::LedgerFull { limit: said, dropped, fitted } = error else { panic!("{error}") };
+        let LedgerError::LedgerFull { limit: said, dropped } = error else { panic!("{error}") };
         assert_eq!((said, dropped), (limit, vec!["y".to_owned(), "z".to_owned()]));
-        assert_eq!(fitted.reservations.len(), limit);
-        assert!(fitted.reservations.contains_key("x"));
+        assert_eq!(ledger.reservations.len(), limit);
+        assert!(ledger.reservations.contains_key("x"));
     }
 
     #[test]
     fn a_deposed_leader_neither_reserves_nor_takes_over() {
-        let theirs = reserve(&TransitionLedgerSpec::default(), vec![one("a", "a.1", 1)], &leader(5)).unwrap();
+        let theirs = with(&TransitionLedgerSpec::default(), vec![one("a", "a.1", 1)], &leader(5)).unwrap();
         let deposed = LedgerError::Deposed { epoch: 5, holder: "controller-5".into(), ours: 4 };
-        assert_eq!(reserve(&theirs, vec![one("b", "b.1", 1)], &leader(4)), Err(deposed.clone()));
+        assert_eq!(with(&theirs, vec![one("b", "b.1", 1)], &leader(4)), Err(deposed.clone()));
         assert_eq!(refuse_if_deposed(&theirs, 4), Err(deposed));
         assert_eq!(take_over(&theirs, 4, "controller-4"), None);
         assert_eq!(refuse_if_deposed(&theirs, 5), Ok(()));
@@ -198,7 +211,7 @@ mod tests {
     fn a_new_leader_takes_over_what_is_not_empty_once() {
         let empty = TransitionLedgerSpec { leader: leader(1), ..TransitionLedgerSpec::default() };
         assert_eq!(take_over(&empty, 2, "controller-2"), None);
-        let theirs = reserve(&empty, vec![one("a", "a.1", 1)], &leader(1)).unwrap();
+        let theirs = with(&empty, vec![one("a", "a.1", 1)], &leader(1)).unwrap();
         let ours = take_over(&theirs, 2, "controller-2").unwrap();
         assert_eq!((&ours.leader, &ours.reservations), (&leader(2), &theirs.reservations));
         assert_eq!(take_over(&ours, 2, "controller-2"), None);

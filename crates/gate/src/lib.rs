@@ -15,14 +15,14 @@ pub mod ledger;
 mod order;
 mod policy;
 pub mod selector;
+pub mod settings;
 pub mod verdict;
 
 pub use approval::{Answer, Approval, Approvals, Question};
 pub use decide::decide;
-pub use facts::{
-    Budget, Candidate, DisruptionBudget, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet,
-    Settings,
-};
+pub use facts::{Budget, Candidate, DisruptionBudget, GateInput, Held, OwnerFacts, PodFacts, RuleSet};
+pub use hitless_api::OwnerKey;
 pub use index::Gate;
 pub use ledger::{LedgerError, refuse_if_deposed, release, reserve, take_over};
+pub use settings::{ImplicitBudget, Settings};
 pub use verdict::{Because, Decision, Holder, Holding, RuleVerdict, Verdict};

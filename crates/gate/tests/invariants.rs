@@ -96,7 +96,7 @@ impl Cluster {
             }
             Churn::Done(pod) => {
                 let done = self.pods.get(number(*pod)).map(|pod| pod.uid.clone());
-                self.ledger = release(&self.ledger, done);
+                release(&mut self.ledger, done);
             }
         }
     }
@@ -141,7 +141,7 @@ impl Cluster {
             .filter(|verdict| verdict.allowed)
             .map(|verdict| (verdict.pod_uid.clone(), reservation(&verdict.pod_uid)))
             .collect();
-        self.ledger = reserve(&self.ledger, batch, &LedgerLeader::default()).unwrap();
+        reserve(&mut self.ledger, batch, &LedgerLeader::default()).unwrap();
     }
 
     fn members(&self, rule_set: &RuleSet) -> Vec<&PodFacts> {

@@ -9,6 +9,10 @@ use rustix::thread::{CapabilitySet, capabilities};
 pub enum Capability {
     /// List the directories of other users, here `/proc/<pid>/fd`.
     DacReadSearch,
+    /// Change a namespace's packet filter, and end connections.
+    NetAdmin,
+    /// See and send packets of a namespace.
+    NetRaw,
     /// Enter another network namespace.
     SysAdmin,
     /// Look into processes of other users: their namespaces and their file descriptors.
@@ -21,6 +25,8 @@ impl Capability {
     fn is_held(self, effective: CapabilitySet) -> bool {
         effective.intersects(match self {
             Self::DacReadSearch => CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE,
+            Self::NetAdmin => CapabilitySet::NET_ADMIN,
+            Self::NetRaw => CapabilitySet::NET_RAW,
             Self::SysAdmin => CapabilitySet::SYS_ADMIN,
             Self::SysPtrace => CapabilitySet::SYS_PTRACE,
         })
@@ -31,6 +37,8 @@ impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::DacReadSearch => "CAP_DAC_READ_SEARCH",
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::NetRaw => "CAP_NET_RAW",
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::SysPtrace => "CAP_SYS_PTRACE",
         })
@@ -54,12 +62,20 @@ impl fmt::Display for MissingCapability {
 }
 
 /// What [`check_capabilities`] asks for, with the reason of each.
-const NEEDED: [MissingCapability; 3] = [
+const NEEDED: [MissingCapability; 5] = [
     MissingCapability { capability: Capability::SysPtrace, needed_for: "find a pod's network namespace and sockets" },
     MissingCapability { capability: Capability::SysAdmin, needed_for: "enter a pod's network namespace" },
     MissingCapability {
         capability: Capability::DacReadSearch,
         needed_for: "find the owner of an idle connection in order to close it",
+    },
+    MissingCapability {
+        capability: Capability::NetAdmin,
+        needed_for: "hold new connections and to end connections by force",
+    },
+    MissingCapability {
+        capability: Capability::NetRaw,
+        needed_for: "see the connections that are held and to let them in again",
     },
 ];
 
@@ -80,13 +96,13 @@ mod tests {
 
     #[test]
     fn each_missing_capability_is_named_with_its_purpose() {
-        let missing = missing_from(CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_OVERRIDE);
+        let missing = missing_from(CapabilitySet::all() - CapabilitySet::SYS_PTRACE - CapabilitySet::DAC_READ_SEARCH);
         assert_eq!(missing.len(), 1);
         assert_eq!(
             missing[0].to_string(),
             "CAP_SYS_PTRACE is missing: it is needed to find a pod's network namespace and sockets"
         );
-        assert_eq!(missing_from(CapabilitySet::empty()).len(), 3);
+        assert_eq!(missing_from(CapabilitySet::empty()).len(), 5);
         assert_eq!(missing_from(CapabilitySet::all()), []);
     }
 }

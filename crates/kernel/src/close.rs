@@ -19,10 +19,6 @@ use rustix::process::{ForeignRawFd, Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getf
 
 use crate::{Capability, Connection, KernelError, PodNetns, TcpState, Use, classify, find_pod_pids};
 
-/// Sockets held open and looked at again at a time: little enough for any limit on open files and for a look that is
-/// still fresh when the last of them is closed.
-const AT_A_TIME: usize = 128;
-
 /// What became of the connections that were to be closed. The four numbers add up to those given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClosedReport {
@@ -50,50 +46,47 @@ pub fn close_idle(proc_root: &Path, pod_uid: &str, connections: &[Connection]) -
 /// again is harmless.
 pub fn close_quiet(netns: &PodNetns, connections: &[Connection], quiet: Duration) -> Result<ClosedReport, KernelError> {
     let mut report = ClosedReport::default();
-    let mut wanted: HashMap<u32, u64> =
-        connections.iter().filter(|c| c.inode != 0).map(|c| (c.inode, c.cookie)).collect();
+    let mut wanted: HashMap<u32, &Connection> =
+        connections.iter().filter(|c| c.inode != 0).map(|c| (c.inode, c)).collect();
     report.unowned = connections.len() - wanted.len();
     let places = find_owners(netns, &mut wanted)?;
 
     let mut pidfds = HashMap::new();
-    for places in places.chunks(AT_A_TIME) {
-        let mut held = Vec::with_capacity(places.len());
-        for place in places {
-            match take_socket(place, &mut pidfds)? {
-                Some(socket) => held.push((place.cookie, socket)),
+    for place in &places {
+        match take_socket(place, &mut pidfds)? {
+            None => report.gone += 1,
+            // Asked for it alone, right before: no other connection's turn lies between.
+            Some(socket) => match look_again(netns, place.connection)? {
                 None => report.gone += 1,
-            }
-        }
-        let now = netns.connections()?;
-        let now: HashMap<u64, &Connection> = now.inbound.iter().map(|c| (c.cookie, c)).collect();
-        for (cookie, socket) in held {
-            match now.get(&cookie) {
-                None => report.gone += 1,
-                Some(connection) if may_close(connection, quiet) => close(&socket, &mut report)?,
+                Some(now) if may_close(&now, quiet) => close(&socket, &mut report)?,
                 Some(_) => report.busy += 1,
-            }
+            },
         }
     }
-
-    if !wanted.is_empty() {
-        let now = netns.connections()?;
-        let open = now.inbound.iter().filter(|c| wanted.get(&c.inode) == Some(&c.cookie)).count();
-        report.unowned += open;
-        report.gone += wanted.len() - open;
+    for connection in wanted.into_values() {
+        match look_again(netns, connection)? {
+            Some(_) => report.unowned += 1,
+            None => report.gone += 1,
+        }
     }
     Ok(report)
 }
 
-fn may_close(connection: &Connection, quiet: Duration) -> bool {
-    connection.state == TcpState::Established
-        && match classify(connection) {
-            Use::Idle | Use::Fresh => true,
-            Use::Ambiguous => connection.quiet_for().is_some_and(|lasted| lasted >= quiet),
-            Use::Busy => false,
-        }
+/// The connection as it is now; `None` if either side has closed it.
+fn look_again(netns: &PodNetns, connection: &Connection) -> Result<Option<Connection>, KernelError> {
+    let now = netns.ask(|sockets| sockets.find(connection.local, connection.peer, Some(connection.cookie)))?;
+    Ok(now.filter(|now| now.state == TcpState::Established))
 }
 
-/// Shuts the socket down for reading, unless a request has come since the dump.
+fn may_close(connection: &Connection, quiet: Duration) -> bool {
+    match classify(connection) {
+        Use::Idle | Use::Fresh => true,
+        Use::Ambiguous => connection.quiet_for().is_some_and(|lasted| lasted >= quiet),
+        Use::Busy => false,
+    }
+}
+
+/// Shuts the socket down for reading, unless a request has come since the last look.
 fn close(socket: &OwnedFd, report: &mut ClosedReport) -> Result<(), KernelError> {
     let failed = |errno| KernelError::of_call("shut down an idle connection", errno, &[]);
     if ioctl_fionread(socket).map_err(failed)? > 0 {
@@ -109,30 +102,39 @@ fn close(socket: &OwnedFd, report: &mut ClosedReport) -> Result<(), KernelError>
 }
 
 /// A file descriptor of one of the pod's processes.
-struct Place {
+struct Place<'a> {
     pid: Pid,
     descriptor: ForeignRawFd,
-    cookie: u64,
+    connection: &'a Connection,
 }
 
-/// Looks through the open files of the pod's processes and takes what it finds out of `wanted` (inode to cookie).
-fn find_owners(netns: &PodNetns, wanted: &mut HashMap<u32, u64>) -> Result<Vec<Place>, KernelError> {
+/// Looks through the open files of the pod's processes and takes what it finds out of `wanted`, which goes by inode.
+fn find_owners<'a>(netns: &PodNetns, wanted: &mut HashMap<u32, &'a Connection>) -> Result<Vec<Place<'a>>, KernelError> {
     let mut places = Vec::with_capacity(wanted.len());
     for pid in find_pod_pids(&netns.proc_root, &netns.pod_uid)? {
         if wanted.is_empty() {
             break;
         }
-        let directory = netns.proc_root.join(pid.as_raw_pid().to_string()).join("fd");
-        each_socket(&directory, |descriptor, inode| {
-            places.extend(wanted.remove(&inode).map(|cookie| Place { pid, descriptor, cookie }));
-        })
-        .or_else(|error| if has_ended(&error) { Ok(()) } else { Err(error) })
-        .map_err(|error| {
-            let needs = &[Capability::SysPtrace, Capability::DacReadSearch];
-            KernelError::of_call(format!("list the open files in {}", directory.display()), error, needs)
+        each_socket_of(&netns.proc_root, pid, |descriptor, inode| {
+            places.extend(wanted.remove(&inode).map(|connection| Place { pid, descriptor, connection }));
         })?;
     }
     Ok(places)
+}
+
+/// Calls `each` with descriptor and inode of every socket that a process holds; none if it has ended.
+pub(crate) fn each_socket_of(
+    proc_root: &Path,
+    pid: Pid,
+    each: impl FnMut(ForeignRawFd, u32),
+) -> Result<(), KernelError> {
+    let directory = proc_root.join(pid.as_raw_pid().to_string()).join("fd");
+    each_socket(&directory, each).or_else(|error| if has_ended(&error) { Ok(()) } else { Err(error) }).map_err(
+        |error| {
+            let needs = &[Capability::SysPtrace, Capability::DacReadSearch];
+            KernelError::of_call(format!("list the open files in {}", directory.display()), error, needs)
+        },
+    )
 }
 
 /// Calls `each` with descriptor and inode of every socket a process holds. Descriptors that close meanwhile are skipped.
@@ -164,7 +166,7 @@ fn has_ended(error: &io::Error) -> bool {
 
 /// Duplicates the socket into this process. `None` when the process or the socket has gone; the cookie makes sure that a
 /// descriptor or pid that was reused meanwhile is not taken for it.
-fn take_socket(place: &Place, pidfds: &mut HashMap<Pid, OwnedFd>) -> Result<Option<OwnedFd>, KernelError> {
+fn take_socket(place: &Place<'_>, pidfds: &mut HashMap<Pid, OwnedFd>) -> Result<Option<OwnedFd>, KernelError> {
     let failed = |errno| {
         let action = format!("take a socket of process {} (pidfd_getfd)", place.pid.as_raw_pid());
         KernelError::of_call(action, errno, &[Capability::SysPtrace])
@@ -178,7 +180,7 @@ fn take_socket(place: &Place, pidfds: &mut HashMap<Pid, OwnedFd>) -> Result<Opti
         },
     };
     match pidfd_getfd(pidfd, place.descriptor, PidfdGetfdFlags::empty()) {
-        Ok(socket) if socket_cookie(&socket) == Ok(place.cookie) => Ok(Some(socket)),
+        Ok(socket) if socket_cookie(&socket) == Ok(place.connection.cookie) => Ok(Some(socket)),
         Ok(_) | Err(Errno::SRCH | Errno::BADF) => Ok(None),
         Err(errno) => Err(failed(errno)),
     }
@@ -192,6 +194,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+    use crate::SockDiag;
 
     #[test]
     fn only_socket_links_have_an_inode() {
@@ -215,14 +218,18 @@ mod tests {
         assert!(found.contains(&(client.as_raw_fd(), inode)), "{inode} in {found:?}");
 
         let cookie = socket_cookie(&client).unwrap();
-        let mut place = Place { pid: rustix::process::getpid(), descriptor: client.as_raw_fd(), cookie };
-        let mut pidfds = HashMap::new();
-        assert!(take_socket(&place, &mut pidfds).unwrap().is_some());
-        place.cookie += 1;
-        assert!(take_socket(&place, &mut pidfds).unwrap().is_none());
-        place.descriptor = 1_000_000;
-        assert!(take_socket(&place, &mut pidfds).unwrap().is_none());
+        let (local, peer) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let connection = SockDiag::open().unwrap().find(local, peer, Some(cookie)).unwrap().unwrap();
+        let another = Connection { cookie: cookie + 1, ..connection.clone() };
+        let take = |connection, descriptor| {
+            let place = Place { pid: rustix::process::getpid(), descriptor, connection };
+            take_socket(&place, &mut HashMap::new()).unwrap()
+        };
+        assert!(take(&connection, client.as_raw_fd()).is_some());
+        assert!(take(&another, client.as_raw_fd()).is_none());
+        assert!(take(&connection, 1_000_000).is_none());
     }
+
     #[test]
     fn a_request_that_came_after_the_dump_keeps_its_connection_open() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -17,6 +17,19 @@ pub struct Listener {
     pub backlog: u32,
 }
 
+impl Listener {
+    /// Whether a client of this address reaches the listener. `[::]` is taken to serve IPv4 as well: whether it does not
+    /// (`IPV6_V6ONLY`) the list does not say.
+    pub(crate) fn accepts(&self, server: SocketAddr) -> bool {
+        self.addr.port() == server.port()
+            && match self.addr.ip() {
+                IpAddr::V6(v6) if v6.is_unspecified() => true,
+                IpAddr::V4(v4) if v4.is_unspecified() => server.is_ipv4(),
+                bound => bound == server.ip(),
+            }
+    }
+}
+
 /// State of a connection, as far as draining tells states apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TcpState {
@@ -24,6 +37,12 @@ pub enum TcpState {
     Established,
     /// The client has closed its direction, the pod has not.
     CloseWait,
+    /// The pod has closed its direction, and the client has not acknowledged it.
+    FinWait1,
+    /// The pod has closed its direction, the client has not.
+    FinWait2,
+    /// A handshake that has begun.
+    SynReceived,
     /// A listener.
     Listen,
     /// Any other state, by the kernel's number.
@@ -34,6 +53,10 @@ impl From<u8> for TcpState {
     fn from(number: u8) -> Self {
         match number {
             1 => Self::Established,
+            // Half-open connections are small records of their own since Linux 4.4, with a state of their own.
+            3 | 12 => Self::SynReceived,
+            4 => Self::FinWait1,
+            5 => Self::FinWait2,
             8 => Self::CloseWait,
             10 => Self::Listen,
             other => Self::Other(other),
@@ -89,6 +112,13 @@ impl Connection {
         self.info.map(|info| info.last_data_sent.min(info.last_data_recv))
     }
 
+    /// How long nothing at all has come or gone, acknowledgements and the client's FIN included; `None` when the kernel
+    /// does not tell. For a half-closed connection this is at most the time since it became so.
+    #[must_use]
+    pub fn silent_for(&self) -> Option<Duration> {
+        self.info.map(|info| info.last_data_sent.min(info.last_data_recv).min(info.last_ack_recv))
+    }
+
     /// Both ends are in the pod: over loopback, or through the pod's own address.
     fn is_from_pod_itself(&self) -> bool {
         self.peer.ip().is_loopback() || self.peer.ip() == self.local.ip()
@@ -104,8 +134,10 @@ pub struct Connections {
     /// included. The kubelet's probes are among them: whether a peer is the kubelet or a masqueraded client cannot be
     /// told from inside the pod's namespace.
     pub inbound: Vec<Connection>,
-    /// The same, but closed by the client and not yet by the pod (CLOSE_WAIT). They must age out: an application that
-    /// forgets them would never be drained.
+    /// The same, but one side has closed its direction: the client (CLOSE_WAIT), or the pod, whose application still
+    /// holds the socket (FIN_WAIT1, FIN_WAIT2). They must age out by [`Connection::silent_for`]: with an application that
+    /// forgets them the pod would never be drained. Sockets that the application has closed are not among them: the
+    /// kernel ends those by itself, whatever happens to the process.
     pub half_closed: Vec<Connection>,
 }
 
@@ -125,7 +157,12 @@ impl Connections {
             match socket.state {
                 TcpState::Established => selected.inbound.push(socket),
                 TcpState::CloseWait => selected.half_closed.push(socket),
-                TcpState::Listen | TcpState::Other(_) => {}
+                TcpState::FinWait1 | TcpState::FinWait2 if socket.inode != 0 => selected.half_closed.push(socket),
+                TcpState::FinWait1
+                | TcpState::FinWait2
+                | TcpState::SynReceived
+                | TcpState::Listen
+                | TcpState::Other(_) => {}
             }
         }
         selected
@@ -179,14 +216,17 @@ mod tests {
                 socket(7, "[::ffff:127.0.0.1]:8080", "[::ffff:127.0.0.1]:50007", 1),
                 socket(8, "[::1]:8080", "[::1]:50008", 1),
                 socket(9, "10.0.0.2:8080", "10.0.0.2:50009", 1),
-                socket(10, "10.0.0.2:8080", "10.0.0.1:50010", 4),
+                socket(10, "10.0.0.2:8080", "10.0.0.1:50010", 9),
+                // closed by the pod: held by the application, and not any more
+                socket(11, "10.0.0.2:8080", "10.0.0.1:50011", 5),
+                Connection { inode: 0, ..socket(12, "10.0.0.2:8080", "10.0.0.1:50012", 5) },
                 // the first again, as a dump in several replies can list it
                 socket(1, "[::ffff:10.0.0.2]:8080", "[::ffff:10.0.0.1]:50001", 1),
             ],
         );
         let cookies = |sockets: &[Connection]| sockets.iter().map(|socket| socket.cookie).collect::<Vec<_>>();
         assert_eq!(cookies(&selected.inbound), [1, 2, 3]);
-        assert_eq!(cookies(&selected.half_closed), [4]);
+        assert_eq!(cookies(&selected.half_closed), [4, 11]);
         assert_eq!(selected.inbound[0].peer, "10.0.0.1:50001".parse().unwrap());
         assert_eq!(selected.listening.len(), 2);
     }
@@ -204,5 +244,6 @@ mod tests {
             notsent_bytes: 0,
         });
         assert_eq!(connection.quiet_for(), Some(Duration::from_millis(30)));
+        assert_eq!(connection.silent_for(), Some(Duration::ZERO));
     }
 }

@@ -1,4 +1,4 @@
-//! The TCP counters of a network namespace: the cheap signal to look closer.
+//! The counters of a network namespace: the cheap signal to look closer.
 
 use std::fs::File;
 
@@ -17,34 +17,79 @@ pub struct TcpCounters {
     pub passive_opens: u64,
 }
 
-/// The `Tcp:` lines end before byte 2000 on every known kernel; the rest of the file is of no interest.
+/// The files have less than 5000 bytes on every known kernel; a counter that is cut off would be an error.
 const BUFFER_BYTES: usize = 8 * 1024;
 
 impl TcpCounters {
     /// One `pread`, about 12 µs whatever the number of connections.
     pub(crate) fn read(snmp: &File) -> Result<Self, KernelError> {
-        let mut buffer = [0; BUFFER_BYTES];
-        let length = pread(snmp, &mut buffer, 0)
-            .map_err(|errno| KernelError::of_call("read TCP counters from /proc/<pid>/net/snmp", errno, &[]))?;
-        Self::parse(&String::from_utf8_lossy(&buffer[..length]))
+        Self::parse(&text(snmp)?)
     }
 
     /// The file holds two lines a protocol: names, then values in the same order.
     fn parse(snmp: &str) -> Result<Self, KernelError> {
-        let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
-        let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-        let counter = |wanted: &'static str| {
-            std::iter::zip(names.split_ascii_whitespace(), values.split_ascii_whitespace())
-                .find(|(name, _)| *name == wanted)
-                .and_then(|(_, value)| value.parse().ok())
-                .ok_or(KernelError::Counter(wanted))
-        };
+        let counter = |wanted| counter(snmp, "Tcp: ", wanted);
         Ok(Self { curr_estab: counter("CurrEstab")?, passive_opens: counter("PassiveOpens")? })
     }
 }
 
+/// UDP counters of a whole network namespace, both address families together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// Datagrams that have come in since the namespace was made, whatever became of them. No growth over a while is the
+    /// only sign that nobody uses a UDP port any more.
+    ///
+    /// Answers to the pod's own questions, as to the DNS, are among them. A datagram counts when the application reads it
+    /// or the kernel drops it, so one that waits in a socket's buffer does not count yet.
+    pub datagrams: u64,
+}
+
+/// The first is read, the others dropped: nobody has the port, damaged or no room.
+const UDP: [&str; 3] = ["InDatagrams", "NoPorts", "InErrors"];
+/// The same for IPv6, which the kernel counts apart.
+const UDP6: [&str; 3] = ["Udp6InDatagrams", "Udp6NoPorts", "Udp6InErrors"];
+
+impl UdpCounters {
+    pub(crate) fn read(snmp: &File, snmp6: Option<&File>) -> Result<Self, KernelError> {
+        let v4 = Self::parse_v4(&text(snmp)?)?;
+        let v6 = snmp6.map_or(Ok(0), |snmp6| Self::parse_v6(&text(snmp6)?))?;
+        Ok(Self { datagrams: v4 + v6 })
+    }
+
+    fn parse_v4(snmp: &str) -> Result<u64, KernelError> {
+        UDP.into_iter().map(|wanted| counter(snmp, "Udp: ", wanted)).sum()
+    }
+
+    /// This file holds a name and a value a line.
+    fn parse_v6(snmp6: &str) -> Result<u64, KernelError> {
+        let value = |wanted: &'static str| {
+            let line = snmp6.lines().find_map(|line| line.strip_prefix(wanted)?.trim().parse::<u64>().ok());
+            line.ok_or(KernelError::Counter(wanted))
+        };
+        UDP6.into_iter().map(value).sum()
+    }
+}
+
+fn text(counters: &File) -> Result<String, KernelError> {
+    let mut buffer = [0; BUFFER_BYTES];
+    let length = pread(counters, &mut buffer, 0)
+        .map_err(|errno| KernelError::of_call("read counters from /proc/<pid>/net/snmp", errno, &[]))?;
+    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
+fn counter(snmp: &str, protocol: &str, wanted: &'static str) -> Result<u64, KernelError> {
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix(protocol));
+    let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    std::iter::zip(names.split_ascii_whitespace(), values.split_ascii_whitespace())
+        .find(|(name, _)| *name == wanted)
+        .and_then(|(_, value)| value.parse().ok())
+        .ok_or(KernelError::Counter(wanted))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use super::*;
 
     /// Captured on Linux 6.18, shortened to three protocols.
@@ -53,13 +98,33 @@ Icmp: InMsgs InErrors
 Icmp: 3 0
 Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab InSegs OutSegs
 Tcp: 1 200 120000 -1 52 41 3 2 7 9016 8872
-Udp: InDatagrams NoPorts
-Udp: 11 0
+Udp: InDatagrams NoPorts InErrors OutDatagrams
+Udp: 11 2 1 40
+UdpLite: InDatagrams NoPorts InErrors
+UdpLite: 7 7 7
+";
+
+    const SNMP6: &str = "\
+Ip6InReceives                   \t99
+Udp6InDatagrams                 \t20
+Udp6NoPorts                     \t3
+Udp6InErrors                    \t0
+Udp6OutDatagrams                \t8
 ";
 
     #[test]
     fn counters_are_found_by_name() {
         assert_eq!(TcpCounters::parse(SNMP).unwrap(), TcpCounters { curr_estab: 7, passive_opens: 41 });
+    }
+
+    #[test]
+    fn datagrams_of_both_families_are_counted_whatever_became_of_them() {
+        assert_eq!(UdpCounters::parse_v4(SNMP).unwrap(), 14);
+        assert_eq!(UdpCounters::parse_v6(SNMP6).unwrap(), 23);
+        for broken in ["", "Udp6InDatagrams 20\n", "Udp6InDatagrams x\nUdp6NoPorts 3\nUdp6InErrors 0\n"] {
+            assert!(matches!(UdpCounters::parse_v6(broken), Err(KernelError::Counter(_))), "{broken:?}");
+            assert!(matches!(UdpCounters::parse_v4(broken), Err(KernelError::Counter(_))), "{broken:?}");
+        }
     }
 
     #[test]
@@ -79,5 +144,12 @@ Udp: 11 0
         assert!(after.passive_opens > before.passive_opens);
         assert!(after.curr_estab >= 2);
         drop(client);
+
+        let snmp6 = File::open("/proc/self/net/snmp6").ok();
+        let before = UdpCounters::read(&snmp, snmp6.as_ref()).unwrap();
+        let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        one.send_to(b"x", other.local_addr().unwrap()).unwrap();
+        other.recv(&mut [0]).unwrap();
+        assert!(UdpCounters::read(&snmp, snmp6.as_ref()).unwrap().datagrams > before.datagrams);
     }
 }

@@ -32,6 +32,12 @@ pub enum KernelError {
         /// The pod's uid.
         pod_uid: String,
     },
+    /// A hold of no ports, of more than 1024, or one that lasts less than a millisecond.
+    #[error("a hold needs 1 to 1024 ports (got {ports}) and limits of at least a millisecond")]
+    HoldOrder {
+        /// Ports in the order.
+        ports: usize,
+    },
     /// The kernel refused for want of a capability.
     #[error("{action} was denied: the agent needs {} (securityContext.capabilities.add)", join(.needs))]
     Denied {
@@ -52,7 +58,7 @@ pub enum KernelError {
     #[error("the list of sockets is not complete: {0}")]
     Dump(#[from] DumpError),
     /// `/proc/<pid>/net/snmp` has another form than any known kernel's.
-    #[error("no TCP counter {0} in /proc/<pid>/net/snmp: this kernel is not supported")]
+    #[error("no counter {0} in /proc/<pid>/net/snmp: this kernel is not supported")]
     Counter(&'static str),
 }
 

@@ -1,6 +1,6 @@
 //! What the node agent needs from the Linux kernel, as small safe calls: find a pod's processes and network namespace
-//! without the container runtime, count its connections, tell busy ones from idle ones, close idle ones kindly, and see
-//! a container's first process end.
+//! without the container runtime, count its connections, tell busy ones from idle ones, close idle ones kindly, hold new
+//! ones while its process is replaced, and see a container's first process end and its successor listen.
 //!
 //! Every call here blocks for microseconds to milliseconds; none is async and none changes the namespace of the calling
 //! thread. From an async task call them on a blocking thread, except [`PodNetns::counters`], which is one `pread`.
@@ -12,10 +12,13 @@
 //! | Call | Capability | Why |
 //! |---|---|---|
 //! | [`find_pod_pids`], [`find_container_pids`], [`ProcessExit`] | none | world-readable files of `/proc`, `pidfd_open` |
-//! | [`PodNetns::open`] | `CAP_SYS_PTRACE` | open `/proc/<pid>/ns/net` of another user's process |
-//! | [`PodNetns::sockets`], and the first [`PodNetns::connections`] | `CAP_SYS_ADMIN` | `setns` |
-//! | [`PodNetns::counters`], [`SockDiag`] once open | none | |
-//! | [`close_idle`], [`close_quiet`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
+//! | [`PodNetns::open`], [`NodeSockets::open`] | `CAP_SYS_PTRACE` | open `/proc/<pid>/ns/net` of another user's process |
+//! | [`PodNetns::sockets`], and the first question to sockets | `CAP_SYS_ADMIN` | `setns` |
+//! | [`PodNetns::counters`], [`PodNetns::udp_counters`], [`SockDiag`] once open | none | |
+//! | [`close_idle`], [`close_quiet`], [`PodNetns::listeners_of`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
+//! | [`PodNetns::destroy`] | `CAP_NET_ADMIN` | `SOCK_DESTROY` |
+//! | [`SynHold::open`] | `CAP_SYS_ADMIN`, `CAP_NET_RAW`, `CAP_NET_ADMIN` | `setns`, packet and raw sockets and their buffers |
+//! | [`SynHold`], [`sweep_holds`], [`list_holds`] | `CAP_NET_ADMIN` | nf_tables |
 //!
 //! All of them need the host's process namespace (`hostPID`). [`check_capabilities`] asks beforehand.
 
@@ -26,19 +29,28 @@ mod connection;
 mod counters;
 mod error;
 mod exit;
+mod hold;
+mod listen;
 mod netns;
+mod nfnetlink;
+mod node;
 mod pod;
 mod process;
 mod sock_diag;
+mod watch;
 
 pub use capability::{Capability, MissingCapability, check_capabilities};
 pub use classify::{Use, classify};
 pub use close::{ClosedReport, close_idle, close_quiet};
 pub use connection::{Connection, Connections, Listener, TcpInfo, TcpState};
-pub use counters::TcpCounters;
+pub use counters::{TcpCounters, UdpCounters};
 pub use error::KernelError;
 pub use exit::ProcessExit;
-pub use netns::{NetnsId, PodNetns};
+pub use hold::{Held, HoldOrder, Released, SynHold, list_holds, sweep_holds};
+pub use listen::{ListenWatch, Pending};
+pub use netns::{Ending, NetnsId, PodNetns};
+pub use node::{NodeSockets, Origin};
 pub use pod::{find_container_pids, find_pod_pids};
 pub use rustix::process::Pid;
 pub use sock_diag::{DumpError, SockDiag};
+pub use watch::{ConnectionWatch, Look};

@@ -116,6 +116,16 @@ mod tests {
             ),
             format!("1:name=systemd:/kubepods.slice/kubepods-pod{underscored}.slice"),
             format!("0::/../../pod{UID}/{ID}"),
+            // a node that is itself a container (kind, k3d), its kubelet in a group of its own, and other runtimes
+            format!(
+                "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{underscored}.slice/cri-containerd-{ID}.scope"
+            ),
+            format!("0::/docker/0123abc/kubelet/kubepods/burstable/pod{UID}/{ID}"),
+            format!(
+                "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{underscored}.slice/docker-{ID}.scope"
+            ),
+            format!("0::/kubepods.slice/kubepods-pod{underscored}.slice/crio-{ID}.scope/container"),
+            format!("7:devices:/kubepods/besteffort/pod{UID}/{ID}"),
             format!("0::/system.slice/containerd.service/kubepods-pod{underscored}.slice:cri-containerd:{ID}"),
         ] {
             assert!(group.holds(&path), "{path}");
@@ -155,6 +165,29 @@ mod tests {
         let pids = find_container_pids(root.path(), UID, &format!("cri-o://{ID}")).unwrap();
         assert_eq!(raw(&pids), [12, 13]);
         assert_eq!(raw(&find_container_pids(root.path(), UID, "nobody").unwrap()), []);
+    }
+
+    /// Version 1 has a line for each controller, and a hybrid node an empty one for version 2.
+    #[test]
+    fn a_container_is_found_in_either_version_and_under_either_driver() {
+        let underscored = UID.replace('-', "_");
+        let systemd = format!("/kubepods.slice/kubepods-pod{underscored}.slice/cri-containerd-{ID}.scope");
+        let cgroupfs = format!("/kubepods/pod{UID}/{ID}");
+        for cgroups in [
+            format!("0::{systemd}\n"),
+            format!("0::{cgroupfs}\n"),
+            format!("12:pids:{systemd}\n3:cpu,cpuacct:{systemd}\n1:name=systemd:{systemd}\n0::/\n"),
+            format!("12:pids:{cgroupfs}\n3:cpu,cpuacct:{cgroupfs}\n0::/\n"),
+            // A process that has moved itself to a group below its own.
+            format!("0::{cgroupfs}/worker\n"),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            add(root.path(), 21, 100, &cgroups);
+            add(root.path(), 22, 50, "0::/system.slice/kubelet.service\n");
+            assert_eq!(raw(&find_pod_pids(root.path(), UID).unwrap()), [21], "{cgroups}");
+            let id = format!("containerd://{ID}");
+            assert_eq!(raw(&find_container_pids(root.path(), UID, &id).unwrap()), [21], "{cgroups}");
+        }
     }
 
     #[test]

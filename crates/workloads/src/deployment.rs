@@ -28,7 +28,7 @@ pub use template::Template;
 pub use view::{DeploymentView, OptIn, ReplicaSetView};
 pub use write::{Kind, ObjectVersion, Request, WorkloadWrite};
 
-use crate::intent::PodWish;
+use crate::intent::{PodWish, share};
 use pods::Need;
 
 /// Why a template change is left to the Deployment controller, or refused.
@@ -126,12 +126,17 @@ pub fn plan(observed: Observed<'_>) -> DeploymentPlan {
         return planner.idle(Stage::NotOurs, None);
     }
     if deployment.opt_in() == OptIn::No {
-        return planner.idle(Stage::NotOurs, planner.let_go());
+        let settled = || planner.strip(&[labels::SETTLED]);
+        return planner.idle(Stage::NotOurs, planner.let_go().or_else(settled));
     }
     let Some(live) = live else {
         let stage = if deployment.paused { Stage::SteppingAside(Because::NoReplicaSet) } else { Stage::Native };
         return planner.idle(stage, planner.let_go());
     };
+    if live.settled_at(deployment).is_some_and(|settled| settled > deployment.generation) {
+        // An old view of the Deployment: what was to be done at this generation has been done, or is wished no more.
+        return planner.idle(Stage::Finishing, None);
+    }
     if !deployment.paused {
         return planner.unpaused(live);
     }
@@ -190,6 +195,7 @@ impl Planner<'_> {
             live: (*mixed).into(),
             template: last.template.for_replica_set(mixed.template.hash(), false),
             marked: mixed.is_marked_live(),
+            settled: None,
         })
     }
 
@@ -232,13 +238,14 @@ impl Planner<'_> {
     fn drive(&self, live: &ReplicaSetView) -> DeploymentPlan {
         let target = &self.deployment.template;
         let pods = self.pods(live);
-        let wishes: Vec<PodWish> = pods
+        let mut wishes: Vec<PodWish> = pods
             .iter()
             .filter_map(|pod| match self.need(pod) {
                 Need::Nothing => None,
                 Need::Operation(intent) => Some(PodWish { pod: pod.id.clone(), intent }),
             })
             .collect();
+        share(&mut wishes);
         let total = pods.len();
         let behind: BTreeSet<String> = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
         let at_target = live.template.revision() == target.revision();
@@ -263,7 +270,7 @@ impl Planner<'_> {
             let empty = twin.replicas == 0 && twin.status_replicas == 0;
             empty.then(|| remove_twin(twin))
         } else {
-            self.unpause().filter(|_| settled)
+            self.end(live).filter(|_| settled)
         };
         let stage = if rolling { Stage::Rolling } else { Stage::Finishing };
         let wishes = if rolling && next_write.is_none() { wishes } else { Vec::new() };
@@ -323,7 +330,18 @@ impl Planner<'_> {
 
     fn set_exact(&self, live: &ReplicaSetView) -> WorkloadWrite {
         let template = self.deployment.template.for_replica_set(live.template.hash(), false);
-        WorkloadWrite::SetExact { live: live.into(), template, marked: live.is_marked_live() }
+        let settled = Some(self.deployment.settled_mark());
+        WorkloadWrite::SetExact { live: live.into(), template, marked: live.is_marked_live(), settled }
+    }
+
+    /// Lifts the pause, but only over a live ReplicaSet that says so: a leader that has not seen the latest change of the
+    /// Deployment might otherwise give it a mixed template after that, and the Deployment controller would roll natively.
+    fn end(&self, live: &ReplicaSetView) -> Option<WorkloadWrite> {
+        let unpause = self.unpause()?;
+        if live.settled_at(self.deployment) == Some(self.deployment.generation) {
+            return Some(unpause);
+        }
+        Some(WorkloadWrite::Settle { live: live.into(), settled: self.deployment.settled_mark() })
     }
 
     /// Another ReplicaSet with the same template as the live one; the Deployment controller takes the oldest of equals.

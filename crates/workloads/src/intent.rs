@@ -1,15 +1,16 @@
 //! What is to be done to one pod.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use hitless_api::grant::ImageChange;
+use hitless_api::pod::PodView;
 use hitless_api::{Change, Grant, GrantOp, PodRef};
 
-/// An operation that is wished for a pod: everything of a grant that follows from the wish alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodIntent {
-    /// The pod.
-    pub pod: PodRef,
+/// What is done to a pod, the same for all pods of a workload that start out the same: everything of a grant that follows from
+/// the wish alone.
+#[derive(Clone, Debug)]
+pub struct Operation {
     /// What is done.
     pub op: GrantOp,
     /// Image changes by container; never empty.
@@ -18,13 +19,63 @@ pub struct PodIntent {
     pub annotations: BTreeMap<String, Change>,
     /// Label changes that go into the same patch.
     pub labels: BTreeMap<String, Change>,
+    /// Computed when it is first asked for, once for all pods that share the operation.
+    digest: OnceLock<String>,
+}
+
+impl Operation {
+    pub(crate) fn new(
+        op: GrantOp,
+        containers: BTreeMap<String, ImageChange>,
+        annotations: BTreeMap<String, Change>,
+    ) -> Self {
+        Self { op, containers, annotations, labels: BTreeMap::new(), digest: OnceLock::new() }
+    }
+
+    fn digest(&self) -> &str {
+        self.digest.get_or_init(|| Grant::digest(&self.op, &self.containers, &self.annotations, &self.labels))
+    }
+}
+
+impl PartialEq for Operation {
+    fn eq(&self, other: &Self) -> bool {
+        // The digest follows from these.
+        let Self { op, containers, annotations, labels, digest: _ } = self;
+        (op, containers, annotations, labels) == (&other.op, &other.containers, &other.annotations, &other.labels)
+    }
+}
+
+impl Eq for Operation {}
+
+/// An operation that is wished for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodIntent {
+    /// The pod.
+    pub pod: PodRef,
+    /// What is done to it.
+    pub operation: Arc<Operation>,
 }
 
 impl PodIntent {
+    pub(crate) fn new(pod: &PodView, operation: Operation) -> Self {
+        Self { pod: pod.id.clone(), operation: Arc::new(operation) }
+    }
+
     /// Id of the grant for this operation: the same wish always has the same id.
     #[must_use]
     pub fn id(&self) -> String {
-        Grant::id_for(&self.pod.uid, &self.op, &self.containers, &self.annotations, &self.labels)
+        Grant::id_for(&self.pod.uid, self.operation.digest())
+    }
+}
+
+/// Lets pods with the same operation share it: a cluster has many pods, and few kinds of operations.
+pub(crate) fn share(wishes: &mut [PodWish]) {
+    let mut last: Option<Arc<Operation>> = None;
+    for intent in wishes.iter_mut().filter_map(|wish| wish.intent.as_mut().ok()) {
+        match &last {
+            Some(last) if *last == intent.operation => intent.operation = last.clone(),
+            _ => last = Some(intent.operation.clone()),
+        }
     }
 }
 

@@ -6,7 +6,9 @@
 pub mod deployment;
 pub mod image;
 pub mod intent;
+pub mod owners;
 pub mod restart;
 
 pub use deployment::{DeploymentPlan, DeploymentView, ReplicaSetView, Stage, WorkloadWrite, plan};
-pub use intent::{Obstacle, PodIntent, PodWish};
+pub use intent::{Obstacle, Operation, PodIntent, PodWish};
+pub use owners::Owners;

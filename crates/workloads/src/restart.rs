@@ -8,7 +8,7 @@ use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Change, GrantOp};
 
 use crate::image;
-use crate::intent::{Obstacle, PodIntent};
+use crate::intent::{Obstacle, Operation, PodIntent};
 
 /// A restart that is wished and not carried out yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,13 +61,7 @@ impl RestartWish {
         if let (None, Some(revision)) = (pod.annotations.get(annotations::REVISION), revision) {
             changes.insert(annotations::REVISION.to_owned(), Change { from: None, to: Some(revision.to_owned()) });
         }
-        Ok(PodIntent {
-            pod: pod.id.clone(),
-            op: GrantOp::Restart,
-            containers,
-            annotations: changes,
-            labels: BTreeMap::new(),
-        })
+        Ok(PodIntent::new(pod, Operation::new(GrantOp::Restart, containers, changes)))
     }
 
     /// The annotation change that says "carried out".
@@ -119,11 +113,11 @@ mod tests {
     fn all_containers_unless_some_are_named() {
         let pod = pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restart-containers": " web ,"}));
         let intent = wish(&pod).unwrap().intent(&pod, Some("rev")).unwrap();
-        assert_eq!(intent.op, GrantOp::Restart);
-        assert_eq!(intent.containers.keys().collect::<Vec<_>>(), ["web"]);
-        assert_eq!(intent.containers["web"].to, "r.io/web:v1@sha256:1");
-        assert_eq!(intent.annotations["hitless.dev/restarted"], Change { from: None, to: Some("a".into()) });
-        assert_eq!(intent.annotations["hitless.dev/revision"].to.as_deref(), Some("rev"));
+        assert_eq!(intent.operation.op, GrantOp::Restart);
+        assert_eq!(intent.operation.containers.keys().collect::<Vec<_>>(), ["web"]);
+        assert_eq!(intent.operation.containers["web"].to, "r.io/web:v1@sha256:1");
+        assert_eq!(intent.operation.annotations["hitless.dev/restarted"], Change { from: None, to: Some("a".into()) });
+        assert_eq!(intent.operation.annotations["hitless.dev/revision"].to.as_deref(), Some("rev"));
     }
 
     #[test]

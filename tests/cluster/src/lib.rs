@@ -49,6 +49,7 @@ pub use cluster::{Cluster, UpOptions};
 pub use error::{Error, Result};
 pub use moment::parse_since;
 pub use network::Place;
+pub use packages::ensure_for_running as ensure_packages;
 pub use requirements::{Missing, missing_requirements};
 pub use state::{DeadPart, Summary};
 pub use tools::Tools;

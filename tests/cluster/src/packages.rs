@@ -13,10 +13,11 @@ struct Need {
     package: &'static str,
 }
 
-const RUNNING: [Need; 3] = [
+const RUNNING: [Need; 4] = [
     Need { file: "ip", package: "iproute2" },
     Need { file: "nft", package: "nftables" },
     Need { file: "nsenter", package: "util-linux" },
+    Need { file: "sysctl", package: "procps" },
 ];
 
 /// runc is built with C for its seccomp support.
@@ -26,8 +27,11 @@ const BUILDING_C: [Need; 3] = [
     Need { file: "/usr/include/seccomp.h", package: "libseccomp-dev" },
 ];
 
-/// Makes sure that all is there to run a cluster.
-pub(crate) fn ensure_for_running(progress: Progress<'_>) -> Result<()> {
+/// Makes sure that all is there to run a cluster, or tests on network namespaces.
+///
+/// # Errors
+/// If something is missing and can't be installed: without root, or on a system without apt.
+pub fn ensure_for_running(progress: Progress<'_>) -> Result<()> {
     ensure(&RUNNING, progress)
 }
 

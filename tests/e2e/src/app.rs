@@ -26,6 +26,8 @@ pub struct Shape {
     pub version: &'static str,
     /// Annotation `hitless.dev/update`, if any.
     pub update: Option<&'static str>,
+    /// Annotation `hitless.dev/mode` of the pods, if any. Most tests look at pods that are out of service.
+    pub mode: Option<&'static str>,
     /// Whether the pods get the readiness gate (label on the namespace).
     pub gate: bool,
     /// Merged into the Deployment's JSON.
@@ -34,7 +36,14 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { replicas: 3, version: "v1", update: Some("in-place"), gate: true, patch: Value::Null }
+        Self {
+            replicas: 3,
+            version: "v1",
+            update: Some("in-place"),
+            mode: Some("Leave"),
+            gate: true,
+            patch: Value::Null,
+        }
     }
 }
 
@@ -240,6 +249,9 @@ pub fn deployment(shape: &Shape) -> Value {
         "spec": {"replicas": shape.replicas, "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}},
     });
+    if let Some(mode) = shape.mode {
+        deployment["spec"]["template"]["metadata"]["annotations"] = json!({"hitless.dev/mode": mode});
+    }
     merge(&mut deployment, &shape.patch);
     deployment
 }

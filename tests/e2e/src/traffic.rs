@@ -44,7 +44,18 @@ pub struct Traffic {
 impl Traffic {
     /// Starts load on `target` from node `n1`.
     pub fn start(cluster: &Cluster, programs: &Programs, target: SocketAddr, rate: Rate) -> anyhow::Result<Self> {
-        let mut command = cluster.command(Place::Node(1), &programs.load.to_string_lossy())?;
+        Self::start_from(Place::Node(1), cluster, programs, target, rate)
+    }
+
+    /// Starts load on `target` from there.
+    pub fn start_from(
+        place: Place,
+        cluster: &Cluster,
+        programs: &Programs,
+        target: SocketAddr,
+        rate: Rate,
+    ) -> anyhow::Result<Self> {
+        let mut command = cluster.command(place, &programs.load.to_string_lossy())?;
         command.args(["--until-stdin-closes", "--progress-every-ms", "200", "--target", &target.to_string()]);
         command.args(["--fresh", &rate.fresh.to_string(), "--keepalive", &rate.keepalive.to_string()]);
         command.args(["--connections", &rate.connections.to_string(), "--delay-ms", &rate.delay_ms.to_string()]);

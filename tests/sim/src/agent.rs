@@ -260,9 +260,9 @@ impl Agent {
         let mut wanted: BTreeMap<&str, bool> = BTreeMap::new();
         for (grant, step) in grants.iter().zip(steps) {
             match step.watch {
-                Watch::No => {}
+                Watch::No | Watch::Replacing => {}
                 Watch::Leaving => _ = wanted.insert(&grant.pod.uid, false),
-                Watch::Draining => _ = wanted.insert(&grant.pod.uid, true),
+                Watch::Draining | Watch::Destroying => _ = wanted.insert(&grant.pod.uid, true),
             }
         }
         self.watched.retain(|uid, _| wanted.contains_key(uid.as_str()));

@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::Arc;
 
+use hitless_api::drain_policy::DEFAULT;
 use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::{DrainPolicySpec, ModeWish};
+use hitless_controller::drain::policy::PolicyView;
 use hitless_controller::mirror::Mirror;
 use hitless_controller::round::{Read, Round, Step, Write};
 use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot};
@@ -67,6 +70,13 @@ enum Doing {
     },
 }
 
+/// There are no Services here, and no connections that could be held.
+pub(crate) fn all_leave() -> Arc<PolicyView> {
+    let (namespace, name) = (SYSTEM_NAMESPACE.to_owned(), DEFAULT.to_owned());
+    let spec = DrainPolicySpec { mode: Some(ModeWish::Leave), ..DrainPolicySpec::default() };
+    Arc::new(PolicyView { namespace, name, uid: "uid-all-leave".to_owned(), spec })
+}
+
 impl Controller {
     pub(crate) fn new(index: usize) -> Self {
         Self {
@@ -74,7 +84,11 @@ impl Controller {
             life: 0,
             skew: 0,
             caches: Caches::default(),
-            snapshot: Snapshot { holder: format!("controller-{index}"), ..Snapshot::default() },
+            snapshot: Snapshot {
+                holder: format!("controller-{index}"),
+                drain_policies: vec![all_leave()],
+                ..Snapshot::default()
+            },
             mirror: Mirror::default(),
             retries: Retries::default(),
             term: None,

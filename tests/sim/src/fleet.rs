@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hitless_api::names::{self, IN_SERVICE, annotations, labels};
-use hitless_api::pod::{ConditionView, ContainerState, Owner};
+use hitless_api::names::{self, IN_SERVICE, annotations};
+use hitless_api::pod::{ConditionView, ContainerState};
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{
     Grant, MicroTime, NodeTransitionStatus, Outcome, Phase, PodTransitionRuleSpec, Transition, TransitionResult,
@@ -30,6 +30,7 @@ use crate::kubelet::set_condition;
 use crate::kubernetes::pod;
 use crate::server::{Answer, Object, Request, Server};
 use crate::watch::Key;
+use crate::workload::Named;
 
 /// How large the fleet is, and how quick.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +158,8 @@ impl World {
         }
         let agents = server.nodes.keys().map(|node| (node.to_string(), AgentState::Ready)).collect();
         let nodes = server.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();
-        let snapshot = Snapshot { epoch: 1, holder: "fleet".to_owned(), agents, nodes, ..Snapshot::default() };
+        let (holder, drain_policies) = ("fleet".to_owned(), vec![crate::controller::all_leave()]);
+        let snapshot = Snapshot { epoch: 1, holder, agents, nodes, drain_policies, ..Snapshot::default() };
         let report = Report { pods: count, ..Report::default() };
         Self { fleet, server, checks, snapshot, running: BTreeMap::new(), begun: BTreeSet::new(), again: 0, report }
     }
@@ -323,43 +325,11 @@ fn rule(namespace: &str, percent: u32) -> RuleView {
 }
 
 fn workload(namespace: &str, name: &str, replicas: i32) -> (DeploymentView, ReplicaSetView) {
-    let mut template = json!({
+    let template = json!({
         "metadata": {"labels": {"app": name, "fleet": "yes"}},
         "spec": {"containers": [{"name": "web", "image": format!("{name}:v1")}]}
     });
-    let deployment = DeploymentView {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: format!("uid-{namespace}-{name}"),
-        resource_version: String::new(),
-        annotations: [(annotations::UPDATE.to_owned(), names::UPDATE_IN_PLACE.to_owned())].into(),
-        deleting: false,
-        replicas,
-        paused: false,
-        revision_history_limit: 10,
-        progress_deadline_seconds: 600,
-        template: Template::new(template.clone()),
-    };
-    template["metadata"]["labels"][labels::POD_TEMPLATE_HASH] = json!("h1");
-    let set = ReplicaSetView {
-        namespace: namespace.to_owned(),
-        name: format!("{name}-h1"),
-        uid: format!("uid-{namespace}-{name}-h1"),
-        resource_version: String::new(),
-        generation: 1,
-        created: Some(stamp(0)),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        owner: Some(Owner { kind: "Deployment".to_owned(), name: name.to_owned(), uid: deployment.uid.clone() }),
-        deleting: false,
-        replicas,
-        selector: json!({"matchLabels": {"app": name, labels::POD_TEMPLATE_HASH: "h1"}}),
-        template: Template::new(template),
-        observed_generation: 1,
-        status_replicas: replicas,
-        failing: false,
-    };
-    (deployment, set)
+    Named { namespace, name, uid: format!("uid-{namespace}-{name}"), replicas }.at_rest(template, stamp(0))
 }
 
 /// Bound to a node, and in service.

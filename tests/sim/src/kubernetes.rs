@@ -355,7 +355,7 @@ pub(crate) fn pod(set: &ReplicaSetView, number: u64, created: jiff::Timestamp) -
     view.owner = Some(Owner { kind: "ReplicaSet".to_owned(), name: set.name.clone(), uid: set.uid.clone() });
     view.created = Some(hitless_agent::instant::whole_seconds(created));
     view.gated = true;
-    let port = hitless_api::pod::PortView { port: 80, treatment: PortTreatment::Http1 };
+    let port = hitless_api::pod::PortView { port: 80, name: None, treatment: PortTreatment::Http1 };
     view.containers = set
         .template
         .images()

@@ -20,6 +20,7 @@ mod server;
 mod trace;
 mod user;
 mod watch;
+mod workload;
 mod world;
 
 pub use faults::{Counts, Fault};

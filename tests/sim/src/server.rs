@@ -185,7 +185,12 @@ impl Server {
     pub(crate) fn put_deployment(&mut self, mut deployment: DeploymentView) {
         let version = self.bump();
         deployment.resource_version = version.to_string();
-        let (key, object) = (key(&deployment.namespace, &deployment.name), Arc::new(deployment));
+        let key = key(&deployment.namespace, &deployment.name);
+        if let Some(known) = self.deployments.get(&key) {
+            let spec = |of: &DeploymentView| (of.replicas, of.paused, of.template.content().clone());
+            deployment.generation = known.generation + i64::from(spec(known) != spec(&deployment));
+        }
+        let object = Arc::new(deployment);
         self.deployments.insert(key.clone(), object.clone());
         self.tell(key, version, Object::Deployment(object));
     }
@@ -293,6 +298,7 @@ impl Server {
         let version = self.bump();
         let mut view = NodeTransitionView::clone(&known.view);
         view.version.resource_version = version.to_string();
+        view.agent.clone_from(&status.agent);
         view.transitions.clone_from(&status.transitions);
         let mut object = NodeTransition::clone(&known.object);
         object.metadata.resource_version = Some(version.to_string());
@@ -312,6 +318,7 @@ fn kind_of(write: &Write) -> &'static str {
         Write::Ledger(_) => "transitionledgers",
         Write::NodeTransition(_) => "nodetransitions",
         Write::Workload { .. } => "workloads",
+        Write::Service(_) => "services",
         Write::StandIn(_) => "pods/status",
         Write::RuleStatus(_) => "podtransitionrules/status",
     }

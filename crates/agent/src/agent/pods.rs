@@ -67,7 +67,7 @@ impl Pods {
             return;
         }
         if *action == Action::Look {
-            return self.look(grant, memory, node).await;
+            return self.look(grant, memory, node, pod.is_some()).await;
         }
         let Some(pod) = pod else { return };
         memory.sending(action, grant, &pod.view, super::now());
@@ -107,10 +107,18 @@ impl Pods {
         self.learn(id, result).await;
     }
 
-    /// Asks for a pod that is not in the cache.
-    async fn look(&mut self, grant: &Grant, memory: &mut Memory, node: &str) {
+    /// Asks for a pod that is not in the cache; or for one that is, to see how quickly the API server answers.
+    async fn look(&mut self, grant: &Grant, memory: &mut Memory, node: &str, is_known: bool) {
         let id = &grant.pod;
-        match self.api(id).get_opt(&id.name).await {
+        let asked = Instant::now();
+        let answer = self.api(id).get_opt(&id.name).await;
+        if answer.is_ok() {
+            memory.answered(u32::try_from(asked.elapsed().as_millis()).unwrap_or(u32::MAX), super::now());
+        }
+        match answer {
+            Ok(Some(pod)) if is_known && pod.metadata.uid.as_ref() == Some(&id.uid) => self.caches.pods.put(pod),
+            // Its deletion will be seen.
+            Ok(_) if is_known => {}
             Ok(None) => memory.missing = Some(Missing::Gone),
             Ok(Some(pod)) if pod.metadata.uid.as_ref() != Some(&id.uid) => memory.missing = Some(Missing::OtherUid),
             Ok(Some(pod)) if pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) != Some(node) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod::{ConditionView, ContainerState, ContainerView, PodView};
-use hitless_api::{Grant, Outcome, Phase, Transition};
+use hitless_api::{Grant, GrantMode, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
 use super::{Action, Decision, Input, WaitingFor, mark};
@@ -60,6 +60,26 @@ impl<'a> Case<'a> {
         if operated == Some(true) { Images::To } else { Images::From }
     }
 
+    /// The pod stays in service, and new connections are held instead.
+    pub(super) fn is_hold(&self) -> bool {
+        self.grant.mode == GrantMode::Hold
+    }
+
+    /// The images have been patched, or a request to do so has been sent and may have been carried out.
+    pub(super) fn may_be_operated(&self) -> bool {
+        self.memory.operated.is_some() || self.images() == Images::To
+    }
+
+    /// From when on the grant may not be begun any more (CONTRACT 9).
+    pub(super) fn expiry(&self) -> Timestamp {
+        expiry(self.grant)
+    }
+
+    /// The kubelet says that some container of the grant runs.
+    pub(super) fn any_runs(&self) -> bool {
+        self.containers().any(|container| container.status.as_ref().is_some_and(runs))
+    }
+
     /// InService is there and not True, whoever lowered it.
     pub(super) fn out_of_service(&self) -> bool {
         self.pod.in_service().is_some_and(|condition| !condition.is_true)
@@ -109,12 +129,16 @@ impl<'a> Case<'a> {
         }
         let reported = self.reported.filter(|reported| reported.phase >= Phase::Operating);
         let lowered = self.lowered();
-        let latest = reported.map_or_else(
-            || after_seconds(lowered.unwrap_or(self.grant.granted.0), self.grant.drain.deadline_seconds),
-            |reported| reported.since.0,
-        );
+        let latest = match (reported, lowered) {
+            (Some(reported), _) => reported.since.0,
+            (None, None) if self.is_hold() => self.expiry(),
+            (None, lowered) => {
+                after_seconds(lowered.unwrap_or(self.grant.granted.0), self.grant.drain.deadline_seconds)
+            }
+        };
         // The phase may have been entered more than once since; a container that was replaced is only as young as it is.
-        let replaced = self.containers().filter(|container| lowered.is_some() && self.replaced(container));
+        let is_ours = lowered.is_some() || self.is_hold();
+        let replaced = self.containers().filter(|container| is_ours && self.replaced(container));
         let first = replaced.filter_map(|container| container.status.as_ref()?.running_since).min();
         self.not_after_now(first.map_or(latest, |first| first.min(latest)))
     }
@@ -176,6 +200,11 @@ impl<'a> Case<'a> {
         let action = Action::Raise { reason: reason.to_owned(), message: mark(self.grant) };
         Decision::at(Phase::Returning).doing(action)
     }
+}
+
+/// From when on a grant may not be begun any more (CONTRACT 9).
+pub(super) fn expiry(grant: &Grant) -> Timestamp {
+    after_seconds(grant.granted.0, grant.ttl_seconds.saturating_add(Grant::CLOCK_SKEW_SECONDS))
 }
 
 /// Whether the kubelet says that the container runs.

@@ -3,20 +3,15 @@
 use hitless_api::{Grant, Outcome, Phase, StragglerPolicy};
 use jiff::Timestamp;
 
-use super::case::{Case, names, runs};
-use super::{Action, Decision, WaitingFor, Watch};
+use super::case::{Case, names};
+use super::{Action, Decision, WaitingFor, Watch, returned};
 use crate::instant::after_seconds;
 use crate::view::Observation;
 
 /// The pod has the images before the operation, and nothing was undone.
 pub(super) fn decide(case: &Case<'_>) -> Decision {
     if let Some(cancel) = &case.grant.cancel {
-        // What may have been lowered is raised: that also makes a request fail that is still on its way.
-        return if case.lowered().is_some() || case.may_be_lowered() {
-            case.raise(super::returned::CANCELLED).saying("cancelled before the containers were touched")
-        } else {
-            Decision::end(Phase::Granted, Outcome::Cancelled, cancel.reason.clone())
-        };
+        return cancelled(case, &cancel.reason);
     }
     match case.lowered() {
         None => lower(case),
@@ -25,13 +20,21 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
     }
 }
 
+/// Cancelled before the containers were touched. The pod is raised even where nobody has lowered it as far as can be seen: that
+/// makes a lowering fail that is still on its way, from this process or from one that was killed, and that would otherwise
+/// take the pod out of service after its place was freed.
+pub(super) fn cancelled(case: &Case<'_>, reason: &str) -> Decision {
+    if !case.pod.gated {
+        return Decision::end(Phase::Granted, Outcome::Cancelled, reason);
+    }
+    let mark = if case.lowered().is_some() { returned::CANCELLED } else { returned::NEVER_BEGUN };
+    case.raise(mark).saying("cancelled before the containers were touched")
+}
+
 fn lower(case: &Case<'_>) -> Decision {
-    // Also after a lowering that somebody else has undone: the budget was never asked for a pod that takes traffic.
+    // As after a cancel, a lowering may still be on its way. Also after one that somebody else has undone: the budget was never asked for a pod that takes traffic.
     if case.grant.while_unavailable && case.pod.available() {
-        return Decision::refused(
-            "PodAvailable",
-            "granted because the pod was unavailable, but it is Ready now; the controller asks the rules again",
-        );
+        return case.raise(returned::AVAILABLE);
     }
     if let Some(denied) = case.denied(&Action::Lower) {
         return Decision::refused(denied.reason, &denied.words);
@@ -78,41 +81,55 @@ fn draining(case: &Case<'_>, lowered: Timestamp) -> Decision {
     }
     let straggling = after_seconds(lowered, drain.straggler_after_seconds);
     let counted = matches!(case.observation, Observation::Counted(_));
-    if counted && drain.stragglers == StragglerPolicy::Close && case.now >= straggling {
-        return operate(case);
+    if counted && case.now >= straggling {
+        match drain.stragglers {
+            StragglerPolicy::Close => return operate(case),
+            StragglerPolicy::Destroy if is_empty(case) => return operate(case),
+            StragglerPolicy::Destroy | StragglerPolicy::Wait | StragglerPolicy::Abort => {}
+        }
     }
     let message = match case.observation {
         Observation::Failed(why) => format!("the connections can't be counted, so the deadline decides: {why}"),
-        Observation::None | Observation::Counted(_) => String::new(),
+        Observation::None | Observation::Counted(_) | Observation::Held(_) => String::new(),
     };
-    let waiting = if case.now < straggling { waiting.waking_at(straggling) } else { waiting };
+    let waiting = match drain.stragglers {
+        _ if case.now < straggling => waiting.waking_at(straggling),
+        StragglerPolicy::Destroy => waiting.watching(Watch::Destroying),
+        StragglerPolicy::Close | StragglerPolicy::Wait | StragglerPolicy::Abort => waiting,
+    };
     waits.into_iter().fold(waiting, Decision::waiting_for).saying(message)
 }
 
 /// Whether everybody is gone, else what there is to wait for.
 fn drained(case: &Case<'_>) -> Result<(), Vec<WaitingFor>> {
-    if !case.containers().any(|container| container.status.as_ref().is_some_and(runs)) {
+    if !case.any_runs() {
         // Nobody can have a connection to a container that does not run.
         return Ok(());
     }
     match case.observation {
         Observation::Counted(count) if count.drained() => Ok(()),
         Observation::Counted(count) => {
-            let quiet = (!count.quiet).then_some(WaitingFor::Quiet);
+            let quiet = (!count.quiet || count.unlisted).then_some(WaitingFor::Quiet);
             let connections = (count.inbound > 0).then_some(WaitingFor::Connections(count.inbound));
             Err(quiet.into_iter().chain(connections).collect())
         }
         Observation::Failed(why) => Err(vec![WaitingFor::Count(why.clone())]),
-        Observation::None => Err(vec![WaitingFor::Count("not looked yet".to_owned())]),
+        Observation::None | Observation::Held(_) => Err(vec![WaitingFor::Count("not looked yet".to_owned())]),
     }
 }
 
-fn operate(case: &Case<'_>) -> Decision {
+/// Counted, and nobody is left; others may still come.
+fn is_empty(case: &Case<'_>) -> bool {
+    matches!(case.observation, Observation::Counted(count) if count.is_empty())
+}
+
+/// The image patch, whatever is still open.
+pub(super) fn operate(case: &Case<'_>) -> Decision {
     if let Some(denied) = case.denied(&Action::Operate) {
         return case.give_up(denied.reason, &denied.words);
     }
     let message = format!("replacing {}", names(case.containers()));
-    case.doing(Decision::at(Phase::Operating).saying(message), Action::Operate)
+    case.doing(Decision::at(Phase::Operating).saying(message), Action::Operate).replacing(case)
 }
 
 fn texts(waits: &[WaitingFor]) -> String {

@@ -12,6 +12,13 @@ use crate::instant::after_seconds;
 pub(super) const IN_SERVICE: &str = "InService";
 /// Reason of an InService condition that is True because the operation was cancelled.
 pub(super) const CANCELLED: &str = "Cancelled";
+/// Reason of an InService condition that was written again because the operation was cancelled before anybody lowered it.
+pub(super) const NEVER_BEGUN: &str = "CancelledInService";
+/// Reason of an InService condition that was written again because the pod has become available, and the budget was asked for
+/// one that is not.
+pub(super) const AVAILABLE: &str = "PodAvailable";
+/// Reason of an InService condition that was written again because a Hold could not be begun before the grant expired.
+pub(super) const EXPIRED: &str = "ExpiredInService";
 
 /// InService is True with this grant's mark.
 pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
@@ -22,17 +29,46 @@ pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
         (IN_SERVICE, Some(_)) if case.images() != Images::To => rolled_back(case, since),
         (IN_SERVICE, _) => when_ready(case, since, Outcome::Done, "Done", "ReadyPending"),
         (CANCELLED, _) => {
-            let reason = case.grant.cancel.as_ref().map_or(CANCELLED, |cancel| cancel.reason.as_str());
+            let reason = cancelled(case);
             when_ready(case, since, Outcome::Cancelled, reason, reason)
         }
+        // It was in service all the time, so whether it is Ready says nothing about the operation.
+        (NEVER_BEGUN, _) => Decision::end(Phase::Granted, Outcome::Cancelled, cancelled(case)),
+        (AVAILABLE, _) => available(),
+        (EXPIRED, _) => expired(),
         (reason, _) => Decision::end(Phase::Returning, Outcome::Failed, reason),
     }
+}
+
+/// Granted because the pod was unavailable, which it no longer is.
+pub(super) fn available() -> Decision {
+    Decision::refused(
+        AVAILABLE,
+        "granted because the pod was unavailable, but it is Ready now; the controller asks the rules again",
+    )
+}
+
+/// Nothing was replaced while the grant was fresh.
+pub(super) fn expired() -> Decision {
+    Decision::refused(
+        "Expired",
+        "new connections could not be held before the grant expired; the controller grants anew",
+    )
+}
+
+fn cancelled<'a>(case: &Case<'a>) -> &'a str {
+    case.grant.cancel.as_ref().map_or(CANCELLED, |cancel| cancel.reason.as_str())
 }
 
 /// The images before the operation run again.
 pub(super) fn rolled_back(case: &Case<'_>, since: Timestamp) -> Decision {
     let reason = case.rollback().unwrap_or_default();
     when_ready(case, since, Outcome::RolledBack, reason, reason)
+}
+
+/// In service all the time, operated and verified.
+pub(super) fn held(case: &Case<'_>, since: Timestamp) -> Decision {
+    when_ready(case, since, Outcome::Done, "Done", "ReadyPending")
 }
 
 fn when_ready(case: &Case<'_>, since: Timestamp, outcome: Outcome, reason: &str, late: &str) -> Decision {

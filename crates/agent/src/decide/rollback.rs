@@ -5,8 +5,9 @@ use hitless_api::pod::ContainerView;
 use jiff::Timestamp;
 
 use super::case::{Case, Images, names, runs};
-use super::{Action, Decision, WaitingFor};
+use super::{Action, Decision, Hold, WaitingFor, hold};
 use crate::instant::after_seconds;
+use crate::patch::Direction;
 
 /// An agent that was restarted in the very second in which a container was may not be able to tell the old one from the new
 /// one. After so many seconds, longer than containers take to stop, it is the new one.
@@ -19,12 +20,12 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
     let deadline = after_seconds(since, case.grant.verify.progress_seconds);
     let decision = match case.images() {
         Images::From => back(case, since, deadline),
-        Images::To | Images::Other(_) => patch_back(case, deadline),
+        Images::To | Images::Other(_) => patch_back(case, since, deadline),
     };
     Decision { rollback: Some(reason.to_owned()), ..decision }
 }
 
-fn patch_back(case: &Case<'_>, deadline: Timestamp) -> Decision {
+fn patch_back(case: &Case<'_>, since: Timestamp, deadline: Timestamp) -> Decision {
     if let Some(denied) = case.denied(&Action::Undo) {
         return case.give_up(denied.reason, &denied.words);
     }
@@ -32,6 +33,9 @@ fn patch_back(case: &Case<'_>, deadline: Timestamp) -> Decision {
         return case.give_up("RollbackNotReady", "the images could not be patched back in time");
     }
     let returning = Decision::at(Phase::Returning).until(deadline);
+    if case.is_hold() {
+        return hold::back(case, returning, since);
+    }
     if !case.out_of_service() {
         return case.doing(returning, Action::Lower);
     }
@@ -55,6 +59,7 @@ fn back(case: &Case<'_>, since: Timestamp, deadline: Timestamp) -> Decision {
     }
     let surely = after_seconds(since, SURELY_REPLACED_SECONDS);
     let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(missing)).until(deadline);
+    let waiting = if case.is_hold() { waiting.holding(Hold::Keep(Direction::Back)) } else { waiting };
     if case.now < surely { waiting.waking_at(surely) } else { waiting }
 }
 

@@ -3,39 +3,33 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Change, GrantMode, GrantOp, StragglerPolicy};
+use hitless_api::{Change, GrantMode, GrantOp, PostCheck};
 use jiff::Timestamp;
 
+use super::case::expiry;
 use super::{Decision, Input};
-use crate::instant::after_seconds;
 
 /// What is wrong with the grant itself.
 pub(super) fn refusal_of_grant(input: &Input<'_>, now: Timestamp) -> Option<Decision> {
     let grant = input.grant;
     let (reason, message) = if let GrantOp::Unknown(op) = &grant.op {
         ("UnsupportedOp", format!("this agent does not know the operation {op:?}"))
-    } else if grant.mode != GrantMode::Leave {
-        ("UnsupportedMode", "this agent only knows the mode Leave".to_owned())
-    } else if grant.drain.stragglers == StragglerPolicy::Destroy {
-        ("UnsupportedStragglerPolicy", "this agent does not reset connections; choose Wait, Close or Abort".to_owned())
+    } else if let GrantMode::Unknown(mode) = &grant.mode {
+        ("UnsupportedMode", format!("this agent does not know the mode {mode:?}"))
+    } else if grant.mode == GrantMode::Hold && grant.post_check == Some(PostCheck::Pending) {
+        ("UnsupportedMode", "a held pod stays in service, so no rule can keep it out until it has passed".to_owned())
     } else if input.granted_node_uid != input.node.uid {
         ("NodeUIDMismatch", "the grant was made for an earlier node of this name".to_owned())
     } else if grant.containers.values().all(|change| change.from == change.to) {
         ("NoChange", "the grant changes no image, so the kubelet would restart nothing".to_owned())
-    } else if now > expiry(input) {
-        ("Expired", format!("the grant ended at {} and this node's clock says {now}", expiry(input)))
+    } else if now > expiry(grant) {
+        ("Expired", format!("the grant ended at {} and this node's clock says {now}", expiry(grant)))
     } else if input.busy {
         ("Busy", "another operation of this pod is under way".to_owned())
     } else {
         return None;
     };
     Some(Decision::refused(reason, message))
-}
-
-/// From when on the grant may not be begun any more.
-fn expiry(input: &Input<'_>) -> Timestamp {
-    let grant = input.grant;
-    after_seconds(grant.granted.0, grant.ttl_seconds.saturating_add(hitless_api::Grant::CLOCK_SKEW_SECONDS))
 }
 
 /// Annotations that an agent may write (admission allows no others).
@@ -59,7 +53,7 @@ pub(super) fn refusal_of_pod(input: &Input<'_>, pod: &PodView) -> Option<Decisio
         ("NotSupported", "pods in the node's network can't be drained".to_owned())
     } else if pod.is_mirror() {
         ("NotSupported", "static pods can't be changed through the API".to_owned())
-    } else if !pod.gated {
+    } else if !pod.gated && grant.mode == GrantMode::Leave {
         ("NoReadinessGate", format!("the pod has no readiness gate {}", hitless_api::names::IN_SERVICE))
     } else if let Some(name) = grant.containers.keys().find(|name| pod.container(name).is_none()) {
         ("UnknownContainer", format!("the pod has no container {name}"))

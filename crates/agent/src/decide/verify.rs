@@ -25,7 +25,7 @@ const START_PATIENCE_SECONDS: u32 = 10;
 
 /// The pod has the images after the operation, and it is not being undone.
 pub(super) fn decide(case: &Case<'_>) -> Decision {
-    if case.out_of_service() { judge(case) } else { in_service(case) }
+    if case.out_of_service() || case.is_hold() { judge(case) } else { in_service(case) }
 }
 
 fn judge(case: &Case<'_>) -> Decision {
@@ -112,7 +112,7 @@ fn soak(case: &Case<'_>, operated: Timestamp) -> Decision {
             return undo("ProgressDeadlineExceeded", "the containers do not stay ready for soakSeconds");
         }
     }
-    check(case)
+    if case.is_hold() { super::returned::held(case, operated) } else { check(case) }
 }
 
 /// Verified; may it return? What has not been answered for as long as a container may take to become ready is taken for a no:

@@ -1,23 +1,44 @@
 //! One pod that is looked at.
 
+mod guests;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hitless_api::{DrainSpec, PortTreatment};
-use hitless_kernel::{Connection, KernelError, PodNetns, Use, classify, close_quiet};
+use hitless_kernel::{Connection, ConnectionWatch, KernelError, NodeSockets, PodNetns, Use, classify, close_quiet};
 
 use super::quiet::Quiet;
+use super::restart::Restart;
+use super::stragglers;
 use crate::view::{Count, Observation};
+use guests::Guests;
 
 /// How a pod is to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The pod reports NotReady: new connections must stop, and idle ones may be closed. Before, they are only counted.
-    pub draining: bool,
+    /// What the looking is for.
+    pub stage: Stage,
     /// Treatment of its ports.
     pub drain: DrainSpec,
     /// Seconds between two probes, for each probe that opens a connection.
     pub probe_periods: Vec<u32>,
+    /// containerID of each container that is operated, as the pod's status has it.
+    pub containers: Vec<String>,
+}
+
+/// What a pod's connections are looked at for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The endpoint is still there: they are only counted.
+    Leaving,
+    /// The pod reports NotReady: new connections must stop, and idle ones may be closed.
+    Draining,
+    /// The same, and those that are left are reset.
+    Destroying,
+    /// Nobody is left; the containers are being replaced.
+    Replacing,
 }
 
 /// While no new connections come, the end of the last one is seen within this time. A look takes some 30 µs.
@@ -28,7 +49,7 @@ const CALM_FINE: Duration = Duration::from_millis(10);
 const CALM: Duration = Duration::from_secs(2);
 /// Until then nothing depends on a single look.
 const COARSE: Duration = Duration::from_millis(20);
-/// A list of all connections at least this often; they may change without their number changing.
+/// The known connections are looked at at least this often; they may change without their number changing.
 const LIST_EVERY: Duration = Duration::from_millis(250);
 /// Between two attempts to close idle connections.
 const CLOSE_EVERY: Duration = Duration::from_millis(25);
@@ -37,8 +58,13 @@ const CLOSE_EVERY: Duration = Duration::from_millis(25);
 const AMBIGUOUS_QUIET_LEAST: Duration = Duration::from_millis(40);
 /// ... and at most so long.
 const AMBIGUOUS_QUIET_MOST: Duration = Duration::from_secs(1);
+/// A connection that one side has closed is not waited for once nothing has passed for so long: with an application that forgets
+/// them the pod would never be drained.
+const HALF_CLOSED_LASTS: Duration = Duration::from_secs(30);
 /// After a failure.
 const RETRY: Duration = Duration::from_millis(250);
+/// When there is nothing left to see.
+const IDLE: Duration = Duration::from_mins(1);
 
 /// One pod that is looked at.
 pub(super) struct Observed {
@@ -47,13 +73,23 @@ pub(super) struct Observed {
     netns: Option<PodNetns>,
     start: Instant,
     quiet: Quiet,
+    /// The same of datagrams, where a port is UDP.
+    udp: Option<Quiet>,
     established: u64,
+    /// Connections accepted when the pod had left.
+    accepted: Option<u64>,
     /// When quiet or the number of connections changed last.
     changed: Instant,
     listed: Option<Instant>,
     closed_at: Option<Instant>,
+    watch: ConnectionWatch,
+    guests: Guests,
+    restart: Option<Restart>,
     count: Count,
-    idle: Vec<Connection>,
+    /// Those that are waited for.
+    waited: Vec<Connection>,
+    /// Those of them on HTTP/1 ports.
+    http1: Vec<Connection>,
     /// The longest that a request was seen in flight: a lower bound of the longest there are.
     longest_busy: Duration,
     /// When to look again.
@@ -62,46 +98,67 @@ pub(super) struct Observed {
 
 impl Observed {
     pub(super) fn new(uid: String, order: Order, now: Instant) -> Self {
-        let quiet = Quiet::new(&order.probe_periods);
-        Self {
+        let mut observed = Self {
             uid,
+            quiet: Quiet::new(&order.probe_periods),
+            udp: None,
             order,
             netns: None,
             start: now,
-            quiet,
             established: 0,
+            accepted: None,
             changed: now,
             listed: None,
             closed_at: None,
+            watch: ConnectionWatch::default(),
+            guests: Guests::default(),
+            restart: None,
             count: Count::default(),
-            idle: Vec::new(),
+            waited: Vec::new(),
+            http1: Vec::new(),
             longest_busy: Duration::ZERO,
             next: now,
-        }
+        };
+        observed.forget_quiet();
+        observed
     }
 
     /// Takes a changed order. What came before the pod was NotReady says nothing about quiet.
     pub(super) fn follow(&mut self, order: Order, now: Instant) {
-        if self.order != order {
-            self.quiet = Quiet::new(&order.probe_periods);
-            self.count.quiet = false;
-            self.order = order;
-            self.next = now;
+        if self.order == order {
+            return;
         }
+        let before = std::mem::replace(&mut self.order, order);
+        let was_leaving = before.stage == Stage::Leaving;
+        let is_leaving = self.order.stage == Stage::Leaving;
+        let is_other = before.drain != self.order.drain || before.probe_periods != self.order.probe_periods;
+        if was_leaving != is_leaving || is_other {
+            self.forget_quiet();
+        }
+        self.changed = now;
+        self.next = now;
+    }
+
+    fn forget_quiet(&mut self) {
+        let has_udp = self.order.drain.ports.iter().any(|port| port.treat == PortTreatment::Udp);
+        self.quiet = Quiet::new(&self.order.probe_periods);
+        self.udp = has_udp.then(|| Quiet::new(&[]));
+        self.count.quiet = false;
     }
 
     /// Looks, and closes what is idle. A failure is an answer too.
-    pub(super) fn look(&mut self, proc_root: &Path, now: Instant) -> Observation {
-        match self.try_look(proc_root, now) {
+    pub(super) fn look(&mut self, proc_root: &Path, node: &mut Option<NodeSockets>, now: Instant) -> Observation {
+        match self.try_look(proc_root, node, now) {
             Ok(()) => {
                 self.next = now + self.pause(now);
-                Observation::Counted(self.count)
+                // By an agent that was restarted while containers are being replaced nothing was counted.
+                if self.listed.is_some() { Observation::Counted(self.count) } else { Observation::None }
             }
             Err(error) => {
                 // What the namespace was is not certain any more; quiet must be shown anew.
                 self.netns = None;
-                self.quiet = Quiet::new(&self.order.probe_periods);
-                self.count.quiet = false;
+                self.watch = ConnectionWatch::default();
+                self.forget_quiet();
                 self.next = now + RETRY;
                 Observation::Failed(error.to_string())
             }
@@ -109,85 +166,153 @@ impl Observed {
     }
 
     fn pause(&self, now: Instant) -> Duration {
-        match self.count.quiet {
-            false => COARSE,
-            true if now.duration_since(self.changed) < CALM => FINE,
-            true => CALM_FINE,
+        let is_calm = now.duration_since(self.changed) >= CALM;
+        match self.order.stage {
+            Stage::Replacing if self.restart.is_none() || self.count.listening.is_some() => IDLE,
+            Stage::Replacing if is_calm => COARSE,
+            Stage::Replacing => FINE,
+            Stage::Leaving | Stage::Draining | Stage::Destroying => match self.count.quiet {
+                false => COARSE,
+                true if is_calm => CALM_FINE,
+                true => FINE,
+            },
         }
     }
 
-    fn try_look(&mut self, proc_root: &Path, now: Instant) -> Result<(), KernelError> {
+    fn try_look(&mut self, proc_root: &Path, node: &mut Option<NodeSockets>, now: Instant) -> Result<(), KernelError> {
         let netns = match self.netns.take() {
             Some(netns) => netns,
             None => PodNetns::open(proc_root, &self.uid)?,
         };
-        let counters = netns.counters()?;
-        if self.order.draining {
-            self.quiet.look(now.duration_since(self.start), counters.passive_opens);
-        }
-        let was_quiet = self.count.quiet;
-        self.count.quiet = self.quiet.is_quiet();
-        let is_due = self.listed.is_none_or(|listed| now.duration_since(listed) >= LIST_EVERY);
-        // While connections come and go all the time there is nothing to be seen in each change.
-        let has_changed = self.count.quiet && (!was_quiet || self.established != counters.curr_estab);
-        if is_due || has_changed {
-            self.list(&netns, now)?;
-        }
-        if self.established != counters.curr_estab || self.count.quiet != was_quiet {
-            self.changed = now;
-        }
-        self.established = counters.curr_estab;
-        if self.count.quiet && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY) {
-            self.close(&netns, now)?;
+        if self.order.stage == Stage::Replacing {
+            if let Some(restart) = &mut self.restart {
+                self.count.listening = restart.look(&netns)?;
+            }
+        } else {
+            self.count_all(proc_root, &netns, node, now)?;
         }
         self.netns = Some(netns);
         Ok(())
     }
 
-    fn list(&mut self, netns: &PodNetns, now: Instant) -> Result<(), KernelError> {
-        let connections = netns.connections()?;
-        let (mut busy, mut idle) = (0, 0);
-        self.idle.clear();
-        for connection in connections.inbound {
-            match self.order.drain.treatment(connection.local.port()) {
-                PortTreatment::Ignore | PortTreatment::Udp => {}
-                PortTreatment::Http2 | PortTreatment::Tcp => busy += 1,
-                PortTreatment::Http1 => {
-                    match classify(&connection) {
-                        Use::Idle | Use::Fresh => idle += 1,
-                        Use::Ambiguous => busy += 1,
-                        Use::Busy => {
-                            busy += 1;
-                            self.longest_busy = self.longest_busy.max(connection.quiet_for().unwrap_or_default());
-                        }
-                    }
-                    self.idle.push(connection);
-                }
+    fn count_all(
+        &mut self,
+        proc_root: &Path,
+        netns: &PodNetns,
+        node: &mut Option<NodeSockets>,
+        now: Instant,
+    ) -> Result<(), KernelError> {
+        let counters = netns.counters()?;
+        let was_quiet = self.count.quiet;
+        if self.order.stage != Stage::Leaving {
+            self.look_for_quiet(netns, counters.passive_opens, now)?;
+            if self.restart.is_none() {
+                self.note_processes(proc_root, netns);
             }
         }
-        self.count.inbound = busy + idle;
-        self.count.busy = busy;
-        self.count.idle = idle;
-        self.count.most = self.count.most.max(self.count.inbound);
-        self.listed = Some(now);
+        let is_due = self.listed.is_none_or(|listed| now.duration_since(listed) >= LIST_EVERY);
+        // While connections come and go all the time there is nothing to be seen in each change.
+        let has_changed = self.count.quiet && (!was_quiet || self.established != counters.curr_estab);
+        let is_last = self.order.stage == Stage::Destroying;
+        if is_due || has_changed || self.count.unlisted || is_last {
+            self.list(proc_root, netns, node, now)?;
+        }
+        if self.established != counters.curr_estab || self.count.quiet != was_quiet {
+            self.changed = now;
+        }
+        self.established = counters.curr_estab;
+        if is_last && !self.waited.is_empty() {
+            let destroyed = stragglers::destroy(netns, &self.uid, &self.waited)?;
+            self.count.destroyed = self.count.destroyed.saturating_add(destroyed);
+            self.list(proc_root, netns, node, now)?;
+        }
+        if self.count.quiet
+            && !self.http1.is_empty()
+            && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY)
+        {
+            self.closed_at = Some(now);
+            // Which of them are idle is asked again right before.
+            let report = close_quiet(netns, &self.http1, ambiguous_quiet(self.longest_busy))?;
+            self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
+            self.list(proc_root, netns, node, now)?;
+        }
         Ok(())
     }
 
-    /// Closes idle connections on HTTP/1 ports; which those are is asked again right before.
-    fn close(&mut self, netns: &PodNetns, now: Instant) -> Result<(), KernelError> {
-        if self.idle.is_empty() {
-            return Ok(());
+    fn look_for_quiet(&mut self, netns: &PodNetns, accepted: u64, now: Instant) -> Result<(), KernelError> {
+        let time = now.duration_since(self.start);
+        self.quiet.look(time, accepted);
+        if let Some(udp) = &mut self.udp {
+            udp.look(time, netns.udp_counters()?.datagrams);
         }
-        self.closed_at = Some(now);
-        let report = close_quiet(netns, &self.idle, ambiguous_quiet(self.longest_busy))?;
-        self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
-        self.list(netns, now)
+        self.count.quiet = self.quiet.is_quiet() && self.udp.as_ref().is_none_or(Quiet::is_quiet);
+        let before = *self.accepted.get_or_insert(accepted);
+        self.count.newcomers = u32::try_from(accepted.saturating_sub(before)).unwrap_or(u32::MAX);
+        Ok(())
+    }
+
+    /// Without it the gap is not known, and nothing else is lost.
+    fn note_processes(&mut self, proc_root: &Path, netns: &PodNetns) {
+        let Order { containers, drain, .. } = &self.order;
+        match Restart::note(proc_root, &self.uid, netns, containers, &BTreeSet::new(), drain) {
+            Ok(restart) => self.restart = Some(restart),
+            Err(error) => tracing::debug!(pod_uid = self.uid, %error, "can't see where the containers listen"),
+        }
+    }
+
+    fn list(
+        &mut self,
+        proc_root: &Path,
+        netns: &PodNetns,
+        node: &mut Option<NodeSockets>,
+        now: Instant,
+    ) -> Result<(), KernelError> {
+        let look = self.watch.look(netns)?;
+        self.count.unlisted = !look.is_complete;
+        (self.count.idle, self.count.busy) = (0, 0);
+        self.waited.clear();
+        self.http1.clear();
+        self.guests.begin();
+        for connection in &look.connections.inbound {
+            let treatment = self.order.drain.treatment(connection.local.port());
+            let is_probe = self.guests.is_probe(proc_root, node, connection, now);
+            let has_left = self.order.stage != Stage::Leaving;
+            if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) || has_left && is_probe {
+                continue;
+            }
+            let is_http1 = treatment == PortTreatment::Http1;
+            match classify(connection) {
+                Use::Idle | Use::Fresh if is_http1 => self.count.idle += 1,
+                Use::Busy if is_http1 => {
+                    self.count.busy += 1;
+                    self.longest_busy = self.longest_busy.max(connection.quiet_for().unwrap_or_default());
+                }
+                Use::Idle | Use::Fresh | Use::Busy | Use::Ambiguous => self.count.busy += 1,
+            }
+            if is_http1 {
+                self.http1.push(connection.clone());
+            }
+            self.waited.push(connection.clone());
+        }
+        for connection in &look.connections.half_closed {
+            let treatment = self.order.drain.treatment(connection.local.port());
+            let is_old = connection.silent_for().is_some_and(|silent| silent >= HALF_CLOSED_LASTS);
+            if !is_old && !matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
+                self.count.busy += 1;
+                self.waited.push(connection.clone());
+            }
+        }
+        self.guests.end();
+        self.count.inbound = self.count.busy + self.count.idle;
+        self.count.most = self.count.most.max(self.count.inbound);
+        self.listed = Some(now);
+        Ok(())
     }
 }
 
 /// After how long without data a connection counts as idle of which nothing better is known. The kernel's ages are too coarse to
 /// tell the order of a request and a response within 4 ms, and for a quick server that is every one.
-fn ambiguous_quiet(longest_busy: Duration) -> Duration {
+pub(super) fn ambiguous_quiet(longest_busy: Duration) -> Duration {
     longest_busy.saturating_mul(3).clamp(AMBIGUOUS_QUIET_LEAST, AMBIGUOUS_QUIET_MOST)
 }
 

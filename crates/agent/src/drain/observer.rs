@@ -82,6 +82,8 @@ impl Desk {
 
     fn work(&self, proc_root: &std::path::Path) {
         let mut pods: BTreeMap<String, Observed> = BTreeMap::new();
+        // Of the node's own namespace; opened when it is needed.
+        let mut node = None;
         loop {
             let mut notes = self.notes();
             // Until something is due or ordered.
@@ -105,7 +107,7 @@ impl Desk {
             for (uid, pod) in &mut pods {
                 let now = Instant::now();
                 if pod.next <= now {
-                    let observation = pod.look(proc_root, now);
+                    let observation = pod.look(proc_root, &mut node, now);
                     self.note(uid, observation);
                 }
             }
@@ -135,10 +137,12 @@ fn take_orders(pods: &mut BTreeMap<String, Observed>, orders: &BTreeMap<String, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drain::observed::Stage;
     use hitless_api::DrainSpec;
 
     fn order() -> Order {
-        Order { draining: true, drain: DrainSpec::default(), probe_periods: vec![] }
+        let (drain, probe_periods, containers) = (DrainSpec::default(), vec![], vec![]);
+        Order { stage: Stage::Draining, drain, probe_periods, containers }
     }
 
     #[tokio::test]

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_agent::decide::{Action, mark};
+use hitless_agent::decide::{Action, Hold, mark};
 use hitless_agent::in_service::reason_to_raise;
-use hitless_agent::memory::{Denied, Memory, Operated};
+use hitless_agent::memory::{Denied, Memory, Operated, RoundTrip};
+use hitless_agent::patch::Direction;
 use hitless_agent::turn::{Turn, turn};
-use hitless_agent::view::{Count, Missing, NodeIdentity, NodePod, Observation, View};
+use hitless_agent::view::{Count, Held, HoldNumbers, Missing, NodeIdentity, NodePod, Observation, Stage, View};
 use hitless_api::pod::ConditionView;
 use hitless_api::{
-    Cancel, DrainSpec, Grant, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, Outcome, Phase,
-    PostCheck, StragglerPolicy, Transition, TransitionResult, VerifySpec,
+    Cancel, DrainSpec, Grant, GrantMode, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, Outcome,
+    Phase, PostCheck, StragglerPolicy, Transition, TransitionResult, VerifySpec,
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::option::weighted;
@@ -46,6 +47,7 @@ prop_compose! {
         ],
         before in id(),
         while_unavailable in any::<bool>(),
+        mode in prop_oneof![Just(GrantMode::Leave), Just(GrantMode::Hold)],
         post_check in weighted(0.5, prop_oneof![Just(PostCheck::Pending), Just(PostCheck::Passed)]),
     ) -> Grant {
         let [min_seconds, straggler_after_seconds, deadline_seconds, progress_seconds, soak_seconds, ttl_seconds] = numbers;
@@ -54,6 +56,7 @@ prop_compose! {
             verify: VerifySpec { progress_seconds, soak_seconds },
             ttl_seconds,
             while_unavailable,
+            mode,
             post_check,
             cancel: cancel.then(|| Cancel { reason: "Stop".into(), since: MicroTime(granted) }),
             before: BTreeMap::from([(pod::CONTAINER.to_owned(), before)]),
@@ -67,7 +70,8 @@ prop_compose! {
         image in prop_oneof![2 => Just(pod::FROM), 2 => Just(pod::TO), 1 => Just("other"), 1 => Just("")],
         // Whose message InService carries: nobody's, the grant's id, its mark.
         in_service in weighted(0.9, (any::<bool>(), 0..3_u8, prop_oneof![
-            Just("InService"), Just("Leaving"), Just("Cancelled"), Just("DeadlineAborted")], weighted(0.9, time()))),
+            Just("InService"), Just("Leaving"), Just("Cancelled"), Just("CancelledInService"),
+            Just("PodAvailable"), Just("ExpiredInService"), Just("DeadlineAborted")], weighted(0.9, time()))),
         ready in any::<bool>(),
         status in weighted(0.9, (id(), any::<bool>(), weighted(0.7, time()), weighted(0.3, prop_oneof![
             Just("CrashLoopBackOff"), Just("ErrImagePull"), Just("ContainerCreating")]))),
@@ -126,6 +130,8 @@ prop_compose! {
         operated in weighted(0.3, (time(), id())),
         denied in weighted(0.2, (time(), time(), prop_oneof![Just(Action::Lower), Just(Action::Operate), Just(Action::Undo)])),
         phase in weighted(0.5, (prop_oneof![Just(Phase::Verifying), Just(Phase::Checking)], time())),
+        answered in weighted(0.5, (time(), 0..500_u32)),
+        hold_failed in weighted(0.2, time()),
         missing in weighted(0.5, prop_oneof![Just(Missing::Gone), Just(Missing::OtherUid), Just(Missing::OtherNode)]),
     ) -> Memory {
         Memory {
@@ -135,6 +141,8 @@ prop_compose! {
             denied: denied.map(|(since, last, action)| Denied { action, since, last, reason: "AdmissionDenied", words: "no".into() }),
             phase,
             missing,
+            hold_failed,
+            round_trip: answered.map(|(at, milliseconds)| RoundTrip { at, milliseconds }),
             ..Memory::default()
         }
     }
@@ -142,7 +150,27 @@ prop_compose! {
 
 fn any_observation() -> impl Strategy<Value = Observation> {
     let count = (0..3_u32, any::<bool>()).prop_map(|(inbound, quiet)| Count { inbound, quiet, ..Count::default() });
-    prop_oneof![Just(Observation::None), Just(Observation::Failed("no".into())), count.prop_map(Observation::Counted)]
+    prop_oneof![
+        Just(Observation::None),
+        Just(Observation::Failed("no".into())),
+        count.prop_map(Observation::Counted),
+        any_hold().prop_map(Observation::Held),
+    ]
+}
+
+fn any_hold() -> impl Strategy<Value = Held> {
+    let direction = prop_oneof![3 => Just(Direction::Forward), 1 => Just(Direction::Back)];
+    let stage = prop_oneof![
+        (0..3_usize).prop_map(Stage::Prepared),
+        (0..3_u32).prop_map(Stage::Settling),
+        (0..3_u32).prop_map(Stage::Settled),
+        Just(Stage::Released),
+        Just(Stage::Failed("no".into())),
+    ];
+    (direction, stage).prop_map(|(direction, stage)| {
+        let (numbers, listening) = (HoldNumbers::default(), None);
+        Held { direction, stage, numbers, listening }
+    })
 }
 
 #[derive(Debug)]
@@ -193,20 +221,35 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
     let reported = state.transition.status.as_ref().map(|status| &status.transitions[0]);
     let has_ended = reported.is_some_and(|reported| reported.result.is_some());
     let rollback = reported.and_then(|reported| reported.rollback.as_ref());
+    let is_hold = grant.mode == GrantMode::Hold;
+    let how_far = match &state.observations[pod::UID] {
+        Observation::Held(held) if held.direction == Direction::Forward => Some(&held.stage),
+        _ => None,
+    };
+    assert!(is_hold || step.hold == Hold::No);
+    assert!(step.hold == Hold::No || step.result.is_none(), "who has been answered holds nobody");
+    if step.hold == Hold::Park(Direction::Forward) && matches!(how_far, Some(Stage::Prepared(_))) {
+        let age = state.now.duration_since(grant.granted.0).as_secs();
+        assert!(age <= i64::from(grant.ttl_seconds) + 30, "new connections are held under a fresh grant only");
+        assert!(grant.cancel.is_none());
+    }
     assert!(step.action.is_none() || step.result.is_none(), "a result follows the last write, and is not beside it");
     assert!(step.action.is_none() || !has_ended, "what has ended is left alone");
     match &step.action {
         None => {}
-        Some(Action::Look) => assert!(pod.is_none()),
+        Some(Action::Look) => assert!(pod.is_none() || is_hold),
         Some(Action::Lower) => {
             let pod = pod.unwrap();
+            assert_eq!(grant.mode, GrantMode::Leave, "in a Hold the pod stays in service");
             assert!(pod.gated || reported.is_some());
             let is_begun = pod.containers[0].image == pod::TO;
             assert!(is_begun || !grant.while_unavailable || !pod.ready(), "granted as an unavailable pod");
         }
         Some(Action::Raise { reason, message }) => {
             let pod = pod.unwrap();
-            assert!(!pod.is(IN_SERVICE));
+            let is_in_service_again =
+                matches!(reason.as_str(), "CancelledInService" | "PodAvailable" | "ExpiredInService");
+            assert!(!pod.is(IN_SERVICE) || is_in_service_again, "{reason}");
             assert_eq!(message, &mark(grant));
             let is_pending = grant.post_check == Some(PostCheck::Pending);
             let is_return = reason == "InService" && pod.containers[0].image == pod::TO;
@@ -214,14 +257,20 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
         }
         Some(Action::Operate) => {
             let pod = pod.unwrap();
-            let condition = pod.in_service().unwrap();
-            assert!(!pod.ready() && !condition.is_true && condition.message == grant.id);
+            if is_hold {
+                let runs = pod.containers[0].status.as_ref().is_some_and(|status| status.running_since.is_some());
+                assert!(!runs || matches!(how_far, Some(Stage::Settled(_) | Stage::Prepared(0))), "{how_far:?}");
+            } else {
+                let condition = pod.in_service().unwrap();
+                assert!(!pod.ready() && !condition.is_true && condition.message == grant.id);
+            }
             assert!(pod.containers[0].image == pod::FROM && grant.cancel.is_none() && rollback.is_none());
             assert!(!pod.terminating && !pod.finished);
         }
         Some(Action::Undo) => {
             let pod = pod.unwrap();
-            assert!(!pod.ready() && !pod.in_service().unwrap().is_true && rollback.is_some());
+            assert!(is_hold || !pod.ready() && !pod.in_service().unwrap().is_true);
+            assert!(rollback.is_some());
             assert_eq!(pod.containers[0].image, pod::TO);
         }
     }

@@ -6,7 +6,7 @@ use hitless_agent::decide::{Action, Decision, Input, decide};
 use hitless_agent::memory::Memory;
 use hitless_agent::view::{Missing, NodeIdentity, NodePod, Observation, Presence};
 use hitless_api::grant::ImageChange;
-use hitless_api::{Change, Grant, GrantMode, GrantOp, Outcome, Phase, StragglerPolicy, Transition};
+use hitless_api::{Change, Grant, GrantMode, GrantOp, Outcome, Phase, PostCheck, Transition};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::world::{grant, pod, start};
@@ -87,11 +87,13 @@ fn the_usual_grant_lowers_in_service() {
 
 #[test]
 fn every_reason_to_refuse() {
-    let cases: [(&str, Prepare); 19] = [
+    let cases: [(&str, Prepare); 16] = [
         ("UnsupportedOp", |s| s.grant.op = GrantOp::Unknown("Resize".into())),
-        ("UnsupportedMode", |s| s.grant.mode = GrantMode::Hold),
+        ("UnsupportedMode", |s| {
+            s.grant.mode = GrantMode::Hold;
+            s.grant.post_check = Some(PostCheck::Pending);
+        }),
         ("UnsupportedMode", |s| s.grant.mode = GrantMode::Unknown("Dance".into())),
-        ("UnsupportedStragglerPolicy", |s| s.grant.drain.stragglers = StragglerPolicy::Destroy),
         ("NodeUIDMismatch", |s| s.node_uid = "a new node"),
         ("NoChange", |s| container(s).to = pod::FROM.into()),
         ("NoChange", |s| s.grant.containers.clear()),
@@ -109,12 +111,6 @@ fn every_reason_to_refuse() {
         ("ImageChanged", |s| s.pod.view.containers[0].image = "web:v0".into()),
         ("UnsupportedAnnotation", |s| {
             s.grant.annotations.insert("example.com/a".into(), Change::default());
-        }),
-        ("PodAvailable", |s| s.grant.while_unavailable = true),
-        ("PodAvailable", |s| {
-            // Reported while the write that lowers InService was still refused.
-            s.grant.while_unavailable = true;
-            s.reported = Some(s.report(Phase::Leaving));
         }),
         ("MetadataChanged", |s| {
             let change = Change { from: Some("1".into()), to: Some("2".into()) };

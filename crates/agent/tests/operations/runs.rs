@@ -1,5 +1,6 @@
 //! Whole operations on a node in miniature: how they end, and what may never happen on the way, wherever the agent is killed.
 
+use hitless_agent::patch::Direction;
 use hitless_api::{Outcome, StragglerPolicy, VerifySpec};
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -100,6 +101,18 @@ fn a_cancel_is_honoured_before_the_patch_and_undoes_after() {
 }
 
 #[test]
+fn a_cancel_before_anything_is_done_makes_a_lowering_fail_that_is_on_its_way() {
+    // An agent that was killed may have sent it; nobody who is alive knows of it.
+    let mut world = World::new(grant(start()), Image::Good(0));
+    world.cancel();
+    let seen = world.pod.view.resource_version.clone();
+    world.run(LIMIT, |_| ());
+    assert_eq!(end(&world), (Outcome::Cancelled, "ChangedBack".to_owned()));
+    assert_eq!(world.writes, ["pods/status", "nodetransitions/status"]);
+    assert!(world.in_service() && world.pod.view.resource_version != seen, "conditional writes on the old one fail");
+}
+
+#[test]
 fn a_dead_kubelet_keeps_the_pod_in_service_and_unpatched() {
     let world = run(Image::Good(0), |world| world.kubelet.dead = true);
     assert_eq!(end(&world), (Outcome::Failed, "NotLeaving".to_owned()));
@@ -191,8 +204,8 @@ fn policies() -> impl Strategy<Value = StragglerPolicy> {
 fn assert_sound(world: &World, kills: &[i64]) {
     let (outcome, reason) = world.result().expect("every grant ends");
     assert!(world.in_service(), "no pod stays out of service: {outcome:?} {reason}");
-    let forward: Vec<_> = world.patches.iter().filter(|patch| patch.forward).collect();
-    let back: Vec<_> = world.patches.iter().filter(|patch| !patch.forward).collect();
+    let forward: Vec<_> = world.patches.iter().filter(|patch| patch.direction == Direction::Forward).collect();
+    let back: Vec<_> = world.patches.iter().filter(|patch| patch.direction == Direction::Back).collect();
     assert!(forward.len() <= 1 && back.len() <= 1, "{:?}", world.patches);
     for patch in &world.patches {
         assert!(!patch.ready && patch.lowered_at.is_some(), "{patch:?}");

@@ -1,6 +1,7 @@
 //! A node in miniature: one pod, a kubelet, an API server that keeps every object, and an agent that may lose its memory at
 //! any write. No time passes but what the test lets pass.
 
+pub(crate) mod holder;
 pub(crate) mod kubelet;
 pub(crate) mod pod;
 pub(crate) mod rules;
@@ -8,14 +9,18 @@ pub(crate) mod rules;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_agent::decide::{Action, Watch};
+use hitless_agent::decide::{Action, Hold, Watch};
 use hitless_agent::memory::Memory;
+use hitless_agent::patch::Direction;
 use hitless_agent::report::{self, Pace};
 use hitless_agent::turn::turn;
 use hitless_agent::view::{Count, NodeIdentity, NodePod, Observation, View};
-use hitless_api::{Cancel, Grant, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, names};
+use hitless_api::{
+    Cancel, Grant, GrantMode, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, names,
+};
 use jiff::{SignedDuration, Timestamp};
 
+use holder::Holder;
 use kubelet::{Image, Kubelet};
 use pod::{CONTAINER, FROM, TO};
 use rules::Rules;
@@ -49,12 +54,14 @@ pub(crate) enum Clients {
 /// One image patch, and what the pod was like then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patched {
-    pub(crate) forward: bool,
+    pub(crate) direction: Direction,
     pub(crate) at: Timestamp,
     /// When the pod left, exactly.
     pub(crate) lowered_at: Option<Timestamp>,
     pub(crate) ready: bool,
     pub(crate) cancelled_before: bool,
+    /// New connections were held and what was in flight had had its time, or there were none: the container did not run.
+    pub(crate) held: bool,
 }
 
 pub(crate) struct World {
@@ -63,7 +70,10 @@ pub(crate) struct World {
     pub(crate) pod: NodePod,
     pub(crate) transition: NodeTransition,
     pub(crate) kubelet: Kubelet,
+    pub(crate) holder: Holder,
     pub(crate) clients: Clients,
+    /// How long the API server takes to answer a question, in milliseconds.
+    pub(crate) answers_after: u32,
     pub(crate) rules: Rules,
     /// When the test wants to meddle.
     pub(crate) alarms: Vec<Timestamp>,
@@ -91,6 +101,8 @@ impl World {
             pod: pod::running(now),
             transition,
             kubelet: Kubelet::new(new_image),
+            holder: Holder::new(),
+            answers_after: 8,
             clients: Clients::Leave(0),
             rules: Rules::NeverPass,
             alarms: Vec::new(),
@@ -128,6 +140,7 @@ impl World {
     pub(crate) fn kill(&mut self) {
         self.memories.clear();
         self.pace = Pace::default();
+        self.holder.kill(self.grant().drain.hold_cap_milliseconds.into());
     }
 
     /// Turns until the grant has ended and nothing is left to do, or until `limit`. `each` may meddle before every turn.
@@ -138,16 +151,25 @@ impl World {
             let wake = self.turn();
             let step = self.now.checked_add(SignedDuration::from_millis(5)).unwrap();
             let alarm = self.alarms.iter().copied().filter(|at| *at > self.now).min();
-            let next =
-                [wake, self.kubelet.next(), self.next_count(), self.next_pass(), alarm].into_iter().flatten().min();
+            let next = [wake, self.kubelet.next(), self.holder.next(), self.next_count(), self.next_pass(), alarm]
+                .into_iter()
+                .flatten()
+                .min();
             self.now = next.unwrap_or(end).max(step).min(end);
             self.kubelet.step(&mut self.pod, self.now);
+            let cap = i64::from(self.grant().drain.hold_cap_milliseconds);
+            self.holder.step(cap, &self.kubelet, &self.pod, self.now);
             self.pass();
         }
     }
 
     pub(crate) fn in_service(&self) -> bool {
         self.pod.view.in_service().is_some_and(|condition| condition.is_true)
+    }
+
+    /// The kubelet says that the container runs.
+    pub(crate) fn runs(&self) -> bool {
+        self.pod.view.containers[0].status.as_ref().is_some_and(|status| status.running_since.is_some())
     }
 
     pub(crate) fn image(&self) -> &str {
@@ -168,12 +190,15 @@ impl World {
 
     fn observation(&self, watch: Watch) -> Observation {
         match (watch, self.clients) {
-            (Watch::No, _) => Observation::None,
+            (Watch::No | Watch::Replacing, _) => Observation::None,
             (_, Clients::Uncountable) => Observation::Failed("no such process".into()),
-            (Watch::Leaving, _) | (_, Clients::Stay) => {
+            (Watch::Leaving, _) | (Watch::Draining, Clients::Stay) => {
                 Observation::Counted(Count { inbound: 3, busy: 1, idle: 2, ..Count::default() })
             }
-            (Watch::Draining, Clients::Leave(_)) => {
+            (Watch::Destroying, Clients::Stay) => {
+                Observation::Counted(Count { most: 3, destroyed: 3, ..Count::default() })
+            }
+            (Watch::Draining | Watch::Destroying, Clients::Leave(_)) => {
                 let gone = self.next_count().is_none();
                 let inbound = if gone { 0 } else { 3 };
                 Observation::Counted(Count { inbound, quiet: gone, ..Count::default() })
@@ -199,8 +224,10 @@ impl World {
             (steps, turn.raises)
         };
         // The watcher answers at once here: what is to be watched, then what is seen.
-        let watch = decide(&BTreeMap::new()).0.first().map_or(Watch::No, |(_, step)| step.watch);
-        let observations = BTreeMap::from([(uid, self.observation(watch))]);
+        let held = self.holder.observation();
+        let before = held.clone().into_iter().map(|held| (uid.clone(), held)).collect();
+        let watch = decide(&before).0.first().map_or(Watch::No, |(_, step)| step.watch);
+        let observations = BTreeMap::from([(uid, held.unwrap_or_else(|| self.observation(watch)))]);
         let (steps, raises) = decide(&observations);
         self.cancel_seen |= self.grants_cancelled();
         let mut wake = steps.iter().filter_map(|(_, step)| step.wake_at).min();
@@ -211,7 +238,12 @@ impl World {
             let observation = &observations[&grant.pod.uid];
             let memory = self.memories.get_mut(&grant.id).unwrap();
             memory.enter(step.phase, reported, now);
+            memory.observe(step.phase, observation, now);
             entries.push(report::entry(grant, step, memory, observation, reported, now));
+        }
+        let told = steps.first().map_or(Hold::No, |(_, step)| step.hold);
+        if let Some(grant) = transition.spec.grants.first() {
+            self.holder.order(told, grant, now);
         }
         for (grant, step) in &steps {
             if let Some(action) = &step.action {
@@ -289,6 +321,7 @@ impl World {
         }
         let memory = self.memories.get_mut(&grant.id).unwrap();
         match fault {
+            Fault::None if *action == Action::Look => memory.answered(self.answers_after, now),
             Fault::None => memory.done(action, now),
             Fault::Lost | Fault::Unanswered => {}
             Fault::Conflict => {
@@ -306,6 +339,7 @@ impl World {
         match action {
             Action::Look => {}
             Action::Lower => {
+                assert_eq!(grant.mode, GrantMode::Leave, "in a Hold the pod stays in service");
                 let may_take = !grant.while_unavailable || !self.pod.view.ready() || self.image() == TO;
                 assert!(may_take, "took an available pod that was granted as an unavailable one");
                 self.write("pods/status");
@@ -314,6 +348,8 @@ impl World {
             }
             Action::Raise { reason, message } => {
                 let status = self.pod.view.containers[0].status.as_ref().unwrap();
+                let is_held = grant.mode == GrantMode::Hold;
+                assert!(reason != "InService" || !is_held, "it was never lowered");
                 let is_current = self.kubelet.running_image == self.image() && status.ready;
                 assert!(reason != "InService" || is_current, "raised before the right container was ready");
                 assert!(
@@ -325,12 +361,14 @@ impl World {
             }
             Action::Operate | Action::Undo => {
                 let forward = *action == Action::Operate;
+                let direction = if forward { Direction::Forward } else { Direction::Back };
                 self.patches.push(Patched {
-                    forward,
+                    direction,
                     at: self.now,
                     lowered_at: self.lowered_since().and(self.lowered_at),
                     ready: self.pod.view.ready(),
                     cancelled_before: self.cancel_seen,
+                    held: self.holder.is_settled() || !self.runs(),
                 });
                 self.write("pods");
                 let (from, to) = if forward { (FROM, TO) } else { (TO, FROM) };
@@ -353,6 +391,7 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         pod: pod::id(),
         op: hitless_api::GrantOp::Update,
         mode: hitless_api::GrantMode::Leave,
+        mode_reason: String::new(),
         containers,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),

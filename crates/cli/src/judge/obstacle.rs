@@ -2,15 +2,11 @@
 
 use std::fmt;
 
-use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, StragglerPolicy, TransitionResult};
+use hitless_api::{DrainSpec, InvalidDrain, ModeWish, NodeTransitionSpec, TransitionResult};
 use serde::Serialize;
 
 use super::Wish;
-
-/// Most grants in one NodeTransition (its schema).
-pub(super) const MAX_GRANTS: usize = 256;
 
 /// Something that is in the way and no rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -50,15 +46,21 @@ pub(crate) fn unfit(pod: &PodView) -> Option<InTheWay> {
     } else if pod.node.is_none() {
         let hint = "see why with: kubectl describe pod";
         Some(found("NotScheduled", "the pod has no node yet", Some(hint)))
-    } else if !pod.gated {
-        Some(found(
-            "NoReadinessGate",
-            "the pod was made without the readiness gate hitless.dev/InService",
-            Some("label its template or namespace hitless.dev/gate=enabled, and delete the pod once"),
-        ))
+    } else if !pod.gated && ModeWish::of(pod) == Ok(Some(ModeWish::Leave)) {
+        Some(no_gate("it is wished to leave service"))
     } else {
         None
     }
+}
+
+/// Without the gate a pod can only be held, and something says that it has to leave.
+pub(super) fn no_gate(because: &str) -> InTheWay {
+    let text = format!("the pod was made without the readiness gate hitless.dev/InService, and {because}");
+    found(
+        "NoReadinessGate",
+        text,
+        Some("label its template or namespace hitless.dev/gate=enabled, and delete the pod once"),
+    )
 }
 
 pub(super) fn of_wish(wish: Option<&Wish>) -> Option<InTheWay> {
@@ -71,20 +73,17 @@ pub(crate) fn of_obstacle(obstacle: &hitless_workloads::Obstacle) -> InTheWay {
 
 /// The pod's annotation must make sense before the pod is operated.
 pub(super) fn drain(pod: &PodView) -> Option<InTheWay> {
-    let text = pod.annotations.get(annotations::DRAIN)?;
-    match serde_json::from_str::<DrainSpec>(text) {
-        Err(error) => Some(found(
-            "InvalidDrain",
-            format!("annotation {} is not usable: {error}", annotations::DRAIN),
-            Some("correct it in the pod's template and on the pod"),
-        )),
-        Ok(drain) if drain.stragglers == StragglerPolicy::Destroy => Some(found(
-            "InvalidDrain",
-            format!("annotation {}: stragglers Destroy is not carried out yet", annotations::DRAIN),
-            Some("use Wait, Close or Abort"),
-        )),
-        Ok(_) => None,
-    }
+    let invalid = DrainSpec::of(pod).err().or_else(|| ModeWish::of(pod).err())?;
+    let (text, unblock) = match &invalid {
+        InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } => {
+            (invalid.to_string(), "correct it in the pod's template and on the pod")
+        }
+        InvalidDrain::Policy { .. } => (invalid.to_string(), "correct the DrainPolicy"),
+        InvalidDrain::Destroy { origin } => {
+            (format!("{origin}: stragglers Destroy is not carried out yet"), "use Wait, Close or Abort")
+        }
+    };
+    Some(found("InvalidDrain", text, Some(unblock)))
 }
 
 pub(super) fn node_gone(node: &str) -> InTheWay {
@@ -98,7 +97,7 @@ pub(super) fn no_agent(node: &str) -> InTheWay {
 }
 
 pub(super) fn node_full(node: &str) -> InTheWay {
-    let text = format!("node {node} has as many grants as fit ({MAX_GRANTS})");
+    let text = format!("node {node} has as many grants as fit ({})", NodeTransitionSpec::MAX_GRANTS);
     found("NodeFull", text, Some("wait until some of its operations end"))
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{DrainSpec, StragglerPolicy};
 use hitless_gate::{
@@ -76,19 +75,14 @@ fn obstacles(judge: &Judge<'_>, pod: &PodView, wish: &PodWish, assumed: &Assumed
     found
 }
 
-fn drain(pod: &PodView) -> DrainSpec {
-    let own = pod.annotations.get(annotations::DRAIN).and_then(|text| serde_json::from_str(text).ok());
-    own.unwrap_or_default()
-}
-
 /// Seconds that the pod's drain takes longer than the usual one.
 fn added(pod: &PodView) -> u32 {
-    drain(pod).min_seconds.saturating_sub(DrainSpec::default().min_seconds)
+    DrainSpec::of(pod).unwrap_or_default().min_seconds.saturating_sub(DrainSpec::default().min_seconds)
 }
 
 /// Seconds that connections may hold the pod up.
 fn stragglers(pod: &PodView) -> u32 {
-    let drain = drain(pod);
+    let drain = DrainSpec::of(pod).unwrap_or_default();
     match drain.stragglers {
         StragglerPolicy::Close => drain.straggler_after_seconds.min(drain.deadline_seconds),
         StragglerPolicy::Wait | StragglerPolicy::Abort | StragglerPolicy::Destroy => drain.deadline_seconds,

@@ -135,9 +135,11 @@ fn apply(snapshot: &mut Snapshot, write: &WorkloadWrite) -> bool {
             true
         }
         WorkloadWrite::SetExact { .. }
+        | WorkloadWrite::Settle { .. }
         | WorkloadWrite::LabelTwin { .. }
         | WorkloadWrite::DeleteTwin { .. }
         | WorkloadWrite::StripLabels { .. }
+        | WorkloadWrite::RecordGap { .. }
         | WorkloadWrite::Unpause { .. } => false,
     }
 }

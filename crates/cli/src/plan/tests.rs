@@ -117,6 +117,7 @@ fn what_is_no_matter_of_images_is_rolled_by_kubernetes_and_what_is_the_same_is_n
 fn pods_that_can_not_be_operated_are_left_out_by_name() {
     let mut ungated = pod("b", "web:v2");
     ungated["spec"]["readinessGates"] = json!([]);
+    ungated["metadata"]["annotations"]["hitless.dev/mode"] = json!("Leave");
     let report = live(&rollout(&[pod("a", "web:v2"), ungated]), &["web", "--image", "web:v3"]).unwrap();
     assert!(text::render(&report).contains("not operated: b: NoReadinessGate"), "{}", text::render(&report));
     assert!(matches!(report.ending(), Ending::LeftOut("b")));

@@ -30,6 +30,7 @@ fn a_deployment_means_all_its_pods_and_a_pod_only_itself() {
 fn what_can_not_be_restarted_is_refused_before_anything_is_written() {
     let mut ungated = pod("c", "web:v1");
     ungated["spec"]["readinessGates"] = json!([]);
+    ungated["metadata"]["annotations"]["hitless.dev/mode"] = json!("Leave");
     let snapshot = rollout(&[pod("a", "web:v1"), ungated]);
     let (code, text) = refusal(&snapshot, "deployment/web", &["sidecar"]);
     assert_eq!(code, 2);

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::{MicroTime, Outcome, Phase};
+use hitless_api::{Grant, GrantMode, MicroTime, Outcome, Phase};
 use hitless_gate::Verdict;
 use hitless_workloads::deployment::{Because, OptIn};
-use hitless_workloads::{DeploymentPlan, DeploymentView, Stage, restart};
+use hitless_workloads::{DeploymentPlan, DeploymentView, Owners, Stage, restart};
 use jiff::Timestamp;
 
 use super::report::{PodStatus, Report, State, WorkloadStatus};
-use crate::judge::{Judge, Operation, Owners, halts};
+use crate::judge::{Judge, Operation};
 use crate::snapshot::{EventView, Snapshot};
 
 /// The pods of a Deployment, by name.
 pub(crate) fn owned<'a>(snapshot: &'a Snapshot, namespace: &str, deployment: &str) -> Vec<&'a PodView> {
-    let owners = Owners::new(snapshot);
+    let owners = Owners::new(&snapshot.replica_sets, &snapshot.deployments);
     let is_owner = |owner: &DeploymentView| owner.namespace == namespace && owner.name == deployment;
     let mut pods: Vec<_> =
         snapshot.pods.iter().map(|pod| &**pod).filter(|pod| owners.deployment(pod).is_some_and(is_owner)).collect();
@@ -56,7 +56,7 @@ impl<'a> Observer<'a> {
             groups.insert(key, Group { deployment: plan, pods: Vec::new() });
         }
         for pod in &judge.snapshot.pods {
-            let key = (pod.id.namespace.clone(), judge.owners.label(pod));
+            let key = (pod.id.namespace.clone(), judge.owner_label(pod));
             groups.entry(key).or_insert_with(|| Group { deployment: None, pods: Vec::new() }).pods.push(pod);
         }
         // All that wait are asked about, also where only some are shown: they compete for the same room.
@@ -134,10 +134,12 @@ impl<'a> Observer<'a> {
 
     fn describe(&self, operation: Operation<'_>, status: &mut PodStatus) {
         let Operation { grant, transition } = operation;
+        let mode = mode(grant);
         let Some(transition) = transition else {
             status.state = State::Running(Phase::Granted);
             status.elapsed_seconds = Some(self.seconds_since(&grant.granted));
-            status.why = format!("the agent on node {}", status.node.as_deref().unwrap_or("?"));
+            let agent = format!("the agent on node {}", status.node.as_deref().unwrap_or("?"));
+            status.why = [mode, Some(agent)].into_iter().flatten().collect::<Vec<_>>().join(": ");
             return;
         };
         status.state = transition.result.as_ref().map_or(State::Running(transition.phase), |r| State::Ended(r.outcome));
@@ -146,11 +148,12 @@ impl<'a> Observer<'a> {
         if let Some(result) = &transition.result {
             if result.outcome != Outcome::Done {
                 said.push(&result.reason);
-                status.halts = halts(result);
+                status.halts = result.is_lasting();
             }
         } else {
             status.connections = transition.connections;
             status.deadline_seconds = transition.deadline.as_ref().map(|deadline| -self.seconds_since(deadline));
+            said.extend(mode.as_deref());
             said.extend(transition.rollback.as_deref());
             said.extend(grant.cancel.as_ref().map(|cancel| cancel.reason.as_str()));
         }
@@ -178,6 +181,16 @@ impl<'a> Observer<'a> {
     fn seconds_since(&self, time: &MicroTime) -> i64 {
         self.judge.now.duration_since(time.0).as_secs()
     }
+}
+
+/// Whether the pod leaves or is held, and why.
+fn mode(grant: &Grant) -> Option<String> {
+    let name = match &grant.mode {
+        GrantMode::Leave => "Leave",
+        GrantMode::Hold => "Hold",
+        GrantMode::Unknown(other) => other,
+    };
+    (!grant.mode_reason.is_empty()).then(|| format!("{name} ({})", grant.mode_reason))
 }
 
 /// The last thing that the controller said of an object, if it was of the kind that explains waiting.

@@ -48,6 +48,7 @@ fn windows_zones_and_budgets_of_the_whole_cluster_are_asked_too() {
 fn what_is_no_rule_is_named_with_what_to_do() {
     let mut ungated = old("a");
     ungated["spec"]["readinessGates"] = json!([]);
+    ungated["metadata"]["annotations"]["hitless.dev/mode"] = json!("Leave");
     let mut drained = old("b");
     drained["metadata"]["annotations"] = json!({"hitless.dev/drain": r#"{"deadline": 3}"#});
     let mut snapshot = rollout(&[ungated, drained, old("c")]);

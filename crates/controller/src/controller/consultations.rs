@@ -140,7 +140,7 @@ mod tests {
         let mut snapshot = snapshot(&format!("http://{}/", listener.local_addr().unwrap()));
         let wake = Arc::new(Notify::new());
         let mut consultations = Consultations::new(approvers(), Arc::clone(&wake));
-        let round = round(Waiting::Rules(String::new()));
+        let round = round(Waiting::Rules);
         consultations.follow(&round, &snapshot, Timestamp::UNIX_EPOCH);
         timeout(Duration::from_secs(20), approve(&listener)).await.unwrap();
         timeout(Duration::from_secs(20), wake.notified()).await.unwrap();
@@ -166,7 +166,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut snapshot = snapshot(&format!("http://{}/", listener.local_addr().unwrap()));
         let mut consultations = Consultations::new(approvers(), Arc::new(Notify::new()));
-        consultations.follow(&round(Waiting::Rules(String::new())), &snapshot, Timestamp::UNIX_EPOCH);
+        consultations.follow(&round(Waiting::Rules), &snapshot, Timestamp::UNIX_EPOCH);
         let (mut stream, _) = listener.accept().await.unwrap();
         consultations.end_of_term();
         let closed = async { while stream.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {} };

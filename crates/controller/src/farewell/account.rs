@@ -101,6 +101,7 @@ fn rights() -> Vec<PolicyRule> {
         rule("", "pods/status", &["patch"]),
         rule("apps", "deployments", &["get", "list", "watch", "patch"]),
         rule("apps", "replicasets", &["get", "list", "watch", "patch"]),
+        rule("", "services", &["get", "list", "watch", "patch"]),
         PolicyRule { resource_names: Some(vec![SYSTEM_NAMESPACE.to_owned()]), ..namespace },
     ]
 }

@@ -6,12 +6,14 @@ use hitless_api::pod::PodView;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::deployment::{Kind, Request};
 use hitless_workloads::{DeploymentView, ReplicaSetView, WorkloadWrite};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{DynamicObject, ListParams, ObjectList, Patch, PatchParams};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::round::ServiceWrite;
+use crate::service::ServiceView;
 use crate::watches;
 
 /// Objects in one page of a list.
@@ -31,6 +33,7 @@ pub(super) enum UndoError {
 #[derive(Debug, PartialEq)]
 enum Back {
     Workload(WorkloadWrite),
+    Close(ServiceWrite),
     Raise { pod: PodRef, resource_version: String },
 }
 
@@ -53,12 +56,18 @@ pub(super) async fn pass(client: &Client, writes: &Writes) -> Result<Passed, Und
     let mut ours = views(&sets, &all.clone().labels(labels::HISTORY)).await?;
     let only_live = format!("{},!{}", labels::LIVE, labels::HISTORY);
     ours.extend(views(&sets, &all.clone().labels(&only_live)).await?);
-    let wanted = decide(&pods, &ours, &views(&deployments, &all).await?);
+    let only_settled = format!("{},!{},!{}", labels::SETTLED, labels::LIVE, labels::HISTORY);
+    ours.extend(views(&sets, &all.clone().labels(&only_settled)).await?);
+    let mut wanted = decide(&pods, &ours, &views(&deployments, &all).await?);
+    let services: Api<Service> = Api::all(client.clone());
+    let services: Vec<ServiceView> = list(&services, &all).await?.iter().map(ServiceView::from).collect();
+    wanted.extend(close(&services));
     let undo = Undo { client, writes };
     let mut passed = Passed { changed: 0, failed: None };
     for back in &wanted {
         let answer = match back {
             Back::Workload(write) => undo.workload(write).await,
+            Back::Close(write) => undo.close(write).await,
             Back::Raise { pod, resource_version } => undo.raise(pod, resource_version).await,
         };
         match answer {
@@ -77,7 +86,8 @@ fn decide(pods: &[PodView], sets: &[ReplicaSetView], deployments: &[DeploymentVi
         .filter(|pod| pod.gated && !pod.terminating && !pod.finished && !pod.is(names::IN_SERVICE))
         .map(|pod| Back::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() });
     let strip = sets.iter().filter_map(|set| {
-        let present = [labels::HISTORY, labels::LIVE].into_iter().filter(|name| set.labels.contains_key(*name));
+        let names = [labels::HISTORY, labels::LIVE, labels::SETTLED];
+        let present = names.into_iter().filter(|name| set.labels.contains_key(*name));
         let labels: Vec<_> = present.collect();
         (!labels.is_empty()).then(|| Back::Workload(WorkloadWrite::StripLabels { replica_set: set.into(), labels }))
     });
@@ -86,6 +96,11 @@ fn decide(pods: &[PodView], sets: &[ReplicaSetView], deployments: &[DeploymentVi
         .filter(|deployment| deployment.marked())
         .map(|deployment| Back::Workload(WorkloadWrite::Unpause { deployment: deployment.into() }));
     raise.chain(strip).chain(lift).collect()
+}
+
+/// Services that were opened for a Hold.
+fn close(services: &[ServiceView]) -> impl Iterator<Item = Back> {
+    services.iter().filter(|service| service.held_by.is_some()).map(|service| Back::Close(ServiceWrite::close(service)))
 }
 
 struct Undo<'a> {
@@ -105,6 +120,12 @@ impl Undo<'_> {
         let params = PatchParams::default();
         let answer = self.writes.send(name, async { api.patch(&target.name, &params, &patch).await.map(drop) }).await;
         once(answer)
+    }
+
+    async fn close(&self, write: &ServiceWrite) -> Result<usize, UndoError> {
+        let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
+        let (params, patch) = (PatchParams::default(), write.patch());
+        once(self.writes.send("services", async { api.patch(&write.name, &params, &patch).await.map(drop) }).await)
     }
 
     async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, UndoError> {
@@ -187,10 +208,21 @@ mod tests {
             .into_iter()
             .map(|back| match back {
                 Back::Raise { pod, resource_version } => (pod.name, resource_version),
-                Back::Workload(write) => panic!("{write:?}"),
+                other => panic!("{other:?}"),
             })
             .collect();
         assert_eq!(raised, [("left".to_owned(), "1".to_owned()), ("new".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn opened_services_are_closed_and_others_left_alone() {
+        let service = |name: &str, rest: &Value| ServiceView::from(&object::<Service>(name, rest));
+        let marked = json!({"metadata": {"annotations": {"hitless.dev/held-by": "u.h,false"}}, "spec": {"publishNotReadyAddresses": true}});
+        let services = [service("open", &marked), service("own", &json!({"spec": {"publishNotReadyAddresses": true}}))];
+        let closed: Vec<Back> = close(&services).collect();
+        assert!(
+            matches!(&closed[..], [Back::Close(write)] if write.name == "open" && !write.open && write.mark.is_none())
+        );
     }
 
     #[test]

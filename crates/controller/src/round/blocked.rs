@@ -1,11 +1,11 @@
 //! Why a pod that wishes something has to wait, as data; nobody is left waiting without a reason.
 
+use hitless_api::InvalidDrain;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_workloads::Obstacle;
 use jiff::Timestamp;
 
-use super::drain::InvalidDrain;
 use super::intents;
 use crate::snapshot::{AgentState, Snapshot};
 
@@ -18,14 +18,25 @@ pub enum Waiting {
     Clearing,
     /// A pod of its namespace is being operated and not in our cache yet, so budgets can't be counted.
     Unseen,
-    /// Rules say no; the text is theirs.
-    Rules(String),
+    /// Rules say no; which, and why, is in [`super::PodVerdict::gate`].
+    Rules,
     /// The operation can't be derived.
     Obstacle(Obstacle),
     /// Its annotation `hitless.dev/drain` makes no sense.
     Drain(InvalidDrain),
-    /// It has no readiness gate `hitless.dev/InService`, so it can't leave service.
-    NoReadinessGate,
+    /// It has no readiness gate `hitless.dev/InService`, so it can't leave service, and it has to, for this reason.
+    NoReadinessGate(&'static str),
+    /// These Services are being opened for it.
+    Opening(String),
+    /// This Service sends connections to pods that are not Ready, because another one is held.
+    ServiceOpen(String),
+    /// While another pod of its Service is being operated or deleted, the Service can't be opened for it.
+    ServiceBusy {
+        /// Name of the Service.
+        service: String,
+        /// Name of the other pod.
+        pod: String,
+    },
     /// It uses its node's network, whose connections are not its own.
     HostNetwork,
     /// The kubelet runs it from a file.
@@ -61,10 +72,13 @@ impl Waiting {
             Self::InProgress => "InProgress",
             Self::Clearing => "Clearing",
             Self::Unseen => "Unseen",
-            Self::Rules(_) => "Rules",
+            Self::Rules => "Rules",
             Self::Obstacle(obstacle) => obstacle.reason(),
             Self::Drain(_) => "InvalidDrain",
-            Self::NoReadinessGate => "NoReadinessGate",
+            Self::NoReadinessGate(_) => "NoReadinessGate",
+            Self::Opening(_) => "Opening",
+            Self::ServiceOpen(_) => "ServiceOpen",
+            Self::ServiceBusy { .. } => "ServiceBusy",
             Self::HostNetwork => "HostNetwork",
             Self::StaticPod => "StaticPod",
             Self::Job => "Job",
@@ -85,13 +99,22 @@ impl Waiting {
             Self::InProgress => "it is being operated".to_owned(),
             Self::Clearing => "the ledger still has its place for another operation".to_owned(),
             Self::Unseen => "a pod is being operated that is not known yet".to_owned(),
-            Self::Rules(text) => text.clone(),
+            Self::Rules => "rules say no".to_owned(),
             Self::Obstacle(obstacle) => obstacle.to_string(),
             Self::Drain(error) => error.to_string(),
-            Self::NoReadinessGate => format!(
-                "it has no readiness gate hitless.dev/InService and can't leave service; {}",
+            Self::NoReadinessGate(because) => format!(
+                "it has no readiness gate hitless.dev/InService and can't leave service, {because}; {}",
                 intents::gate_hint()
             ),
+            Self::Opening(services) => {
+                format!("its Service {services} is being opened, so that it keeps its only endpoint while it is held")
+            }
+            Self::ServiceOpen(service) => {
+                format!("its Service {service} is open for another pod that is held; it waits until that is done")
+            }
+            Self::ServiceBusy { service, pod } => {
+                format!("Service {service} has no other endpoint and can't be opened before pod {pod} is back or gone")
+            }
             Self::HostNetwork => "it uses its node's network; such pods are not operated".to_owned(),
             Self::StaticPod => "it is a static pod of its kubelet; such pods are not operated".to_owned(),
             Self::Job => "it belongs to a Job; such pods are not operated".to_owned(),
@@ -131,9 +154,6 @@ pub(super) fn check(pod: &PodView, snapshot: &Snapshot) -> Result<(), Waiting> {
         return Err(Waiting::Terminating);
     }
     let Some(node) = &pod.node else { return Err(Waiting::NotScheduled) };
-    if !pod.gated {
-        return Err(Waiting::NoReadinessGate);
-    }
     let known = snapshot.nodes.get(node).filter(|known| !known.deleting);
     let created_again =
         |uid: &str| snapshot.node_transitions.get(node).is_some_and(|transition| transition.spec.node_uid != uid);

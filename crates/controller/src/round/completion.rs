@@ -47,6 +47,8 @@ pub(super) struct Ended<'a> {
     /// never free in between. Without it a pod whose old image is as bad as the new one could never be mended. With the
     /// grants that have ended.
     pub(super) passing: BTreeMap<&'a str, (&'a str, &'a Grant)>,
+    /// Operations that are over and speak for nothing else, on pods that are not Ready and wish nothing: their places stay.
+    pub(super) lingering: Vec<Failure<'a>>,
     /// Pods whose operation was cancelled, or refused for a moment, and is over: they go first.
     pub(super) again: BTreeSet<&'a str>,
     /// When such a reservation gets too old for that.
@@ -109,7 +111,7 @@ fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mu
         (_, Some(Evidence::NotReady) | None) => false,
     };
     let lasting =
-        is_lasting(result) && grant.cancel.is_none() && (wishes.is_the_wish(grant) || is_halting(&failure, wishes));
+        result.is_lasting() && grant.cancel.is_none() && (wishes.is_the_wish(grant) || is_halting(&failure, wishes));
     if proven {
         release(grant, draft);
         if !lasting {
@@ -133,15 +135,8 @@ fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mu
     }
     if lasting {
         ended.failures.push(failure);
-    }
-}
-
-/// Whether the same operation would end the same way again.
-fn is_lasting(result: &TransitionResult) -> bool {
-    match result.outcome {
-        Outcome::RolledBack | Outcome::Failed => true,
-        Outcome::Refused => !matches!(result.reason.as_str(), "Expired" | "Busy" | "NodeUIDMismatch" | "PodAvailable"),
-        Outcome::Done | Outcome::Cancelled => false,
+    } else if !proven && pod.is_some_and(|pod| !pod.ready()) && !wishes.has_another_wish(grant) {
+        ended.lingering.push(failure);
     }
 }
 
@@ -202,8 +197,7 @@ fn free_behind_a_fence<'a>(
     draft: &mut Draft<'a>,
     ended: &mut Ended<'a>,
 ) {
-    let keys: Vec<_> = places.iter().map(|(_, _, key)| json!([key.id, key.since.to_string()])).collect();
-    let name = digest::short(&json!([draft.snapshot.epoch, keys]));
+    let name = fence_name(draft.snapshot.epoch, places.iter().map(|(_, _, key)| key));
     let known = draft.snapshot.node_transitions.get(node).and_then(|known| known.fence.as_deref());
     let standing = known.and_then(|fence| fence.split_once('.')).is_some_and(|(standing, _)| standing == name);
     if !standing || draft.snapshot.uncertain.contains(node) {
@@ -238,8 +232,7 @@ fn cluster_orphans<'a>(draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
         }
     }
     for (namespace, places) in fenced {
-        let keys: Vec<_> = places.iter().map(|(_, key)| json!([key.id, key.since.to_string()])).collect();
-        let name = digest::short(&json!([snapshot.epoch, keys]));
+        let name = fence_name(snapshot.epoch, places.iter().map(|(_, key)| key));
         let known = snapshot.ledgers.get(namespace).and_then(|known| known.spec.fence.as_deref());
         if known != Some(name.as_str()) {
             draft.fence_ledger(namespace, name);
@@ -250,6 +243,12 @@ fn cluster_orphans<'a>(draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
             ended.busy.remove(uid);
         }
     }
+}
+
+/// Name of the fence behind which the places of these operations are freed; another leader's is another one.
+fn fence_name<'k>(epoch: i64, keys: impl Iterator<Item = &'k OperationKey>) -> String {
+    let keys: Vec<_> = keys.map(|key| json!([key.id, key.since.to_string()])).collect();
+    digest::short(&json!([epoch, keys]))
 }
 
 /// Gives the place of the grant's operation back, if it is this operation's.

@@ -10,9 +10,6 @@ use jiff::Timestamp;
 use super::write::{LedgerWrite, NodeTransitionWrite, Step, Write};
 use crate::snapshot::Snapshot;
 
-/// Most grants in one NodeTransition (its schema).
-const MAX_GRANTS: usize = 256;
-
 pub(super) struct Draft<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) now: Timestamp,
@@ -65,10 +62,11 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn release_in(&mut self, namespace: &'a str, pod_uid: &str) {
-        if let Some(spec) = self.ledger(namespace) {
-            let mut next = hitless_gate::release(spec, [pod_uid]);
-            next.leader = self.leader();
-            self.ledgers.insert(namespace, next);
+        if self.ledger(namespace).is_some() {
+            let leader = self.leader();
+            let spec = self.ledger_mut(namespace);
+            hitless_gate::release(spec, [pod_uid]);
+            spec.leader = leader;
         }
     }
 
@@ -77,20 +75,24 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// As [`hitless_gate::reserve`]; then no ledger is changed.
     pub(super) fn reserve(&mut self, pod: &'a PodRef, reservation: Reservation, wide: bool) -> Result<(), LedgerError> {
-        let place = |namespace: &str, reservation: Reservation| {
-            let empty = TransitionLedgerSpec::default();
-            let ledger = self.ledger(namespace).unwrap_or(&empty);
-            hitless_gate::reserve(ledger, vec![(pod.uid.clone(), reservation)], &self.leader())
-        };
-        let in_cluster = Reservation { pod: format!("{}/{}", pod.namespace, pod.name), ..reservation.clone() };
-        let cluster = wide.then(|| place(CLUSTER, in_cluster)).transpose()?;
-        let spec = place(&pod.namespace, reservation)?;
-        if let Some(cluster) = cluster {
-            self.ledgers.insert(CLUSTER, cluster);
-            self.wide.insert(&pod.namespace);
+        let (leader, namespace) = (self.leader(), pod.namespace.as_str());
+        let in_cluster = || Reservation { pod: format!("{namespace}/{}", pod.name), ..reservation.clone() };
+        let in_cluster = wide.then(in_cluster);
+        hitless_gate::reserve(self.ledger_mut(namespace), vec![(pod.uid.clone(), reservation)], &leader)?;
+        if let Some(place) = in_cluster {
+            let taken = hitless_gate::reserve(self.ledger_mut(CLUSTER), vec![(pod.uid.clone(), place)], &leader);
+            if let Err(error) = taken {
+                self.release_in(namespace, &pod.uid);
+                return Err(error);
+            }
+            self.wide.insert(namespace);
         }
-        self.ledgers.insert(&pod.namespace, spec);
         Ok(())
+    }
+
+    fn ledger_mut(&mut self, namespace: &'a str) -> &mut TransitionLedgerSpec {
+        let known = self.snapshot.ledgers.get(namespace);
+        self.ledgers.entry(namespace).or_insert_with(|| known.map(|known| known.spec.clone()).unwrap_or_default())
     }
 
     /// Rewrites a namespace's ledger, so that nothing that was prepared on an older version of it arrives any more.
@@ -109,7 +111,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn is_full(&self, node: &str) -> bool {
-        self.grants(node).len() >= MAX_GRANTS
+        self.grants(node).len() >= NodeTransitionSpec::MAX_GRANTS
     }
 
     /// Whether the node's grants have changed in this round.
@@ -165,7 +167,7 @@ impl<'a> Draft<'a> {
         for (namespace, spec) in self.ledgers {
             let known = self.snapshot.ledgers.get(namespace);
             let same = |known: &TransitionLedgerSpec| known.reservations == spec.reservations && spec.fence.is_none();
-            if known.is_some_and(|known| same(&known.spec)) {
+            if known.map_or(spec.reservations.is_empty() && spec.fence.is_none(), |known| same(&known.spec)) {
                 continue;
             }
             let needs = self.wide.contains(namespace).then(|| ledger_steps.get(CLUSTER).copied()).flatten();

@@ -31,7 +31,8 @@ pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdi
     });
     let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
     let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
-    stages.chain(blocked).chain(restarts).chain(failed).collect()
+    let lingering = ended.lingering.iter().map(|failure| lingering(wishes, failure));
+    stages.chain(blocked).chain(restarts).chain(failed).chain(lingering).collect()
 }
 
 /// Once `write` has succeeded.
@@ -86,27 +87,22 @@ fn why(because: &Because) -> String {
 
 /// A workload of which no pod moves: with the first pod's reason.
 fn blocked(workload: &Workload<'_>, own: &[&PodVerdict]) -> Option<Note> {
-    let mut reasons = Vec::new();
-    for verdict in own {
-        match &verdict.waiting {
-            None => return None,
-            Some(waiting) if waiting.is_brief() => return None,
-            Some(waiting) => reasons.push((verdict, waiting)),
-        }
+    let waits = |verdict: &&PodVerdict| verdict.waiting.as_ref().is_some_and(|waiting| !waiting.is_brief());
+    if !own.iter().all(waits) {
+        return None;
     }
-    let (verdict, waiting) = reasons.first()?;
-    let text = format!("{} pods wait; pod {}: {}", reasons.len(), verdict.pod.name, waiting.text());
+    let verdict = own.first()?;
+    let text = format!("{} pods wait; pod {}: {}", own.len(), verdict.pod.name, verdict.text().unwrap_or_default());
     Some(note(regarding(workload.deployment), Severity::Warning, "RolloutBlocked", text))
 }
 
 /// A restart of a pod that no workload of ours stands behind.
 fn lone(wishes: &Wishes<'_>, verdict: &PodVerdict) -> Option<Note> {
     let wish = wishes.by_pod.get(verdict.pod.uid.as_str())?;
-    let waiting = verdict.waiting.as_ref().filter(|waiting| !waiting.is_brief())?;
-    if wish.workload.is_some() {
+    if wish.workload.is_some() || verdict.waiting.as_ref()?.is_brief() {
         return None;
     }
-    Some(note(pod(&verdict.pod), Severity::Warning, "RestartBlocked", waiting.text()))
+    Some(note(pod(&verdict.pod), Severity::Warning, "RestartBlocked", verdict.text()?))
 }
 
 fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
@@ -119,6 +115,20 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
         failure.workload.map_or_else(|| pod(&failure.grant.pod), |index| regarding(wishes.workloads[index].deployment));
     let text = format!("pod {} {what}: {} {}", failure.grant.pod.name, failure.result.reason, failure.message);
     note(at, Severity::Warning, reason, text.trim_end().to_owned())
+}
+
+/// A pod that is as it should be but for not being Ready after its operation: a rollout does not end over it.
+fn lingering(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
+    let Failure { grant, result, .. } = failure;
+    let owner = wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| wishes.owners.of(pod));
+    let workload = owner.and_then(|(owner, _)| wishes.workloads.iter().find(|each| each.deployment.uid == owner.uid));
+    let at = workload.map_or_else(|| pod(&grant.pod), |workload| regarding(workload.deployment));
+    let text = format!(
+        "pod {} is not Ready after its operation ended with {:?}/{}, and keeps its place until it is; look at its containers, \
+         delete it, or change the template",
+        grant.pod.name, result.outcome, result.reason
+    );
+    note(at, Severity::Warning, "PodNotReady", text)
 }
 
 fn note(regarding: ObjectReference, severity: Severity, reason: &'static str, text: String) -> Note {

@@ -1,9 +1,11 @@
 //! Who may go next.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, Grant, GrantMode, Outcome, PostCheck, Reservation, VerifySpec};
+use hitless_api::{
+    DrainSpec, Grant, GrantMode, ModeWish, Outcome, PostCheck, Reservation, TransitionResult, VerifySpec,
+};
 use hitless_gate::{Candidate, Gate, Held, LedgerError, Verdict};
 use hitless_workloads::PodIntent;
 use jiff::Timestamp;
@@ -11,9 +13,13 @@ use jiff::Timestamp;
 use super::blocked::{self, Waiting};
 use super::completion::{Ended, Failure};
 use super::draft::Draft;
-use super::drain;
+use super::holds::{self, Begin, Holds};
 use super::intents::{Wish, Wishes};
 use super::{PodVerdict, micro};
+use crate::drain::mode::{self, Impossible, Mode, Situation};
+use crate::drain::policy::Policies;
+use crate::service::ServiceView;
+use crate::snapshot::NodeTransitionView;
 
 /// A pod that nothing but the rules can keep from being operated.
 struct Ready<'a> {
@@ -22,21 +28,39 @@ struct Ready<'a> {
     intent: PodIntent,
     drain: DrainSpec,
     verify: VerifySpec,
+    /// How it is kept from losing requests, but for who else serves at that moment.
+    situation: Situation,
     owner: String,
+}
+
+/// What an operation begins with.
+struct Start<'a> {
+    mode: Mode,
+    /// Services that it needs open.
+    services: Vec<&'a ServiceView>,
+    /// They are not open yet.
+    opening: bool,
+}
+
+/// Tells the gate what has moved since the snapshot: a kept one would judge by the places of an earlier round.
+pub(super) fn tell_places(ended: &Ended<'_>, draft: &Draft<'_>, gate: &mut Gate) {
+    gate.set_failed(&failed(ended));
+    gate.set_held(held(ended, draft));
 }
 
 pub(super) fn grant<'a>(
     wishes: &Wishes<'a>,
     ended: &Ended<'a>,
     draft: &mut Draft<'a>,
-    gate: &mut Gate,
+    gate: &Gate,
+    policies: &Policies<'_>,
+    holds: &mut Holds<'a>,
 ) -> Vec<PodVerdict> {
     let mut verdicts = Vec::new();
-    gate.set_failed(&failed(ended));
     let unseen = unseen(wishes, draft);
-    let mut candidates: BTreeMap<&'a str, Ready<'a>> = BTreeMap::new();
+    let mut candidates: HashMap<&'a str, Ready<'a>> = HashMap::new();
     for (uid, wish) in &wishes.by_pod {
-        match candidate(wish, wishes, ended, draft, gate) {
+        match candidate(wish, wishes, ended, draft, gate, policies, holds) {
             Ok(ready)
                 if unseen.contains(ready.pod.id.namespace.as_str())
                     || (!unseen.is_empty() && gate.counts_cluster_wide(uid)) =>
@@ -57,11 +81,22 @@ pub(super) fn grant<'a>(
                 verdicts.push(verdict(ready.pod, wishes, Some(Waiting::Clearing), None));
                 continue;
             }
+            let start = match start(&ready, ended, draft, holds) {
+                Ok(start) => start,
+                Err(waiting) => {
+                    verdicts.push(verdict(ready.pod, wishes, Some(waiting), None));
+                    continue;
+                }
+            };
+            if let Some(waiting) = start.register(&ready, holds) {
+                verdicts.push(verdict(ready.pod, wishes, Some(waiting), None));
+                continue;
+            }
             let Some(place) = draft.reservation(&ready.pod.id.namespace, uid) else { continue };
             let (rules, while_unavailable) = (place.rules.clone(), place.while_unavailable);
             verdicts.push(verdict(ready.pod, wishes, None, None));
             let post_check = gate.has_post_check(uid).then_some(PostCheck::Pending);
-            let grant = grant_of(&ready, draft.snapshot.epoch, rules, key.since);
+            let grant = grant_of(&ready, start.mode, draft.snapshot.epoch, rules, key.since);
             let grant = Grant { while_unavailable, post_check, ..grant };
             draft.add_grant(ready.node, grant);
         }
@@ -69,8 +104,11 @@ pub(super) fn grant<'a>(
     if !candidates.is_empty() {
         for answer in ask(ended, draft, gate, &candidates) {
             let Some(ready) = candidates.remove(answer.pod_uid.as_str()) else { continue };
-            let waiting =
-                if answer.allowed { take_place(&ready, &answer, ended, draft, gate) } else { Some(refusal(&answer)) };
+            let waiting = if answer.allowed {
+                take_place(&ready, &answer, ended, draft, gate, holds)
+            } else {
+                Some(Waiting::Rules)
+            };
             verdicts.push(verdict(ready.pod, wishes, waiting, Some(answer)));
         }
     }
@@ -88,18 +126,13 @@ fn unseen<'a>(wishes: &Wishes<'a>, draft: &Draft<'a>) -> BTreeSet<&'a str> {
         .filter(|namespace| draft.ledger(namespace).is_some_and(|ledger| ledger.reservations.keys().any(unknown)));
     let granted = draft.snapshot.node_transitions.iter().flat_map(|(node, known)| {
         let kept = |id: &String| draft.grants(node).iter().any(|grant| grant.id == *id);
-        let live = |grant: &&Grant| known.transition(grant).is_none_or(|transition| transition.result.is_none());
-        known.spec.grants.iter().filter(live).filter(move |grant| unknown(&grant.pod.uid) && kept(&grant.id))
+        known.unfinished().filter(move |grant| unknown(&grant.pod.uid) && kept(&grant.id))
     });
     reserved.map(String::as_str).chain(granted.map(|grant| grant.pod.namespace.as_str())).collect()
 }
 
 fn verdict(pod: &PodView, wishes: &Wishes<'_>, waiting: Option<Waiting>, gate: Option<Verdict>) -> PodVerdict {
-    PodVerdict { pod: pod.id.clone(), owner: wishes.owners.label(pod), waiting, gate }
-}
-
-fn refusal(answer: &Verdict) -> Waiting {
-    Waiting::Rules(answer.denied().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    PodVerdict { pod: pod.id.clone(), owner: wishes.owner_label(pod), waiting, gate }
 }
 
 fn candidate<'a>(
@@ -108,6 +141,8 @@ fn candidate<'a>(
     ended: &Ended<'a>,
     draft: &Draft<'a>,
     gate: &Gate,
+    policies: &Policies<'_>,
+    holds: &Holds<'a>,
 ) -> Result<Ready<'a>, Waiting> {
     let pod = wish.pod;
     let uid = pod.id.uid.as_str();
@@ -131,13 +166,70 @@ fn candidate<'a>(
     if draft.is_full(node) {
         return Err(Waiting::NodeFull(node.to_owned()));
     }
-    let drain = drain::resolve(pod).map_err(Waiting::Drain)?;
-    let progress_seconds = wish.workload.map_or_else(
-        || VerifySpec::default().progress_seconds,
-        |index| wishes.workloads[index].deployment.progress_deadline_seconds,
-    );
-    let verify = VerifySpec { progress_seconds, ..VerifySpec::default() };
-    Ok(Ready { pod, node, intent, drain, verify, owner: wishes.owners.label(pod) })
+    let deployment = wish.workload.map(|index| wishes.workloads[index].deployment);
+    let progress_seconds = deployment.map(|deployment| deployment.progress_deadline_seconds);
+    let resolved =
+        policies.resolve(pod, |port| holds.treatment(pod, port), progress_seconds).map_err(Waiting::Drain)?;
+    let node_transition = draft.snapshot.node_transitions.get(node);
+    let situation = Situation {
+        wish: resolved.mode,
+        origin: resolved.mode_origin,
+        gated: pod.gated,
+        serving: pod.ready(),
+        post_check: gate.has_post_check(uid),
+        agent_can_hold: node_transition.and_then(|node| can_hold(node, uid)),
+        gap_milliseconds: deployment.and_then(holds::gap),
+        cap_milliseconds: resolved.drain.hold_cap_milliseconds,
+        another_serves: false,
+        always_published: holds.always_published(pod),
+    };
+    choose(&situation)?;
+    let (drain, verify) = (resolved.drain, resolved.verify);
+    Ok(Ready { pod, node, intent, drain, verify, situation, owner: wishes.owner_label(pod) })
+}
+
+/// Whether the node's agent can hold the pod, as far as it has said.
+fn can_hold(node: &NodeTransitionView, uid: &str) -> Option<bool> {
+    let has_refused = node.transitions.iter().any(|report| {
+        let refused = report.result.as_ref().filter(|result| result.outcome == Outcome::Refused);
+        refused
+            .is_some_and(|result| matches!(result.reason.as_str(), "UnsupportedMode" | TransitionResult::HOLD_FAILED))
+            && report.id.rsplit_once('.').is_some_and(|(pod, _)| pod == uid)
+    });
+    if has_refused { Some(false) } else { Some(node.agent.as_ref()?.can("Hold")) }
+}
+
+fn choose(situation: &Situation) -> Result<Mode, Waiting> {
+    mode::choose(situation).map_err(|Impossible::NoReadinessGate(because)| Waiting::NoReadinessGate(because))
+}
+
+/// Leave or Hold, and whether Services have to be opened before.
+fn start<'a>(ready: &Ready<'a>, ended: &Ended<'a>, draft: &Draft<'a>, holds: &Holds<'a>) -> Result<Start<'a>, Waiting> {
+    let taken = |pod: &PodView| holds::is_taken(pod, draft, ended);
+    // Who else serves matters to nobody but Auto.
+    let another_serves = ready.situation.wish == ModeWish::Auto && holds.another_serves(ready.pod, &taken);
+    let mut mode = choose(&Situation { another_serves, ..ready.situation.clone() })?;
+    match holds.begin(ready.pod, &mode.mode, &taken) {
+        Begin::Now { open, note } => {
+            if let Some(note) = note {
+                mode.reason = format!("{}; {note}", mode.reason);
+            }
+            Ok(Start { mode, services: open, opening: false })
+        }
+        Begin::Opening(services) => Ok(Start { mode, services, opening: true }),
+        Begin::Wait(waiting) => Err(waiting),
+    }
+}
+
+impl<'a> Start<'a> {
+    /// Makes sure of the Services; says what is waited for if they are not open yet.
+    fn register(&self, ready: &Ready<'a>, holds: &mut Holds<'a>) -> Option<Waiting> {
+        if self.mode.mode == GrantMode::Hold {
+            holds.hold(&ready.intent.id(), &self.services);
+        }
+        let names = || self.services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>().join(", ");
+        self.opening.then(|| Waiting::Opening(names()))
+    }
 }
 
 /// Pods whose operation was judged bad.
@@ -153,12 +245,17 @@ fn take_place<'a>(
     ended: &Ended<'a>,
     draft: &mut Draft<'a>,
     gate: &Gate,
+    holds: &mut Holds<'a>,
 ) -> Option<Waiting> {
     let rules = answer.agreed();
     let pod = &ready.pod.id;
     if draft.is_full(ready.node) {
         return Some(Waiting::NodeFull(ready.node.to_owned()));
     }
+    let start = match start(ready, ended, draft, holds) {
+        Ok(start) => start,
+        Err(waiting) => return Some(waiting),
+    };
     let reservation = Reservation {
         id: ready.intent.id(),
         pod: pod.name.clone(),
@@ -166,11 +263,24 @@ fn take_place<'a>(
         owner: ready.owner.clone(),
         rules: rules.clone(),
         since: micro(draft.now),
-        images: ready.intent.containers.iter().map(|(name, change)| (name.clone(), change.to.clone())).collect(),
+        images: ready
+            .intent
+            .operation
+            .containers
+            .iter()
+            .map(|(name, change)| (name.clone(), change.to.clone()))
+            .collect(),
         while_unavailable: answer.rests_on_unavailability(),
-        from_images: ready.intent.containers.iter().map(|(name, change)| (name.clone(), change.from.clone())).collect(),
+        from_images: ready
+            .intent
+            .operation
+            .containers
+            .iter()
+            .map(|(name, change)| (name.clone(), change.from.clone()))
+            .collect(),
         labels: ready
             .intent
+            .operation
             .labels
             .iter()
             .filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)))
@@ -183,10 +293,14 @@ fn take_place<'a>(
     }
     match draft.reserve(pod, reservation, gate.counts_cluster_wide(&pod.uid)) {
         Ok(()) => {
+            // Its place is taken first; it is granted once the Services are seen open.
+            if let Some(waiting) = start.register(ready, holds) {
+                return Some(waiting);
+            }
             let grant = Grant {
                 while_unavailable: answer.rests_on_unavailability(),
                 post_check: gate.has_post_check(&pod.uid).then_some(PostCheck::Pending),
-                ..grant_of(ready, draft.snapshot.epoch, rules, draft.now)
+                ..grant_of(ready, start.mode, draft.snapshot.epoch, rules, draft.now)
             };
             draft.add_grant(ready.node, grant);
             None
@@ -196,7 +310,7 @@ fn take_place<'a>(
     }
 }
 
-fn grant_of(ready: &Ready<'_>, epoch: i64, rules: Vec<String>, granted: Timestamp) -> Grant {
+fn grant_of(ready: &Ready<'_>, mode: Mode, epoch: i64, rules: Vec<String>, granted: Timestamp) -> Grant {
     let running = |name: &String| {
         let status = ready.pod.container(name).and_then(|container| container.status.as_ref());
         status.map(|status| status.container_id.clone()).unwrap_or_default()
@@ -205,12 +319,13 @@ fn grant_of(ready: &Ready<'_>, epoch: i64, rules: Vec<String>, granted: Timestam
         id: ready.intent.id(),
         epoch,
         pod: ready.pod.id.clone(),
-        op: ready.intent.op.clone(),
-        mode: GrantMode::Leave,
-        containers: ready.intent.containers.clone(),
-        labels: ready.intent.labels.clone(),
-        annotations: ready.intent.annotations.clone(),
-        before: ready.intent.containers.keys().map(|name| (name.clone(), running(name))).collect(),
+        op: ready.intent.operation.op.clone(),
+        mode: mode.mode,
+        mode_reason: mode.reason.chars().take(Grant::LONGEST_MODE_REASON).collect(),
+        containers: ready.intent.operation.containers.clone(),
+        labels: ready.intent.operation.labels.clone(),
+        annotations: ready.intent.operation.annotations.clone(),
+        before: ready.intent.operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
         drain: ready.drain.clone(),
         verify: ready.verify,
         rules,
@@ -223,8 +338,7 @@ fn grant_of(ready: &Ready<'_>, epoch: i64, rules: Vec<String>, granted: Timestam
 }
 
 /// Asks the gate about all candidates together.
-fn ask(ended: &Ended<'_>, draft: &Draft<'_>, gate: &mut Gate, candidates: &BTreeMap<&str, Ready<'_>>) -> Vec<Verdict> {
-    gate.set_held(held(ended, draft));
+fn ask(ended: &Ended<'_>, draft: &Draft<'_>, gate: &Gate, candidates: &HashMap<&str, Ready<'_>>) -> Vec<Verdict> {
     // Where a grant is removed anyway, the next one costs no write more.
     let asking: Vec<Candidate> = candidates
         .values()
@@ -239,13 +353,11 @@ fn ask(ended: &Ended<'_>, draft: &Draft<'_>, gate: &mut Gate, candidates: &BTree
 
 /// Places in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
 fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Held> {
-    let running = draft.snapshot.node_transitions.values().flat_map(|node| {
-        node.spec
-            .grants
-            .iter()
-            .filter(|grant| node.transition(grant).is_none_or(|transition| transition.result.is_none()))
-            .map(|grant| (grant.pod.uid.clone(), Held { since: grant.granted.0 }))
-    });
+    let running = draft
+        .snapshot
+        .node_transitions
+        .values()
+        .flat_map(|node| node.unfinished().map(|grant| (grant.pod.uid.clone(), Held { since: grant.granted.0 })));
     let ledgers = draft.snapshot.ledgers.keys().filter_map(|namespace| draft.ledger(namespace));
     let places = ledgers
         .flat_map(|ledger| &ledger.reservations)

@@ -1,16 +1,15 @@
 //! What is wished: by Deployments, and by restart annotations on pods.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, PodRef};
 use hitless_workloads::deployment::{Observed, OptIn, plan};
-use hitless_workloads::{DeploymentPlan, DeploymentView, Obstacle, PodIntent, ReplicaSetView, Stage, restart};
+use hitless_workloads::{DeploymentPlan, DeploymentView, Obstacle, Owners, PodIntent, ReplicaSetView, Stage, restart};
 
 use super::events;
 use super::write::{Step, Write};
-use crate::mirror::Owners;
 use crate::snapshot::Snapshot;
 
 /// A Deployment and what is planned for it.
@@ -43,16 +42,29 @@ pub(super) struct Wish<'a> {
 /// All wishes, and the indices to look things up.
 pub(super) struct Wishes<'a> {
     pub(super) workloads: Vec<Workload<'a>>,
-    pub(super) by_pod: BTreeMap<&'a str, Wish<'a>>,
+    pub(super) by_pod: HashMap<&'a str, Wish<'a>>,
     pub(super) pods: HashMap<&'a str, &'a PodView>,
     pub(super) owners: Owners<'a>,
     by_target: HashMap<(&'a str, String), usize>,
+    /// Index of the workload by uid of the Deployment.
+    driven: HashMap<&'a str, usize>,
 }
 
 impl Wishes<'_> {
+    /// `<kind>/<name>` of the pod's top workload, or empty.
+    pub(super) fn owner_label(&self, pod: &PodView) -> String {
+        self.owners.of(pod).map(|(owner, _)| format!("{}/{}", owner.kind, owner.name)).unwrap_or_default()
+    }
+
     /// The workload in that namespace whose pods are to be brought to that revision.
     pub(super) fn workload_of_target(&self, namespace: &str, revision: &str) -> Option<usize> {
         self.by_target.get(&(namespace, revision.to_owned())).copied()
+    }
+
+    /// Index of the workload that the pod belongs to, if we look after that.
+    pub(super) fn workload_of(&self, pod: &PodView) -> Option<usize> {
+        let (owner, _) = self.owners.of(pod)?;
+        self.driven.get(owner.uid.as_str()).copied()
     }
 
     /// Whether what the grant leads to is still wished.
@@ -91,13 +103,18 @@ pub(super) fn target(grant: &Grant) -> Option<&str> {
 
 pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
-    let owners = Owners::of_snapshot(snapshot);
-    let mut wishes =
-        Wishes { workloads: plans(snapshot), by_pod: BTreeMap::new(), pods, owners, by_target: HashMap::new() };
-    let mut driven: HashMap<&str, usize> = HashMap::new();
+    let owners = Owners::new(&snapshot.replica_sets, &snapshot.deployments);
+    let mut wishes = Wishes {
+        workloads: plans(snapshot),
+        by_pod: HashMap::new(),
+        pods,
+        owners,
+        by_target: HashMap::new(),
+        driven: HashMap::new(),
+    };
     for (index, workload) in wishes.workloads.iter().enumerate() {
         let deployment = workload.deployment;
-        driven.insert(deployment.uid.as_str(), index);
+        wishes.driven.insert(deployment.uid.as_str(), index);
         if deployment.opt_in() != OptIn::No {
             wishes.by_target.insert((deployment.namespace.as_str(), workload.plan.target.clone()), index);
         }
@@ -112,7 +129,7 @@ pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
             continue;
         }
         let Some(wish) = restart::wish(pod) else { continue };
-        let workload = wishes.owners.of(pod).and_then(|(owner, _)| driven.get(owner.uid.as_str()).copied());
+        let workload = wishes.workload_of(pod);
         let plan = workload.map(|index| &wishes.workloads[index].plan);
         if let Some(revision) = revision_of_restart(plan, &pod.id) {
             let intent = wish.intent(pod, revision);
@@ -143,7 +160,7 @@ fn plans(snapshot: &Snapshot) -> Vec<Workload<'_>> {
             sets.entry(owner.uid.as_str()).or_default().push(set);
         }
     }
-    let ours = |set: &&ReplicaSetView| set.is_history() || set.is_marked_live();
+    let ours = |set: &&ReplicaSetView| set.is_labelled();
     let concerned: Vec<&DeploymentView> = snapshot
         .deployments
         .iter()
@@ -179,13 +196,8 @@ fn plans(snapshot: &Snapshot) -> Vec<Workload<'_>> {
 
 /// uids of pods with an operation that is not over: a live grant, or a place in a ledger.
 fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
-    let granted = snapshot.node_transitions.values().flat_map(|node| {
-        node.spec
-            .grants
-            .iter()
-            .filter(|grant| node.transition(grant).is_none_or(|transition| transition.result.is_none()))
-            .map(|grant| grant.pod.uid.clone())
-    });
+    let nodes = snapshot.node_transitions.values();
+    let granted = nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.clone());
     let reserved = snapshot.ledgers.values().flat_map(|ledger| ledger.spec.reservations.keys().cloned());
     granted.chain(reserved).collect()
 }

@@ -35,14 +35,24 @@ pub(super) fn decide(snapshot: &Snapshot, verdicts: &[PodVerdict], now: Timestam
     for pod in snapshot.pods.iter().filter(|pod| !pod.finished) {
         pods.entry(pod.id.namespace.as_str()).or_default().push(pod);
     }
+    let mut asked: BTreeMap<&str, Vec<&PodVerdict>> = BTreeMap::new();
+    for verdict in verdicts.iter().filter(|verdict| verdict.gate.is_some()) {
+        asked.entry(verdict.pod.namespace.as_str()).or_default().push(verdict);
+    }
     for rule in &snapshot.rules {
-        let Some(step) = step(rule, snapshot, pods.get(rule.namespace.as_str()), verdicts, now) else { continue };
         let last = rule.status.as_ref().and_then(|status| status.update_time.as_ref()).map(|time| time.0);
         let due = last.and_then(|last| last.saturating_add(SignedDuration::from_secs(INTERVAL_SECONDS)).ok());
-        match due.filter(|due| *due > now) {
-            None => decision.steps.push(step),
-            Some(due) => decision.wake_at = Some(decision.wake_at.map_or(due, |other: Timestamp| other.min(due))),
+        if let Some(due) = due.filter(|due| *due > now) {
+            // Whether there is anything to write is only looked at then: that costs more than the decision.
+            decision.wake_at = Some(decision.wake_at.map_or(due, |other: Timestamp| other.min(due)));
+            continue;
         }
+        let namespace = rule.namespace.as_str();
+        let of = (
+            pods.get(namespace).map_or(&[] as &[_], Vec::as_slice),
+            asked.get(namespace).map_or(&[] as &[_], Vec::as_slice),
+        );
+        decision.steps.extend(step(rule, snapshot, of, now));
     }
     decision
 }
@@ -50,15 +60,14 @@ pub(super) fn decide(snapshot: &Snapshot, verdicts: &[PodVerdict], now: Timestam
 fn step(
     rule: &RuleView,
     snapshot: &Snapshot,
-    pods: Option<&Vec<&PodView>>,
-    verdicts: &[PodVerdict],
+    (pods, verdicts): (&[&PodView], &[&PodVerdict]),
     now: Timestamp,
 ) -> Option<Step> {
     let mut targets: Vec<String> = rule
         .spec
         .selector
         .iter()
-        .flat_map(|wanted| pods.into_iter().flatten().filter(|pod| selector::matches(wanted, &pod.labels)))
+        .flat_map(|wanted| pods.iter().filter(|pod| selector::matches(wanted, &pod.labels)))
         .map(|pod| pod.id.name.clone())
         .collect();
     targets.sort();
@@ -94,11 +103,8 @@ fn rule_states(rule: &RuleView, snapshot: &Snapshot) -> Vec<RuleState> {
     snapshot.rule_states.get(&key).cloned().or_else(reported).unwrap_or_default()
 }
 
-/// What this rule said of one pod, if it was asked.
+/// What this rule said of one pod of its namespace, if it was asked.
 fn detail(rule: &RuleView, verdict: &PodVerdict) -> Option<PodTransitionDetail> {
-    if verdict.pod.namespace != rule.namespace {
-        return None;
-    }
     let answers: Vec<_> = verdict
         .gate
         .iter()

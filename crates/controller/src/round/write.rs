@@ -2,11 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use hitless_api::names::annotations;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
 use hitless_api::{NodeTransitionSpec, PodRef, TransitionLedgerSpec};
 use hitless_runtime::events::Note;
+use hitless_runtime::write::JsonPatch;
 use hitless_workloads::WorkloadWrite;
+use kube::api::Patch;
+use serde_json::Value;
 
+use crate::service::ServiceView;
 use crate::snapshot::Version;
 
 /// The next content of a namespace's ledger.
@@ -57,6 +62,60 @@ pub struct RuleStatusWrite {
     pub status: PodTransitionRuleStatus,
 }
 
+/// Opens a Service for the time of a Hold, or makes it as its owner wants it (CONTRACT 5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceWrite {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The version that was decided on.
+    pub version: Version,
+    /// Next value of `publishNotReadyAddresses`.
+    pub open: bool,
+    /// Next value of the annotation `hitless.dev/held-by`; `None`: it is there and goes.
+    pub mark: Option<String>,
+    /// Whether it has any annotation.
+    pub has_annotations: bool,
+}
+
+impl ServiceWrite {
+    /// For the operation with this id.
+    #[must_use]
+    pub fn open(service: &ServiceView, id: &str) -> Self {
+        Self { open: true, mark: Some(format!("{id},{}", service.open)), ..Self::close(service) }
+    }
+
+    /// What was before, unless its owner has said something else meanwhile. Only closed ones are opened.
+    #[must_use]
+    pub fn close(service: &ServiceView) -> Self {
+        Self {
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+            version: service.version.clone(),
+            open: service.open && service.declared_open,
+            mark: None,
+            has_annotations: service.has_annotations,
+        }
+    }
+
+    /// The patch that carries it out.
+    #[must_use]
+    pub fn patch(&self) -> Patch<Value> {
+        let annotations = ["metadata", "annotations"];
+        let mark = ["metadata", "annotations", annotations::HELD_BY];
+        let patch = JsonPatch::of(&self.version.uid)
+            .test(&["metadata", "resourceVersion"], self.version.resource_version.as_str())
+            .add(&["spec", "publishNotReadyAddresses"], self.open);
+        let patch = if self.has_annotations { patch } else { patch.new_map(&annotations) };
+        match &self.mark {
+            Some(text) => patch.add(&mark, text.as_str()),
+            None => patch.remove(&mark),
+        }
+        .build()
+    }
+}
+
 /// One write, conditional on what was decided on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
@@ -71,6 +130,8 @@ pub enum Write {
         /// The write.
         write: WorkloadWrite,
     },
+    /// To a Service.
+    Service(ServiceWrite),
     /// To a pod's status.
     StandIn(StandIn),
     /// To a PodTransitionRule's status.
@@ -105,6 +166,7 @@ impl Write {
             Self::Ledger(write) => format!("ledger/{}", write.namespace),
             Self::NodeTransition(write) => format!("node-transition/{}", write.node),
             Self::Workload { workload, write } => format!("{}/{workload}", write.verb()),
+            Self::Service(write) => format!("service/{}/{}", write.namespace, write.name),
             Self::StandIn(write) => format!("stand-in/{}", write.pod.uid),
             Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
         }

@@ -63,7 +63,7 @@ impl Brain {
         if kinds & OTHERS != 0 {
             (self.cache.deployments, self.cache.replica_sets) = (now.deployments, now.replica_sets);
             (self.cache.rules, self.cache.agents, self.cache.nodes) = (now.rules, now.agents, now.nodes);
-            self.cache.budgets = now.budgets;
+            (self.cache.budgets, self.cache.services) = (now.budgets, now.services);
         }
     }
 
@@ -137,6 +137,7 @@ impl Brain {
                 (self.cache.deployments, self.cache.replica_sets) = (now.deployments, now.replica_sets);
             }
             Write::RuleStatus(_) => self.cache.rules = now.rules,
+            Write::Service(_) => self.cache.services = now.services,
             Write::StandIn(_) => {}
         }
     }

@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{Grant, PodTransitionRuleSpec};
 use hitless_controller::round::Write;
+use hitless_controller::service::ServiceView;
 use hitless_controller::snapshot::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
 use hitless_gate::Budget;
 use hitless_workloads::deployment::{Kind, Request};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::Patch;
 use serde_json::{Value, json};
 
 pub(crate) const NAMESPACE: &str = "shop";
@@ -32,6 +35,12 @@ pub(crate) struct Cluster {
     pub(crate) ledgers: BTreeMap<String, LedgerView>,
     pub(crate) rules: Vec<RuleView>,
     pub(crate) budgets: Vec<Arc<Budget>>,
+    /// As JSON, by name.
+    pub(crate) services: BTreeMap<String, Value>,
+    /// What agents say of themselves with their reports.
+    pub(crate) agent: AgentInfo,
+    /// What agents report of an operation that is done.
+    pub(crate) gap_milliseconds: Option<u32>,
     /// Successful writes by kind.
     pub(crate) written: BTreeMap<&'static str, usize>,
 }
@@ -72,6 +81,9 @@ impl Cluster {
             ledgers: BTreeMap::new(),
             rules: vec![rule(max_unavailable)],
             budgets: Vec::new(),
+            services: BTreeMap::new(),
+            agent: AgentInfo { features: vec!["Leave".to_owned(), "Hold".to_owned()], ..AgentInfo::default() },
+            gap_milliseconds: None,
             written: BTreeMap::new(),
         };
         cluster.controllers();
@@ -85,6 +97,29 @@ impl Cluster {
         let budget = Budget { name: "all".into(), namespace: SYSTEM_NAMESPACE.into(), spec };
         (self.rules, self.budgets) = (Vec::new(), vec![Arc::new(budget)]);
         self
+    }
+
+    /// With a Service of this name for the Deployment's pods.
+    pub(crate) fn service(mut self, name: &str) -> Self {
+        self.apply_service(name, &json!({}));
+        self
+    }
+
+    /// `kubectl replace` of the Service, with more in its spec.
+    pub(crate) fn apply_service(&mut self, name: &str, spec: &Value) {
+        let version = self.bump();
+        let mut service = json!({
+            "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"), "resourceVersion": version,
+                "annotations": {"team": "shop"}},
+            "spec": {"clusterIP": "10.0.0.1", "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+        });
+        json_patch::merge(&mut service["spec"], spec);
+        self.services.insert(name.to_owned(), service);
+    }
+
+    /// The Service as a controller sees it.
+    pub(crate) fn see_service(&self, name: &str) -> ServiceView {
+        ServiceView::from(&serde_json::from_value::<Service>(self.services[name].clone()).unwrap())
     }
 
     pub(crate) fn bump(&mut self) -> String {
@@ -112,6 +147,7 @@ impl Cluster {
             ledgers: self.ledgers.iter().map(|(name, each)| (name.clone(), Arc::new(each.clone()))).collect(),
             rules: self.rules.iter().cloned().map(Arc::new).collect(),
             budgets: self.budgets.clone(),
+            services: self.services.keys().map(|name| Arc::new(self.see_service(name))).collect(),
             agents: self.nodes.keys().map(|node| (node.clone(), AgentState::Ready)).collect(),
             ..Snapshot::default()
         }
@@ -142,6 +178,7 @@ impl Cluster {
                         version: Version { uid: format!("uid-t-{}", write.node), resource_version: version.clone() },
                         fence: write.fence.clone().or_else(|| known.as_ref().and_then(|each| each.fence.clone())),
                         spec: write.spec.clone(),
+                        agent: known.as_ref().and_then(|each| each.agent.clone()),
                         transitions: known.map(|each| each.transitions.clone()).unwrap_or_default(),
                     };
                     self.transitions.insert(write.node.clone(), next);
@@ -149,6 +186,14 @@ impl Cluster {
                 })
             }
             Write::Workload { write, .. } => self.request(write.request(), &version).then_some("workload"),
+            Write::Service(write) => {
+                let service = self.services.get_mut(&write.name).unwrap();
+                let Patch::Json::<Value>(patch) = write.patch() else { panic!("no JSON patch") };
+                json_patch::patch(service, &patch).is_ok().then(|| {
+                    service["metadata"]["resourceVersion"] = json!(version);
+                    "service"
+                })
+            }
             Write::StandIn(write) => self
                 .pods
                 .get(&write.pod.uid)
@@ -254,6 +299,10 @@ impl Cluster {
         assert!(self.grants().is_empty(), "{:#?}", self.grants());
         assert!(self.ledgers.values().all(|ledger| ledger.spec.reservations.is_empty()), "{:#?}", self.ledgers);
         assert_ne!(self.deployment["spec"]["paused"], true);
+        for name in self.services.keys() {
+            let service = self.see_service(name);
+            assert!(!service.open && service.held_by.is_none(), "{name} was left open");
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 mod brain;
 #[cfg(test)]
 mod cluster;
+mod holds;
 #[cfg(test)]
 mod node;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, Transition, TransitionResult};
+use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Transition, TransitionResult};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NAMESPACE, view};
@@ -15,6 +15,8 @@ pub(crate) enum Fate {
     Expired,
     /// Undone, and not ready for a while.
     Failed,
+    /// Not known to this agent.
+    UnsupportedMode,
 }
 
 fn annotate(pod: &mut Value, changes: &BTreeMap<String, Change>, to: impl Fn(&Change) -> Option<&String>) {
@@ -30,6 +32,7 @@ fn annotate(pod: &mut Value, changes: &BTreeMap<String, Change>, to: impl Fn(&Ch
 impl Cluster {
     fn report(&mut self, grant: &Grant, phase: Phase, result: Option<(Outcome, &str)>) {
         let (version, since) = (self.bump(), MicroTime(self.now));
+        let gap_milliseconds = self.gap_milliseconds.filter(|_| result.is_some());
         let Some(node) =
             self.transitions.values_mut().find(|node| node.spec.grants.iter().any(|each| each.id == grant.id))
         else {
@@ -48,11 +51,12 @@ impl Cluster {
             since,
             deadline: None,
             connections: None,
-            gap_milliseconds: None,
+            gap_milliseconds,
             rollback: None,
             message: String::new(),
             result,
         });
+        node.agent = Some(self.agent.clone());
         node.version.resource_version = version;
     }
 
@@ -78,9 +82,10 @@ impl Cluster {
 
     fn set_ready(&mut self, uid: &str, ready: bool) {
         let status = if ready { "True" } else { "False" };
+        let since = self.now.round(jiff::Unit::Second).unwrap().to_string();
         self.change_pod(uid, |pod| {
             pod["status"]["conditions"] =
-                json!([{"type": "Ready", "status": status}, {"type": "hitless.dev/InService", "status": status}]);
+                json!([{"type": "Ready", "status": status, "lastTransitionTime": since}, {"type": "hitless.dev/InService", "status": status}]);
         });
     }
 
@@ -103,6 +108,9 @@ impl Cluster {
         let change = &grant.containers["web"];
         match phase {
             None if fate == Fate::Expired => self.report(grant, Phase::Granted, Some((Outcome::Refused, "Expired"))),
+            None if fate == Fate::UnsupportedMode => {
+                self.report(grant, Phase::Granted, Some((Outcome::Refused, "UnsupportedMode")));
+            }
             None | Some(Phase::Draining) if grant.cancel.is_some() => {
                 self.set_ready(uid, true);
                 self.report(grant, Phase::Returning, Some((Outcome::Cancelled, "WishGone")));
@@ -135,6 +143,8 @@ impl Cluster {
                     Some((if fate == Fate::Failed { Outcome::Failed } else { Outcome::RolledBack }, "NotReady")),
                 );
             }
+            Some(Phase::Checking) if grant.post_check == Some(PostCheck::Pending) => return false,
+            Some(_) if grant.post_check == Some(PostCheck::Pending) => self.report(grant, Phase::Checking, None),
             Some(_) => {
                 self.set_ready(uid, true);
                 self.report(grant, Phase::Returning, Some((Outcome::Done, "Done")));

@@ -1,7 +1,9 @@
 //! Single stories.
 
+use hitless_api::PostCheck;
 use hitless_api::ledger::CLUSTER;
 use hitless_controller::round::Write;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::brain::{ALL, Brain, PODS, TRANSITIONS, Writing};
 use crate::cluster::{Cluster, NODES};
@@ -257,4 +259,26 @@ fn the_result_of_an_earlier_operation_frees_no_place_of_a_later_one_of_the_same_
         let _ = second.turn(&mut cluster, Writing::All);
         cluster.assert_within_budget(1);
     }
+}
+
+#[test]
+fn the_place_of_a_pod_that_wants_to_return_counts_whatever_was_asked_before() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut nobody = cluster.rules[0].spec.rules[0].clone();
+    (nobody.name, nobody.stage) = ("return".to_owned(), Some("PostCheck".to_owned()));
+    nobody.available_policy.as_mut().unwrap().max_unavailable_value = Some(IntOrString::Int(0));
+    cluster.rules[0].spec.rules.push(nobody);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    // The gate is asked about the other two while the first one has its place.
+    turns(&mut cluster, &mut brain, 4);
+    for _ in 0..3 {
+        assert!(cluster.agent(0, Fate::Done), "checking");
+    }
+    // The pod seems to be in service: that it is not is told by its place alone.
+    brain.refresh(&cluster, ALL - PODS);
+    let _ = brain.turn(&mut cluster, Writing::All);
+    assert_eq!(cluster.grants()[0].post_check, Some(PostCheck::Passed));
+    roll(&mut cluster, &mut brain);
+    cluster.assert_at_rest();
 }

@@ -3,8 +3,8 @@
 use std::hash::BuildHasher;
 
 use super::{Gate, Group, groups, id};
-use crate::facts::OwnerKey;
 use crate::policy::Policy;
+use hitless_api::OwnerKey;
 
 /// A known workload.
 #[derive(Clone, Debug)]

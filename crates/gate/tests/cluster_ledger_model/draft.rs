@@ -19,8 +19,9 @@ pub(crate) struct Draft {
 
 impl Draft {
     pub(crate) fn release_in(&mut self, which: usize, pod: usize) {
-        let released = hitless_gate::release(&self.ledgers[which].into(), [uid(pod)]);
-        let released = TransitionLedgerSpec { leader: leader(self.epoch), ..released };
+        let mut released: TransitionLedgerSpec = self.ledgers[which].into();
+        hitless_gate::release(&mut released, [uid(pod)]);
+        released.leader = leader(self.epoch);
         self.ledgers[which] = self.ledgers[which].after(&released);
     }
 
@@ -36,7 +37,8 @@ impl Draft {
     pub(crate) fn reserve(&mut self, pod: usize, attempt: u8) -> Option<()> {
         let place = |ledger: Ledger| {
             let batch = vec![(uid(pod), reservation(&uid(pod), attempt))];
-            let next = hitless_gate::reserve(&ledger.into(), batch, &leader(self.epoch)).ok()?;
+            let mut next = ledger.into();
+            hitless_gate::reserve(&mut next, batch, &leader(self.epoch)).ok()?;
             Some(ledger.after(&next))
         };
         let (cluster, own) = (place(self.ledgers[CLUSTER])?, place(self.ledgers[NAMESPACE_OF[pod]])?);

@@ -156,7 +156,9 @@ impl Controller {
         match step {
             Step::Free(pod) if reserved(pod) && ready(pod) && may_free(pod) => {
                 world.leaders[who].fenced[pod] = false;
-                self.write_ledger(world, who, hitless_gate::release(&ledger.into(), [uid(pod)]).into());
+                let mut freed = ledger.into();
+                hitless_gate::release(&mut freed, [uid(pod)]);
+                self.write_ledger(world, who, freed.into());
             }
             _ if me.is_writing() => return None,
             Step::Round(urgent, sight) => self.round(world, who, ledger, urgent, sight)?,
@@ -194,12 +196,13 @@ impl Controller {
             let ready = !world.pods[pod].down || !self.protections.ready_before_release;
             ledger.reserved[pod].is_some() && result && same && ready
         });
-        let released = hitless_gate::release(&ledger.into(), ended.map(uid));
+        let mut next = ledger.into();
+        hitless_gate::release(&mut next, ended.map(uid));
         let wishes = |pod: usize| {
             let (state, node) = seen[pod];
-            !state.updated && node.granted.is_none() && !node.result && !released.reservations.contains_key(&uid(pod))
+            !state.updated && node.granted.is_none() && !node.result && !next.reservations.contains_key(&uid(pod))
         };
-        let allowed = self.allowed(&released, seen.map(|(state, _)| state), std::array::from_fn(wishes), urgent);
+        let allowed = self.allowed(&next, seen.map(|(state, _)| state), std::array::from_fn(wishes), urgent);
         let place = |pod| Some((pod, Place { while_unavailable: allowed[pod]?, since: world.new_attempt(pod) }));
         let places: Vec<(usize, Place)> = (0..PODS).filter_map(place).collect();
         let is_mistake = |(pod, place): &(usize, Place)| place.while_unavailable && !world.pods[*pod].down;
@@ -207,7 +210,7 @@ impl Controller {
         world.mistakes_left = world.mistakes_left.checked_sub(mistakes)?;
         let batch = places.iter().map(|&(pod, place)| (uid(pod), reservation(&uid(pod), place))).collect();
         let epoch = world.leaders[who].epoch;
-        let next = hitless_gate::reserve(&released, batch, &LedgerLeader { epoch, holder: holder(epoch) }).ok()?;
+        hitless_gate::reserve(&mut next, batch, &LedgerLeader { epoch, holder: holder(epoch) }).ok()?;
         let next = Ledger::from(next);
         if next.reserved == ledger.reserved {
             return None;

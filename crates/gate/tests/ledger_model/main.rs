@@ -10,9 +10,9 @@
 #![allow(clippy::unwrap_used, clippy::struct_excessive_bools, reason = "a test; protections are switches")]
 
 mod leader;
+#[path = "../model/liveness.rs"]
+mod liveness;
 mod world;
-
-use std::collections::HashMap;
 
 use leader::{Controller, Protections, Sight, Step};
 use stateright::{Checker, HasDiscoveries, Model, Property};
@@ -208,34 +208,7 @@ fn an_agent_that_takes_an_available_pod_on_a_grant_for_an_unavailable_one_oversp
 #[test]
 fn from_everywhere_the_rollout_can_still_end() {
     for model in Rollout::each(Protections::ALL) {
-        let stuck = stuck(&model);
+        let stuck = liveness::stuck(&model, World::at_rest);
         assert!(stuck.is_none(), "no way on from {stuck:?}");
     }
-}
-
-/// A state that no way leads from to the end.
-fn stuck(model: &Rollout) -> Option<World> {
-    let mut states: Vec<World> = model.init_states();
-    let mut numbers: HashMap<World, usize> = HashMap::from([(states[0].clone(), 0)]);
-    let mut before: Vec<Vec<usize>> = vec![Vec::new()];
-    let mut number = 0;
-    while number < states.len() {
-        for next in model.next_states(&states[number].clone()) {
-            let next = *numbers.entry(next.clone()).or_insert_with(|| {
-                states.push(next);
-                before.push(Vec::new());
-                states.len() - 1
-            });
-            before[next].push(number);
-        }
-        number += 1;
-    }
-    let mut can_end = vec![false; states.len()];
-    let mut open: Vec<usize> = (0..states.len()).filter(|&number| states[number].at_rest()).collect();
-    while let Some(number) = open.pop() {
-        if !std::mem::replace(&mut can_end[number], true) {
-            open.extend(before[number].iter().filter(|&&earlier| !can_end[earlier]));
-        }
-    }
-    Some(states.swap_remove(can_end.iter().position(|can| !can)?))
 }

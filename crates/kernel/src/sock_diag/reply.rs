@@ -14,6 +14,8 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLMSG_OVERRUN: u16 = 4;
 const TCPDIAG_GETSOCK: u16 = 18;
+/// The same in answer to the newer form of request.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// The kernel says that the table changed under its hands.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 
@@ -24,7 +26,7 @@ const INET_DIAG_INFO: u16 = 2;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// One message of a dump.
+/// One message of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
     Socket(Connection),
@@ -58,13 +60,19 @@ impl<'a> Messages<'a> {
             }
             let payload = &message[NETLINK_HEADER..length];
             match u16_at(message, 4)? {
-                TCPDIAG_GETSOCK => return parse_socket(payload).map(|socket| Some(Message::Socket(socket))),
+                TCPDIAG_GETSOCK | SOCK_DIAG_BY_FAMILY => {
+                    return parse_socket(payload).map(|socket| Some(Message::Socket(socket)));
+                }
                 NLMSG_DONE => {
                     // Old kernels send no code with it.
                     let code = if payload.is_empty() { 0 } else { i32_at(payload, 0)? };
                     return if code < 0 { Err(refused(code)) } else { Ok(Some(Message::Done)) };
                 }
-                NLMSG_ERROR => return Err(refused(i32_at(payload, 0)?)),
+                NLMSG_ERROR => {
+                    // "No error" is the acknowledgement of a request that asks for one.
+                    let code = i32_at(payload, 0)?;
+                    return if code == 0 { Ok(Some(Message::Done)) } else { Err(refused(code)) };
+                }
                 NLMSG_OVERRUN => return Err(DumpError::Interrupted),
                 _ => {}
             }

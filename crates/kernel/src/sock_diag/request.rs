@@ -1,6 +1,9 @@
-//! The bytes of a dump request.
+//! The bytes of requests.
 //!
-//! The older form of the request (`TCPDIAG_GETSOCK`) is the one that covers both address families in one pass.
+//! Of dumps the older form (`TCPDIAG_GETSOCK`) is the one that covers both address families in one pass. Questions about
+//! one socket have the newer form, which can also end it.
+
+use std::net::{IpAddr, SocketAddr};
 
 /// `TCPDIAG_GETSOCK` of `linux/inet_diag.h`.
 const TCPDIAG_GETSOCK: u16 = 18;
@@ -8,6 +11,31 @@ const TCPDIAG_GETSOCK: u16 = 18;
 const DUMP_FLAGS: u16 = 0x301;
 /// `INET_DIAG_INFO`, as the bit asked for: adds `struct tcp_info`.
 const WITH_TCP_INFO: u8 = 1 << (2 - 1);
+/// What is wanted of one socket: `SOCK_DIAG_BY_FAMILY` or `SOCK_DESTROY`, and the flags that go with it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Deed {
+    Show,
+    /// With `NLM_F_ACK`: the kernel says nothing else.
+    Destroy,
+}
+
+impl Deed {
+    fn kind_and_flags(self) -> (u16, u16) {
+        match self {
+            Self::Show => (20, 1),
+            Self::Destroy => (21, 5),
+        }
+    }
+}
+
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const IPPROTO_TCP: u8 = 6;
+/// `INET_DIAG_NOCOOKIE`: whichever socket has the addresses.
+const NO_COOKIE: u64 = u64::MAX;
+/// `struct inet_diag_req_v2`.
+const DIAG_REQUEST_V2: usize = 56;
+
 const INET_DIAG_REQ_BYTECODE: u16 = 1;
 
 const NETLINK_HEADER: usize = 16;
@@ -28,8 +56,10 @@ pub(super) struct States(u32);
 
 impl States {
     pub(super) const LISTEN: Self = Self(1 << 10);
-    /// ESTABLISHED and CLOSE_WAIT: the connections that the pod's side has not closed.
-    pub(super) const OPEN: Self = Self(1 << 1 | 1 << 8);
+    /// ESTABLISHED, CLOSE_WAIT, FIN_WAIT1 and FIN_WAIT2: at least one direction is open.
+    pub(super) const OPEN: Self = Self(1 << 1 | 1 << 8 | 1 << 4 | 1 << 5);
+    /// SYN_RECV, under its old and its new number.
+    pub(super) const OPENING: Self = Self(1 << 3 | 1 << 12);
 }
 
 /// A request for all TCP sockets in one of `states`. The kernel leaves out those with a local port not among `ports`,
@@ -38,14 +68,7 @@ pub(super) fn dump(sequence: u32, states: States, ports: &[u16]) -> Vec<u8> {
     let filter = if ports.len() <= MAX_FILTERED_PORTS { port_filter(ports) } else { Vec::new() };
     let filter_attribute = if filter.is_empty() { 0 } else { ATTRIBUTE_HEADER + filter.len() };
     let length = NETLINK_HEADER + DIAG_REQUEST + filter_attribute;
-
-    let mut request = Vec::with_capacity(length);
-    request.extend(word(length));
-    request.extend(TCPDIAG_GETSOCK.to_ne_bytes());
-    request.extend(DUMP_FLAGS.to_ne_bytes());
-    request.extend(sequence.to_ne_bytes());
-    request.extend([0; 4]); // port id: the kernel fills it in
-
+    let mut request = header(length, TCPDIAG_GETSOCK, DUMP_FLAGS, sequence);
     request.extend([0, 0, 0, WITH_TCP_INFO]);
     request.extend([0; 48]);
     request.extend(states.0.to_ne_bytes());
@@ -56,6 +79,46 @@ pub(super) fn dump(sequence: u32, states: States, ports: &[u16]) -> Vec<u8> {
         request.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
         request.extend(filter);
     }
+    request
+}
+
+/// A request about the one socket with these addresses, and this identity if one is given.
+pub(super) fn one(sequence: u32, deed: Deed, local: SocketAddr, peer: SocketAddr, cookie: Option<u64>) -> Vec<u8> {
+    let (kind, flags) = deed.kind_and_flags();
+    let mut request = header(NETLINK_HEADER + DIAG_REQUEST_V2, kind, flags, sequence);
+    let family = if local.is_ipv4() { AF_INET } else { AF_INET6 };
+    request.extend([family, IPPROTO_TCP, WITH_TCP_INFO, 0]);
+    request.extend(u32::MAX.to_ne_bytes());
+    request.extend(local.port().to_be_bytes());
+    request.extend(peer.port().to_be_bytes());
+    for address in [local.ip(), peer.ip()] {
+        match address {
+            IpAddr::V4(v4) => {
+                request.extend(v4.octets());
+                request.extend([0; 12]);
+            }
+            IpAddr::V6(v6) => request.extend(v6.octets()),
+        }
+    }
+    request.extend([0; 4]); // any interface
+    let [low, high] = halves(cookie.unwrap_or(NO_COOKIE));
+    request.extend(low.to_ne_bytes());
+    request.extend(high.to_ne_bytes());
+    request
+}
+
+/// The cookie as the kernel writes it: lower half first.
+fn halves(cookie: u64) -> [u32; 2] {
+    [cookie, cookie >> 32].map(|half| u32::try_from(half & u64::from(u32::MAX)).unwrap_or(u32::MAX))
+}
+
+fn header(length: usize, kind: u16, flags: u16, sequence: u32) -> Vec<u8> {
+    let mut request = Vec::with_capacity(length);
+    request.extend(word(length));
+    request.extend(kind.to_ne_bytes());
+    request.extend(flags.to_ne_bytes());
+    request.extend(sequence.to_ne_bytes());
+    request.extend([0; 4]); // port id: the kernel fills it in
     request
 }
 
@@ -133,6 +196,10 @@ mod tests {
             let said = u32::from_ne_bytes([request[0], request[1], request[2], request[3]]);
             assert_eq!(usize::try_from(said).unwrap(), request.len(), "{} ports", ports.len());
         }
+        let (v4, v6) = ("10.0.0.1:80".parse().unwrap(), "[fd00::1]:80".parse().unwrap());
+        assert_eq!(one(7, Deed::Show, v4, v4, None).len(), 72);
+        assert_eq!(one(7, Deed::Destroy, v6, v6, Some(1)).len(), 72);
+        assert_eq!(halves(0x1_0000_0002), [2, 1]);
         assert_eq!(dump(7, States::LISTEN, &[]).len(), 76);
         assert_eq!(dump(7, States::OPEN, &[80]).len(), 76 + 4 + 8);
     }

@@ -1,7 +1,7 @@
 //! The server in the pod, which the tests start in the pod's namespace and control group.
 //!
-//! Clients send lines: `fast` is answered at once, `slow` when standard input says `release`. Standard input also knows
-//! `dial ADDRESS`: open a connection and keep it. Each command is answered by `ok` on standard error output.
+//! Clients send lines: `fast` is answered at once, `slow` when standard input says `release`, `finish` makes the server
+//! close its direction. Standard input also knows `dial ADDRESS`: open a connection and keep it. Each command is answered by `ok` on standard error output.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "part of a test")]
 
@@ -9,11 +9,12 @@
 mod ports;
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
-use ports::{DUAL_STACK, QUEUE_ONLY, V4_ONLY};
+use ports::{DATAGRAMS, DUAL_STACK, QUEUE_ONLY, SHORT_QUEUE, SLOW_TO_ACCEPT, V4_ONLY};
 
 /// How often `release` was said.
 #[derive(Default)]
@@ -22,18 +23,28 @@ struct Releases {
     said: Condvar,
 }
 
-fn main() {
+pub(crate) fn main() {
     let releases = Arc::new(Releases::default());
     let _unserved = TcpListener::bind(("::", QUEUE_ONLY)).unwrap();
-    for (host, port) in [("::", DUAL_STACK), ("0.0.0.0", V4_ONLY)] {
+    let at_once = Duration::ZERO;
+    for (host, port, queue, rest) in [
+        ("::", DUAL_STACK, 128, at_once),
+        ("0.0.0.0", V4_ONLY, 128, at_once),
+        ("::", SLOW_TO_ACCEPT, 1024, Duration::from_millis(4)),
+        ("::", SHORT_QUEUE, 4, at_once),
+    ] {
         let (listener, releases) = (TcpListener::bind((host, port)).unwrap(), Arc::clone(&releases));
+        rustix::net::listen(&listener, queue).unwrap();
         thread::spawn(move || {
             for stream in listener.incoming() {
+                thread::sleep(rest);
                 let (stream, releases) = (stream.unwrap(), Arc::clone(&releases));
                 thread::spawn(move || serve(&stream, &releases));
             }
         });
     }
+    let datagrams = UdpSocket::bind(("::", DATAGRAMS)).unwrap();
+    thread::spawn(move || while datagrams.recv(&mut [0]).is_ok() {});
     let ok = || io::stderr().write_all(b"ok\n").unwrap();
     ok();
     let mut dialled = Vec::new();
@@ -60,7 +71,9 @@ fn serve(mut stream: &TcpStream, releases: &Releases) {
             let before = *count;
             drop(releases.said.wait_while(count, |count| *count == before).unwrap());
         }
-        if stream.write_all(b"done\n").is_err() {
+        if line == "finish" {
+            stream.shutdown(Shutdown::Write).unwrap();
+        } else if stream.write_all(b"done\n").is_err() {
             return;
         }
     }

@@ -16,7 +16,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 pub(crate) const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 pub(crate) const POD_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
-const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x99, 0, 0, 0, 0, 0, 1);
+pub(crate) const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x99, 0, 0, 0, 0, 0, 1);
+/// The Service's address in a routed lab: translated to the pod's, the client's address to the router's.
+pub(crate) const SERVICE_V4: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 pub(crate) const POD_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x99, 0, 0, 0, 0, 0, 2);
 
 /// Asks again and again until there is an answer.
@@ -31,6 +33,14 @@ pub(crate) fn eventually<T>(what: &str, mut question: impl FnMut() -> Option<T>)
     }
 }
 
+/// What kube-proxy does to packets for a Service and to clients that need it, on the router.
+const ROUTER_RULES: &str = "
+    table ip nat {
+        chain prerouting { type nat hook prerouting priority -100; ip daddr 10.96.0.10 dnat to 10.99.0.2; }
+        chain output { type nat hook output priority -100; ip daddr 10.96.0.10 dnat to 10.99.0.2; }
+        chain postrouting { type nat hook postrouting priority 100; ip daddr 10.99.0.2 masquerade; }
+    }";
+
 fn run(program: &str, arguments: &str) {
     let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
     assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
@@ -44,38 +54,67 @@ pub(crate) struct Lab {
     pub(crate) container_id: String,
     pod: Namespace,
     client: Namespace,
+    router: Option<Namespace>,
     cgroup: Cgroup,
 }
 
 impl Lab {
-    /// `None`, with a note, when the tests cannot run here and nobody insists.
+    /// A client and a pod with a link between them. `None`, with a note, when the tests cannot run here and nobody
+    /// insists.
     pub(crate) fn new() -> Option<Self> {
-        if !geteuid().is_root() {
-            assert!(std::env::var_os("CI").is_none(), "these tests need root, and CI is set");
-            eprintln!("left out: making network namespaces needs root");
-            return None;
+        let (name, pod, client) = namespaces()?;
+        link(&pod, "eth0", &client, "eth0");
+        pod.configure("eth0", &[format!("{POD_V4}/24"), format!("{POD_V6}/64 nodad")]);
+        client.configure("eth0", &[format!("{CLIENT_V4}/24"), format!("{CLIENT_V6}/64 nodad")]);
+        Some(Self::with(&name, pod, client, None))
+    }
+
+    /// A client that reaches the pod through a router that plays the node: [`SERVICE_V4`] is translated to the pod, and
+    /// the pod sees the router's address instead of the client's. Reverse paths are filtered strictly everywhere.
+    pub(crate) fn routed() -> Option<Self> {
+        let (name, pod, client) = namespaces()?;
+        let router = Namespace::new(format!("{name}r"));
+        link(&pod, "eth0", &router, "pod");
+        link(&client, "eth0", &router, "client");
+        pod.configure("eth0", &[format!("{POD_V4}/24")]);
+        client.configure("eth0", &["10.98.0.1/24".to_owned()]);
+        router.configure("pod", &[format!("{CLIENT_V4}/24")]);
+        router.configure("client", &["10.98.0.254/24".to_owned()]);
+        router.run("ip", &format!("route add {SERVICE_V4} dev pod"));
+        pod.run("ip", &format!("route add default via {CLIENT_V4}"));
+        client.run("ip", "route add default via 10.98.0.254");
+        for namespace in [&pod, &client, &router] {
+            namespace.run("sysctl", "-q -w net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1 -e");
         }
-        let name = format!("hk{}x{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let (pod, client) = (Namespace::new(format!("{name}p")), Namespace::new(format!("{name}c")));
-        run("ip", &format!("link add eth0 netns {} type veth peer name eth0 netns {}", pod.name, client.name));
-        pod.configure(POD_V4, POD_V6);
-        client.configure(CLIENT_V4, CLIENT_V6);
+        router.run("sysctl", "-q -w net.ipv4.ip_forward=1");
+        router.nft(ROUTER_RULES);
+        Some(Self::with(&name, pod, client, Some(router)))
+    }
+
+    fn with(name: &str, pod: Namespace, client: Namespace, router: Option<Namespace>) -> Self {
         let pod_uid = format!("{name}-0000-4000-8000-000000000001");
         let container_id = format!("{name}c0ffee");
-        let cgroup = Cgroup::new(&name, &pod_uid, &container_id);
-        Some(Self { pod_uid, container_id, pod, client, cgroup })
+        let cgroup = Cgroup::new(name, &pod_uid, &container_id);
+        Self { pod_uid, container_id, pod, client, router, cgroup }
     }
 
     /// Runs something, such as opening a socket, in the client's namespace.
     pub(crate) fn in_client<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
-        thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let namespace = fs::File::open(self.client.path()).unwrap();
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-                run()
-            });
-            thread.join().unwrap()
-        })
+        self.client.inside(run)
+    }
+
+    pub(crate) fn in_pod<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        self.pod.inside(run)
+    }
+
+    /// On the node that the pod runs on, in a routed lab.
+    pub(crate) fn in_router<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        self.router.as_ref().unwrap().inside(run)
+    }
+
+    /// Where the node's namespace is, in a routed lab.
+    pub(crate) fn router_path(&self) -> PathBuf {
+        self.router.as_ref().unwrap().path()
     }
 
     /// Starts the server as the pod's container and waits until it listens.
@@ -86,6 +125,22 @@ impl Lab {
     pub(crate) fn start_server_on_the_host_network(&self) -> Server {
         Server::start(&self.cgroup, None)
     }
+}
+
+/// Names of this lab and two namespaces for it.
+fn namespaces() -> Option<(String, Namespace, Namespace)> {
+    if !geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "these tests need root, and CI is set");
+        eprintln!("left out: making network namespaces needs root");
+        return None;
+    }
+    let name = format!("hk{}x{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let (pod, client) = (Namespace::new(format!("{name}p")), Namespace::new(format!("{name}c")));
+    Some((name, pod, client))
+}
+
+fn link(one: &Namespace, device: &str, other: &Namespace, peer: &str) {
+    run("ip", &format!("link add {device} netns {} type veth peer name {peer} netns {}", one.name, other.name));
 }
 
 struct Namespace {
@@ -102,12 +157,34 @@ impl Namespace {
         Path::new("/run/netns").join(&self.name)
     }
 
-    fn configure(&self, v4: Ipv4Addr, v6: Ipv6Addr) {
-        let name = &self.name;
-        run("ip", &format!("-n {name} link set lo up"));
-        run("ip", &format!("-n {name} link set eth0 up"));
-        run("ip", &format!("-n {name} addr add {v4}/24 dev eth0"));
-        run("ip", &format!("-n {name} addr add {v6}/64 dev eth0 nodad"));
+    fn configure(&self, device: &str, addresses: &[String]) {
+        self.run("ip", "link set lo up");
+        self.run("ip", &format!("link set {device} up"));
+        for address in addresses {
+            self.run("ip", &format!("addr add {address} dev {device}"));
+        }
+    }
+
+    fn run(&self, program: &str, arguments: &str) {
+        run("ip", &format!("netns exec {} {program} {arguments}", self.name));
+    }
+
+    fn nft(&self, rules: &str) {
+        let mut nft =
+            Command::new("ip").args(["netns", "exec", &self.name, "nft", "-f", "-"]).stdin(Stdio::piped()).spawn();
+        nft.as_mut().unwrap().stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+        assert!(nft.unwrap().wait().unwrap().success(), "{rules}");
+    }
+
+    fn inside<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let namespace = fs::File::open(self.path()).unwrap();
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                run()
+            });
+            thread.join().unwrap()
+        })
     }
 }
 
@@ -152,6 +229,11 @@ impl Drop for Cgroup {
     }
 }
 
+/// A program of its own for tests; an example is its own server when called with `serve`.
+fn server_program() -> PathBuf {
+    option_env!("CARGO_BIN_EXE_pod-server").map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from)
+}
+
 /// The server process; commands go to its standard input, answers come on its standard error output.
 pub(crate) struct Server {
     child: Child,
@@ -165,7 +247,7 @@ impl Server {
         let mut child = Command::new("sh")
             .args(["-c", &format!(r#"echo $$ > "$1/cgroup.procs" && shift && exec {enter} "$@""#), "sh"])
             .arg(cgroup.leaf())
-            .arg(env!("CARGO_BIN_EXE_pod-server"))
+            .args([server_program(), "serve".into()])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

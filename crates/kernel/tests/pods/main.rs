@@ -7,9 +7,14 @@
     reason = "the whole crate is a test; clippy looks for #[test] on each function"
 )]
 
+mod close;
+mod crowd;
+mod hold;
 mod lab;
+mod load;
 #[path = "../ports.rs"]
 mod ports;
+mod queue;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -109,7 +114,7 @@ fn inbound_connections_are_counted_exactly() {
     for connection in &found.inbound {
         assert_eq!(connection.inode == 0, connection.local.port() == QUEUE_ONLY, "{connection:?}");
     }
-    assert_eq!(found.listening.len(), 3);
+    assert_eq!(found.listening.len(), 5);
     assert_eq!(found.listening, netns.listeners().unwrap());
 
     // The counter of the namespace: 8 inbound, 1 half closed, 2 outgoing, both ends of 3 to itself.

@@ -8,7 +8,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Change, GrantOp};
 
 use super::template::Template;
-use crate::intent::{Obstacle, PodIntent};
+use crate::intent::{Obstacle, Operation, PodIntent};
 use crate::{image, restart};
 
 /// What a pod needs to be as the target says.
@@ -91,7 +91,7 @@ fn operation(
     if let Some(wish) = restart::wish(pod) {
         fold_in(pod, &wish, &mut containers, &mut changes);
     }
-    Ok(PodIntent { pod: pod.id.clone(), op, containers, annotations: changes, labels: BTreeMap::new() })
+    Ok(PodIntent::new(pod, Operation::new(op, containers, changes)))
 }
 
 /// Carries a wished restart out in the same operation. If that can't be done, it stays wished and is reported on its own

@@ -34,6 +34,8 @@ pub struct DeploymentView {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: i64,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
     /// Has a deletion timestamp.
@@ -59,6 +61,12 @@ impl DeploymentView {
             Some(names::UPDATE_IN_PLACE_ONLY) => OptIn::InPlaceOnly,
             _ => OptIn::No,
         }
+    }
+
+    /// Value of the label [`labels::SETTLED`] for this generation.
+    #[must_use]
+    pub(super) fn settled_mark(&self) -> String {
+        format!("{}.{}", self.uid, self.generation)
     }
 
     /// Whether the guard policy's mark is on it (CONTRACT 20).
@@ -117,6 +125,19 @@ impl ReplicaSetView {
     #[must_use]
     pub fn is_marked_live(&self) -> bool {
         self.labels.contains_key(labels::LIVE)
+    }
+
+    /// Whether it carries any label of ours.
+    #[must_use]
+    pub fn is_labelled(&self) -> bool {
+        [labels::HISTORY, labels::LIVE, labels::SETTLED].iter().any(|name| self.labels.contains_key(*name))
+    }
+
+    /// The generation of its Deployment at which a rollout was last brought to its end.
+    #[must_use]
+    pub fn settled_at(&self, deployment: &DeploymentView) -> Option<i64> {
+        let (uid, generation) = self.labels.get(labels::SETTLED)?.rsplit_once('.')?;
+        generation.parse().ok().filter(|_| uid == deployment.uid)
     }
 }
 
@@ -197,6 +218,7 @@ impl From<Raw<RawDeploymentSpec>> for DeploymentView {
             name: meta.name,
             uid: meta.uid,
             resource_version: meta.resource_version,
+            generation: meta.generation,
             annotations: meta.annotations.unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
             replicas: spec.replicas.unwrap_or(1),

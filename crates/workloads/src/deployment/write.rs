@@ -72,6 +72,16 @@ pub enum WorkloadWrite {
         template: Value,
         /// Whether the label `hitless.dev/live` is on it and goes with the same write.
         marked: bool,
+        /// Value of the label `hitless.dev/settled`, if the rollout ends with it.
+        settled: Option<String>,
+    },
+    /// Label the live ReplicaSet, which has exactly the target template already, as settled: what somebody with an older view
+    /// of the Deployment has prepared for it fails then.
+    Settle {
+        /// The live ReplicaSet.
+        live: ObjectVersion,
+        /// Value of the label `hitless.dev/settled`.
+        settled: String,
     },
     /// Make an empty ReplicaSet of the Deployment controller's, with the target template, a history entry: only such ones
     /// are deleted, so that nobody else's can be by mistake.
@@ -92,6 +102,13 @@ pub enum WorkloadWrite {
         replica_set: ObjectVersion,
         /// Those of our labels that are on it.
         labels: Vec<&'static str>,
+    },
+    /// Remember how long the Deployment's containers are away when they are operated.
+    RecordGap {
+        /// The Deployment, which has annotations.
+        deployment: ObjectVersion,
+        /// Next value of the annotation `hitless.dev/gap`.
+        gaps: String,
     },
     /// Lift the guard's mark and its pause together.
     Unpause {
@@ -134,9 +151,11 @@ impl WorkloadWrite {
             Self::CreateHistory { .. } => "create-history",
             Self::SetMixed { .. } => "set-mixed",
             Self::SetExact { .. } => "set-exact",
+            Self::Settle { .. } => "settle",
             Self::LabelTwin { .. } => "label-twin",
             Self::DeleteTwin { .. } => "delete-twin",
             Self::StripLabels { .. } => "strip-labels",
+            Self::RecordGap { .. } => "record-gap",
             Self::Unpause { .. } => "unpause",
         }
     }
@@ -158,13 +177,15 @@ impl WorkloadWrite {
                     json!({"op": "add", "path": label(labels::LIVE), "value": "true"}),
                 ],
             ),
-            Self::SetExact { live, template, marked } => {
+            Self::SetExact { live, template, marked, settled } => {
                 let mut operations = vec![json!({"op": "replace", "path": "/spec/template", "value": template})];
                 if *marked {
                     operations.push(json!({"op": "remove", "path": label(labels::LIVE)}));
                 }
+                operations.extend(settled.as_deref().map(settle));
                 patch(Kind::ReplicaSet, live, operations)
             }
+            Self::Settle { live, settled } => patch(Kind::ReplicaSet, live, vec![settle(settled)]),
             Self::LabelTwin { replica_set, revision } => patch(
                 Kind::ReplicaSet,
                 replica_set,
@@ -175,6 +196,13 @@ impl WorkloadWrite {
                 Kind::ReplicaSet,
                 replica_set,
                 labels.iter().map(|name| json!({"op": "remove", "path": label(name)})).collect(),
+            ),
+            Self::RecordGap { deployment, gaps } => patch(
+                Kind::Deployment,
+                deployment,
+                vec![
+                    json!({"op": "add", "path": format!("/metadata/annotations/{}", escaped(annotations::GAP)), "value": gaps}),
+                ],
             ),
             Self::Unpause { deployment } => patch(
                 Kind::Deployment,
@@ -195,6 +223,10 @@ fn patch(kind: Kind, target: &ObjectVersion, operations: Vec<Value>) -> Request 
     ];
     all.extend(operations);
     Request::Patch { kind, target: target.clone(), patch: Value::Array(all) }
+}
+
+fn settle(mark: &str) -> Value {
+    json!({"op": "add", "path": label(labels::SETTLED), "value": mark})
 }
 
 fn label(name: &str) -> String {

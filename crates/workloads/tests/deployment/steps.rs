@@ -77,7 +77,7 @@ fn a_rollout_restart_restarts_every_pod_once_under_another_name() {
     let _ = (world.step(), world.step());
     let plan = world.plan(&BTreeSet::new());
     assert_eq!(plan.wishes.len(), 2);
-    assert!(plan.wishes.iter().all(|wish| wish.intent.as_ref().unwrap().op == GrantOp::Restart));
+    assert!(plan.wishes.iter().all(|wish| wish.intent.as_ref().unwrap().operation.op == GrantOp::Restart));
     world.settle();
     assert_eq!(world.images(), BTreeSet::from([format!("{}@sha256:1234", image(1))]));
     world.set_image(2);
@@ -172,6 +172,23 @@ fn a_rollout_does_not_finish_over_an_operation_or_a_pod_that_is_not_counted_yet(
     world.scale(3);
     let _ = world.deployment_controller();
     assert_eq!(world.plan(&BTreeSet::new()).next_write, None, "the third pod is not there yet");
+}
+
+#[test]
+fn a_leader_that_has_not_seen_the_way_back_can_not_mix_the_live_replica_set_after_the_end() {
+    let mut world = World::new("in-place", 2);
+    world.deployment["spec"]["revisionHistoryLimit"] = json!(1);
+    world.set_image(2);
+    let (old, stale) = (world.deployment.clone(), world.plan(&BTreeSet::new()).next_write.unwrap());
+    assert_eq!(stale.verb(), "set-mixed");
+    world.set_image(1);
+    assert_eq!(verbs_until_idle(&mut world), ["settle", "unpause"]);
+    assert!(!world.apply(&stale), "what was prepared on the older ReplicaSet fails");
+    let now = std::mem::replace(&mut world.deployment, old);
+    assert_eq!(world.plan(&BTreeSet::new()).next_write, None, "and nothing is prepared on the newer one");
+    world.deployment = now;
+    world.set_image(3);
+    assert_eq!(verbs_until_idle(&mut world).first(), Some(&"set-mixed"), "the next rollout goes on");
 }
 
 #[test]

@@ -81,7 +81,16 @@ impl World {
             self.deployment["metadata"]["annotations"][MARK] = json!("held");
             self.deployment["spec"]["paused"] = json!(true);
         }
+        self.written(&old["spec"]);
+    }
+
+    /// A write to the Deployment was done, which had this spec before.
+    fn written(&mut self, before: &Value) {
         self.deployment["metadata"]["resourceVersion"] = json!(self.bump());
+        if self.deployment["spec"] != *before {
+            let generation = self.deployment["metadata"]["generation"].as_i64().unwrap();
+            self.deployment["metadata"]["generation"] = json!(generation + 1);
+        }
     }
 
     pub(crate) fn set_image(&mut self, version: u8) {
@@ -92,8 +101,9 @@ impl World {
 
     /// The scale subresource: no policy in its way.
     pub(crate) fn scale(&mut self, replicas: u32) {
+        let before = self.deployment["spec"].clone();
         self.deployment["spec"]["replicas"] = json!(replicas);
-        self.deployment["metadata"]["resourceVersion"] = json!(self.bump());
+        self.written(&before);
     }
 
     pub(crate) fn delete_pod(&mut self, index: usize) {
@@ -159,13 +169,13 @@ impl World {
         };
         let mut next = pod.clone();
         for container in next["spec"]["containers"].as_array_mut().unwrap() {
-            let Some(change) = intent.containers.get(container["name"].as_str().unwrap()) else { continue };
+            let Some(change) = intent.operation.containers.get(container["name"].as_str().unwrap()) else { continue };
             if container["image"] != change.from.as_str() {
                 return false;
             }
             container["image"] = json!(change.to);
         }
-        for (name, change) in &intent.annotations {
+        for (name, change) in &intent.operation.annotations {
             if next["metadata"]["annotations"][name].as_str() != change.from.as_deref() {
                 return false;
             }

@@ -255,6 +255,8 @@ async fn create_workloads(api: &Api) -> anyhow::Result<()> {
         body["spec"]["paused"] = json!(paused);
         api.admin(&Call::create(apps("deployments"), body)).await?;
     }
+    let service = json!({"metadata": {"name": "web", "annotations": {"team": "shop"}}, "spec": {"selector": {"app": "nobody"}, "ports": [{"port": 80}]}});
+    api.admin(&Call::create(format!("/api/v1/namespaces/{NAMESPACE}/services"), service)).await?;
     let settled = format!("{}/settled", apps("deployments"));
     eventually("the Deployment controller to make a pod", async || {
         api.admin(&Call::get(settled.as_str())).await.is_ok_and(|it| it["status"]["updatedReplicas"] == 1)

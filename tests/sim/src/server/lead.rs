@@ -25,6 +25,8 @@ impl Server {
             Write::Ledger(write) => self.ledger(write, seen, checks),
             Write::NodeTransition(write) => self.transition(write, checks),
             Write::Workload { write, .. } => self.workload(write, checks),
+            // There are no Services here.
+            Write::Service(_) => Err(Refusal::Gone),
             Write::StandIn(write) => {
                 let pod = self.pods.get(write.pod.uid.as_str()).ok_or(Refusal::Gone)?;
                 if pod.view.resource_version != write.resource_version {
@@ -91,6 +93,7 @@ impl Server {
             version: Version { uid: uid.clone(), resource_version: version.to_string() },
             fence: write.fence.or_else(|| known.as_ref().and_then(|known| known.view.fence.clone())),
             spec: write.spec,
+            agent: status.as_ref().and_then(|status| status.agent.clone()),
             transitions: status.as_ref().map(|status| status.transitions.clone()).unwrap_or_default(),
         };
         let mut object = NodeTransition::new(&view.node, view.spec.clone());
@@ -129,13 +132,19 @@ impl Server {
                 set.labels.insert(labels::LIVE.to_owned(), "true".to_owned());
                 Ok(Some(self.put_replica_set(set)))
             }
-            WorkloadWrite::SetExact { live, template, marked } => {
+            WorkloadWrite::SetExact { live, template, marked, settled } => {
                 let mut set = self.set(&live)?;
                 set.template = Template::new(template);
                 set.generation += 1;
                 if marked {
                     set.labels.remove(labels::LIVE);
                 }
+                set.labels.extend(settled.map(|mark| (labels::SETTLED.to_owned(), mark)));
+                Ok(Some(self.put_replica_set(set)))
+            }
+            WorkloadWrite::Settle { live, settled } => {
+                let mut set = self.set(&live)?;
+                set.labels.insert(labels::SETTLED.to_owned(), settled);
                 Ok(Some(self.put_replica_set(set)))
             }
             WorkloadWrite::LabelTwin { replica_set, revision } => {
@@ -153,6 +162,17 @@ impl Server {
                 checks.twin_deleted(self.now, &set);
                 self.remove_replica_set(&key(&set.namespace, &set.name));
                 Ok(None)
+            }
+            WorkloadWrite::RecordGap { deployment, gaps } => {
+                let known = self.deployments.get(&key(&deployment.namespace, &deployment.name)).ok_or(Refusal::Gone)?;
+                if known.uid != deployment.uid || known.resource_version != deployment.resource_version {
+                    return Err(Refusal::Conflict);
+                }
+                let mut next = hitless_workloads::DeploymentView::clone(known);
+                next.annotations.insert(annotations::GAP.to_owned(), gaps);
+                let at = key(&next.namespace, &next.name);
+                self.put_deployment(next);
+                Ok(self.deployments.get(&at).map(Arc::clone).map(Object::Deployment))
             }
             WorkloadWrite::Unpause { deployment } => {
                 let known = self.deployments.get(&key(&deployment.namespace, &deployment.name)).ok_or(Refusal::Gone)?;

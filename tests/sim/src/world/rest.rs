@@ -1,7 +1,7 @@
 //! What must be true once nothing happens any more.
 
 use hitless_api::pod::PodView;
-use hitless_controller::round::{Round, Waiting};
+use hitless_controller::round::Round;
 use hitless_workloads::DeploymentView;
 
 use super::World;
@@ -52,12 +52,7 @@ impl World {
         });
         place.or_else(|| {
             server.transitions.values().find_map(|node| {
-                let live = node
-                    .view
-                    .spec
-                    .grants
-                    .iter()
-                    .find(|grant| node.view.transition(grant).is_none_or(|transition| transition.result.is_none()));
+                let live = node.view.unfinished().next();
                 live.map(|grant| format!("the grant of {} was left on {}", grant.pod.name, node.view.node))
             })
         })
@@ -119,8 +114,7 @@ impl World {
         let leader = self.controllers.iter().find(|each| each.leads(now));
         let waits = leader.map(|leader| {
             let waits = leader.last.verdicts.iter().map(|verdict| {
-                let waiting = verdict.waiting.as_ref();
-                format!("{}: {}", verdict.pod.name, waiting.map_or_else(|| "granted".to_owned(), Waiting::text))
+                format!("{}: {}", verdict.pod.name, verdict.text().unwrap_or_else(|| "granted".to_owned()))
             });
             waits.collect::<Vec<_>>().join("; ")
         });

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::NodeIdentity;
 use hitless_api::PodTransitionRuleSpec;
-use hitless_api::names::{self, IN_SERVICE, annotations, labels};
-use hitless_api::pod::{ConditionView, ContainerState, Owner};
+use hitless_api::names::{IN_SERVICE, annotations, labels};
+use hitless_api::pod::{ConditionView, ContainerState};
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_controller::snapshot::{RuleView, Version};
-use hitless_workloads::deployment::Template;
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -25,6 +24,7 @@ use crate::kubelet::{Image, Kubelet, set_condition};
 use crate::kubernetes::{Kubernetes, install_node, pod};
 use crate::server::key;
 use crate::user::{User, Wish};
+use crate::workload::Named;
 
 impl World {
     pub(super) fn new(seed: u64, traced: bool) -> Self {
@@ -111,37 +111,17 @@ fn workload(namespace: &str, number: usize, nodes: &mut [Node], ground: &mut Gro
     if ground.chance.happens(7_000) {
         template["metadata"]["annotations"][annotations::DRAIN] = json!(drain.to_string());
     }
+    let named = Named { namespace, name: &name, uid: format!("uid-{name}"), replicas };
+    let (deployment, set) = named.at_rest(template, ground.wall(0));
     let deployment = DeploymentView {
-        namespace: namespace.to_owned(),
-        name: name.clone(),
-        uid: format!("uid-{name}"),
-        resource_version: String::new(),
-        annotations: [(annotations::UPDATE.to_owned(), names::UPDATE_IN_PLACE.to_owned())].into(),
-        deleting: false,
-        replicas,
-        paused: false,
         revision_history_limit: ground.chance.pick(&[10, 10, 2, 1]),
         progress_deadline_seconds: u32::try_from(ground.chance.between(15, 60)).unwrap_or(60),
-        template: Template::new(template.clone()),
+        ..deployment
     };
-    template["metadata"]["labels"][labels::POD_TEMPLATE_HASH] = json!("h1");
     let set = ReplicaSetView {
-        namespace: namespace.to_owned(),
-        name: format!("{name}-h1"),
-        uid: format!("uid-{name}-h1"),
-        resource_version: String::new(),
-        generation: 1,
-        created: Some(ground.wall(0)),
         labels: [("app".to_owned(), name.clone()), (labels::POD_TEMPLATE_HASH.to_owned(), "h1".to_owned())].into(),
         annotations: [(annotations::DEPLOYMENT_REVISION.to_owned(), "1".to_owned())].into(),
-        owner: Some(Owner { kind: "Deployment".to_owned(), name: name.clone(), uid: deployment.uid.clone() }),
-        deleting: false,
-        replicas,
-        selector: json!({"matchLabels": {"app": name, labels::POD_TEMPLATE_HASH: "h1"}}),
-        template: Template::new(template),
-        observed_generation: 1,
-        status_replicas: replicas,
-        failing: false,
+        ..set
     };
     for index in 0..usize::try_from(replicas).unwrap_or_default() {
         running(&set, index, nodes, ground);

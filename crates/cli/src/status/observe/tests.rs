@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::scene::{pod, rollout, with_event, with_grant, with_reservation, with_rule};
 use crate::status::WorkloadStatus;
@@ -49,6 +51,7 @@ fn where_no_rule_is_in_the_way_the_controllers_last_event_tells_unless_it_only_r
 fn what_is_wrong_with_the_pod_itself_comes_first() {
     let mut ungated = old("a");
     ungated["spec"]["readinessGates"] = json!([]);
+    ungated["metadata"]["annotations"]["hitless.dev/mode"] = json!("Leave");
     let status = web(&with_rule(rollout(&[ungated]), 0));
     assert!(status.pods[0].why.starts_with("NoReadinessGate"), "{}", status.pods[0].why);
     assert!(!status.pods[0].blocked);
@@ -63,6 +66,15 @@ fn an_operation_shows_phase_connections_and_times() {
     assert_eq!(pod.state, State::Running(Phase::Draining));
     assert_eq!((pod.connections, pod.elapsed_seconds, pod.deadline_seconds), (Some(7), Some(10), Some(50)));
     assert_eq!(pod.why, "7 connections");
+}
+
+#[test]
+fn an_operation_says_whether_its_pod_is_held_and_why() {
+    let holding = json!({"id": "g", "phase": "Holding", "since": "2026-01-01T00:00:20.000000Z"});
+    let mut snapshot = with_grant(rollout(&[old("a")]), "a", &holding);
+    let node = Arc::make_mut(&mut snapshot.transitions[0]);
+    (node.spec.grants[0].mode, node.spec.grants[0].mode_reason) = (GrantMode::Hold, "OnlyPod: no other".to_owned());
+    assert_eq!(web(&snapshot).pods[0].why, "Hold (OnlyPod: no other)");
 }
 
 #[test]
@@ -84,8 +96,10 @@ fn a_rollback_halts_the_rollout_and_a_refusal_for_lateness_does_not() {
     let rolled_back = ended("RolledBack", "CrashLoopBackOff");
     assert!(rolled_back.pods[0].halts && rolled_back.why.contains("a ended as RolledBack"), "{}", rolled_back.why);
     assert_eq!(rolled_back.pods[0].why, "CrashLoopBackOff: exit 1");
-    let refused = ended("Refused", "Expired");
-    assert!(!refused.pods[0].halts && refused.why.is_empty());
+    for reason in ["Expired", "NodeUIDMismatch"] {
+        let refused = ended("Refused", reason);
+        assert!(!refused.pods[0].halts && refused.why.is_empty(), "{reason}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::fixture::{BARE, NAMESPACE, apps, pods, workload};
 use crate::request::{Call, Who};
 
 pub(super) fn rows() -> Vec<Row> {
-    [stand_in(), deployments(), replica_sets(), rights()].into_iter().flatten().collect()
+    [stand_in(), deployments(), replica_sets(), services(), rights()].into_iter().flatten().collect()
 }
 
 fn status(name: &str, value: Value) -> Call {
@@ -79,6 +79,36 @@ fn deployments() -> Vec<Row> {
             "nor foreign annotations",
             meta,
             held(json!({"metadata": {"annotations": {"a": "b"}}})),
+        ),
+    ]
+}
+
+fn services() -> Vec<Row> {
+    let service = |value: Value| Call::merge(format!("/api/v1/namespaces/{NAMESPACE}/services/web"), value);
+    let mark = |open: bool, mark: Value| json!({"metadata": {"annotations": {"hitless.dev/held-by": mark}}, "spec": {"publishNotReadyAddresses": open}});
+    let (spec, meta) = ("only set publishNotReadyAddresses", "only set the annotation");
+    vec![
+        allowed(
+            Who::Controller,
+            "the controller opens a Service and marks it",
+            service(mark(true, json!("u.h,false"))),
+        ),
+        allowed(Who::Controller, "and closes it", service(mark(false, Value::Null))),
+        allowed(Who::Uninstall, "and so does the account it leaves by", service(mark(false, Value::Null))),
+        denied(
+            Who::Controller,
+            "it opens none without the mark",
+            "carries hitless.dev/held-by",
+            service(json!({"spec": {"publishNotReadyAddresses": true}})),
+        ),
+        denied(Who::Controller, "it changes no selector", spec, service(json!({"spec": {"selector": {"a": "b"}}}))),
+        denied(Who::Controller, "nor its type", spec, service(json!({"spec": {"type": "NodePort"}}))),
+        denied(Who::Controller, "nor labels", meta, service(json!({"metadata": {"labels": {"a": "b"}}}))),
+        denied(
+            Who::Controller,
+            "nor foreign annotations",
+            meta,
+            service(json!({"metadata": {"annotations": {"a": "b"}}})),
         ),
     ]
 }

@@ -1,0 +1,164 @@
+//! New connections held, requests in flight answered; then the image patch. The pod stays in service.
+
+use hitless_api::{Phase, StragglerPolicy};
+use jiff::{SignedDuration, Timestamp};
+
+use super::case::Case;
+use super::{Action, Decision, Hold, WaitingFor, leave, returned};
+use crate::instant::{after, after_seconds};
+use crate::patch::Direction;
+use crate::view::{Observation, Stage};
+
+/// No Hold begins while the API server takes longer to answer: clients would wait for the image patch. Its usual answer takes
+/// some 10 ms.
+const SLOW_MILLISECONDS: u32 = 250;
+/// An answer that is older says nothing about how quick the next one is.
+const ANSWER_LASTS: SignedDuration = SignedDuration::from_secs(1);
+/// Before a Hold is tried again that had to end before the image patch: its clients have waited once.
+const BETWEEN_ATTEMPTS_SECONDS: u32 = 5;
+/// After a refusal by admission, whose copy of the ledger may be a little old, clients are held for so long ...
+const LAG: SignedDuration = SignedDuration::from_millis(300);
+/// ... and then let in, until the next attempt.
+const AFTER_DENIAL: SignedDuration = SignedDuration::from_secs(1);
+/// While the thread that holds is at work it tells when it is done; this is only in case it never does.
+const GLANCE: SignedDuration = SignedDuration::from_secs(1);
+/// The way back is not kept waiting for longer by a Hold that can't begin.
+const BACK_PATIENCE_SECONDS: u32 = 3;
+
+/// The pod has the images before the operation, and nothing was undone.
+pub(super) fn decide(case: &Case<'_>) -> Decision {
+    if let Some(cancel) = &case.grant.cancel {
+        return cancelled(case, &cancel.reason);
+    }
+    if case.grant.while_unavailable && case.pod.available() {
+        return case.raise(returned::AVAILABLE);
+    }
+    if let Some(denied) = case.denied(&Action::Operate) {
+        return case.give_up(denied.reason, &denied.words);
+    }
+    match stage(case, Direction::Forward) {
+        Some(Stage::Settling(busy)) => {
+            parked(case, Decision::at(Phase::Settling).waiting_for(WaitingFor::InFlight(*busy)))
+        }
+        Some(Stage::Settled(left)) => settled(case, *left),
+        other => begin(case, other),
+    }
+}
+
+/// Cancelled before the containers were touched. As in [`leave::cancelled`], writing the condition anew makes an image patch
+/// fail that is still on its way.
+pub(super) fn cancelled(case: &Case<'_>, reason: &str) -> Decision {
+    if case.pod.gated && case.out_of_service() {
+        return leave::cancelled(case, reason);
+    }
+    case.raise(returned::NEVER_BEGUN).saying("cancelled before the containers were touched")
+}
+
+/// The way back, under a Hold where that is quickly begun.
+pub(super) fn back(case: &Case<'_>, returning: Decision, since: Timestamp) -> Decision {
+    let direction = Direction::Back;
+    let undo = |hold| case.doing(returning.clone(), Action::Undo).holding(hold);
+    let patience = after_seconds(since, BACK_PATIENCE_SECONDS);
+    match stage(case, direction) {
+        _ if !case.any_runs() => undo(Hold::Keep(direction)),
+        Some(Stage::Settling(busy)) => {
+            parked(case, returning.waiting_for(WaitingFor::InFlight(*busy))).holding(Hold::Park(direction))
+        }
+        Some(Stage::Settled(_)) => undo(Hold::Park(direction)),
+        Some(Stage::Prepared(0) | Stage::Released | Stage::Failed(_)) => undo(Hold::Keep(direction)),
+        Some(Stage::Prepared(_)) if case.now < patience => returning.holding(Hold::Park(direction)),
+        None if case.now < patience => {
+            let waiting = returning.waiting_for(WaitingFor::Prepared).waking_at(patience);
+            waiting.holding(Hold::Prepare(direction))
+        }
+        Some(Stage::Prepared(_)) | None => undo(Hold::Keep(direction)),
+    }
+}
+
+/// Nothing is held.
+fn begin(case: &Case<'_>, stage: Option<&Stage>) -> Decision {
+    let expiry = case.expiry();
+    if case.now > expiry {
+        // A patch that was sent and not answered may still be on its way.
+        return if case.may_be_operated() { case.raise(returned::EXPIRED) } else { returned::expired() };
+    }
+    // A container that does not run has no connections, and none can be made to it.
+    if !case.any_runs() {
+        return leave::operate(case);
+    }
+    let granted = Decision::at(Phase::Granted).until(expiry);
+    if case.out_of_service() {
+        return granted.waiting_for(WaitingFor::InService);
+    }
+    if let Some(at) = next_attempt(case).filter(|at| *at > case.now) {
+        return granted.waiting_for(WaitingFor::Attempt(at)).waking_at(at);
+    }
+    let granted = granted.holding(Hold::Prepare(Direction::Forward));
+    match stage {
+        // Before the next attempt everything is opened anew.
+        Some(Stage::Released) => granted.holding(Hold::No).waiting_for(WaitingFor::Prepared),
+        Some(Stage::Failed(why)) => Decision::refused("HoldFailed", format!("new connections can't be held: {why}")),
+        Some(Stage::Prepared(0)) => leave::operate(case),
+        Some(Stage::Prepared(_)) => park(case, granted),
+        // What the API server's speed is can be asked meanwhile.
+        Some(Stage::Settling(_) | Stage::Settled(_)) | None if is_asked(case) => {
+            granted.waiting_for(WaitingFor::Prepared)
+        }
+        Some(Stage::Settling(_) | Stage::Settled(_)) | None => {
+            granted.waiting_for(WaitingFor::Prepared).doing(Action::Look)
+        }
+    }
+}
+
+/// Everything is open: new connections are held if the image patch is likely to follow soon.
+fn park(case: &Case<'_>, granted: Decision) -> Decision {
+    match case.memory.round_trip.filter(|_| is_asked(case)) {
+        None => granted.doing(Action::Look),
+        Some(answer) if answer.milliseconds > SLOW_MILLISECONDS => {
+            let waiting = granted.waiting_for(WaitingFor::Api(answer.milliseconds));
+            waiting.waking_at(after(case.not_after_now(answer.at), ANSWER_LASTS))
+        }
+        Some(_) => parked(case, Decision::at(Phase::Holding)),
+    }
+}
+
+/// The API server has answered a question just now.
+fn is_asked(case: &Case<'_>) -> bool {
+    let answer = case.memory.round_trip;
+    answer.is_some_and(|answer| answer.at <= case.now && case.now < after(answer.at, ANSWER_LASTS))
+}
+
+fn parked(case: &Case<'_>, decision: Decision) -> Decision {
+    decision.holding(Hold::Park(Direction::Forward)).waking_at(after(case.now, GLANCE))
+}
+
+/// Everything that was in flight has been answered, or has had its time.
+fn settled(case: &Case<'_>, left: u32) -> Decision {
+    if left > 0 && case.grant.drain.stragglers == StragglerPolicy::Abort {
+        let message = format!("{left} connections had a request in flight for longer than clients can be held");
+        return case.give_up("DeadlineAborted", message);
+    }
+    if next_attempt(case).is_some_and(|at| at > case.now) {
+        // Let in meanwhile.
+        return begin(case, None);
+    }
+    leave::operate(case).holding(Hold::Park(Direction::Forward))
+}
+
+/// When the next Hold may begin, after one that had to end before the image patch.
+fn next_attempt(case: &Case<'_>) -> Option<Timestamp> {
+    let memory = case.memory;
+    let failed = memory.hold_failed.map(|at| after_seconds(case.not_after_now(at), BETWEEN_ATTEMPTS_SECONDS));
+    let denied = memory.denied.as_ref().filter(|denied| {
+        denied.action == Action::Operate && denied.reason != "PatchConflict" && denied.last >= after(denied.since, LAG)
+    });
+    failed.max(denied.map(|denied| after(case.not_after_now(denied.last), AFTER_DENIAL)))
+}
+
+/// How far the Hold for this direction is, if there is one.
+fn stage<'a>(case: &Case<'a>, direction: Direction) -> Option<&'a Stage> {
+    match case.observation {
+        Observation::Held(held) if held.direction == direction => Some(&held.stage),
+        Observation::Held(_) | Observation::None | Observation::Failed(_) | Observation::Counted(_) => None,
+    }
+}

@@ -1,0 +1,182 @@
+//! How a pod is drained: its annotation over policies over the built-in defaults (CONTRACT 13).
+
+use crate::names::annotations;
+use crate::pod::PodView;
+use crate::{DrainOverrides, DrainSpec, ModeWish, PortDrain, PortTreatment, StragglerPolicy};
+
+/// What is wished of a pod's drain can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidDrain {
+    /// The annotation is no JSON object of the known fields.
+    #[error("annotation {} is not usable: {why}", annotations::DRAIN)]
+    Unreadable {
+        /// What the parser said.
+        why: String,
+    },
+    /// Nobody carries that out yet.
+    #[error("{origin}: stragglers Destroy is not carried out yet; use Wait, Close or Abort")]
+    Destroy {
+        /// Who says so.
+        origin: String,
+    },
+    /// The annotation is none of the modes.
+    #[error("annotation {} is {value:?}; use Auto, Leave or Hold", annotations::MODE)]
+    Mode {
+        /// What it is.
+        value: String,
+    },
+    /// A DrainPolicy can't be used.
+    #[error("DrainPolicy {policy} is not usable: {why}")]
+    Policy {
+        /// `<namespace>/<name>`.
+        policy: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A DrainPolicy's wishes, and its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer<'a> {
+    /// `DrainPolicy <namespace>/<name>`.
+    pub origin: &'a str,
+    /// What it sets.
+    pub drain: &'a DrainOverrides,
+}
+
+impl DrainSpec {
+    /// The drain of a pod that no policy concerns.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn of(pod: &PodView) -> Result<Self, InvalidDrain> {
+        Self::resolve(pod, &[], |_| None)
+    }
+
+    /// The drain of a pod: its annotation, then `layers`, the stronger ones first, then what is built in. Ports that nobody
+    /// names are treated as `told` says (the Services' appProtocol), else as the pod's containers declare them (CONTRACT 27).
+    ///
+    /// # Errors
+    /// If something of it makes no sense: the pod is not operated before that is mended.
+    pub fn resolve(
+        pod: &PodView,
+        layers: &[Layer<'_>],
+        told: impl Fn(u16) -> Option<PortTreatment>,
+    ) -> Result<Self, InvalidDrain> {
+        let own = annotation(pod)?;
+        let mut spec = Self::default();
+        for layer in layers.iter().rev() {
+            layer.drain.apply(&mut spec);
+        }
+        own.apply(&mut spec);
+        if spec.stragglers == StragglerPolicy::Destroy {
+            let origin = match layers.iter().find(|layer| layer.drain.stragglers.is_some()) {
+                Some(layer) if own.stragglers.is_none() => layer.origin.to_owned(),
+                _ => format!("annotation {}", annotations::DRAIN),
+            };
+            return Err(InvalidDrain::Destroy { origin });
+        }
+        spec.ports.truncate(Self::MAX_PORTS);
+        for declared in pod.containers.iter().flat_map(|container| &container.ports) {
+            if spec.ports.len() < Self::MAX_PORTS && !spec.ports.iter().any(|known| known.port == declared.port) {
+                let told = told(declared.port).filter(|_| declared.treatment != PortTreatment::Udp);
+                spec.ports.push(PortDrain { port: declared.port, treat: told.unwrap_or(declared.treatment) });
+            }
+        }
+        Ok(spec)
+    }
+}
+
+fn annotation(pod: &PodView) -> Result<DrainOverrides, InvalidDrain> {
+    let Some(text) = pod.annotations.get(annotations::DRAIN) else { return Ok(DrainOverrides::default()) };
+    let own: DrainOverrides =
+        serde_json::from_str(text).map_err(|error| InvalidDrain::Unreadable { why: error.to_string() })?;
+    own.fault().map_or(Ok(own), |why| Err(InvalidDrain::Unreadable { why }))
+}
+
+impl ModeWish {
+    /// What the pod's annotation wishes, if there is one.
+    ///
+    /// # Errors
+    /// If it is none of the known words.
+    pub fn of(pod: &PodView) -> Result<Option<Self>, InvalidDrain> {
+        let Some(text) = pod.annotations.get(annotations::MODE) else { return Ok(None) };
+        Self::parse(text).map(Some).ok_or_else(|| InvalidDrain::Mode { value: text.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    fn pod(drain: Option<&str>) -> PodView {
+        let mut pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": {"containers": [
+            {"name": "c", "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 81},
+                {"containerPort": 53, "protocol": "UDP"}]}]}}))
+        .unwrap();
+        pod.metadata.annotations = drain.map(|text| [(annotations::DRAIN.to_owned(), text.to_owned())].into());
+        PodView::from(&pod)
+    }
+
+    #[test]
+    fn the_annotation_overrides_single_fields() {
+        let plain = DrainSpec::of(&pod(None)).unwrap();
+        assert_eq!((plain.min_seconds, plain.deadline_seconds), (1, 60));
+        assert_eq!(plain.treatment(80), PortTreatment::Http1);
+        let own = DrainSpec::of(&pod(Some(r#"{"deadlineSeconds": 90, "ports": [{"port": 80, "treat": "ignore"}]}"#)))
+            .unwrap();
+        assert_eq!((own.min_seconds, own.deadline_seconds), (1, 90));
+        assert_eq!((own.treatment(80), own.treatment(81)), (PortTreatment::Ignore, PortTreatment::Tcp));
+    }
+
+    #[test]
+    fn each_field_comes_from_the_strongest_that_says_it() {
+        let parse = |text: &str| serde_json::from_str::<DrainOverrides>(text).unwrap();
+        let policy = parse(r#"{"minSeconds": 7, "deadlineSeconds": 70, "ports": [{"port": 81, "treat": "http2"}]}"#);
+        let default =
+            parse(r#"{"minSeconds": 8, "holdCapMilliseconds": 900, "ports": [{"port": 81, "treat": "tcp"}]}"#);
+        let layers = [Layer { origin: "policy", drain: &policy }, Layer { origin: "the default", drain: &default }];
+        let told = |port| (port != 81).then_some(PortTreatment::Http2);
+        let spec = DrainSpec::resolve(&pod(Some(r#"{"deadlineSeconds": 90}"#)), &layers, told).unwrap();
+        assert_eq!((spec.deadline_seconds, spec.min_seconds, spec.hold_cap_milliseconds), (90, 7, 900));
+        assert_eq!(spec.straggler_after_seconds, 30, "built in");
+        let treatments = [80, 81, 53].map(|port| spec.treatment(port));
+        assert_eq!(treatments, [PortTreatment::Http2, PortTreatment::Http2, PortTreatment::Udp]);
+        let destroy = parse(r#"{"stragglers": "Destroy"}"#);
+        let error = DrainSpec::resolve(&pod(None), &[Layer { origin: "DrainPolicy shop/a", drain: &destroy }], told);
+        assert_eq!(error, Err(InvalidDrain::Destroy { origin: "DrainPolicy shop/a".to_owned() }));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_words() {
+        let table = [
+            ("{", "not usable"),
+            (r#"{"deadline": 3}"#, "unknown field"),
+            (r#"{"stragglers": "Destroy"}"#, "not carried out yet"),
+            (r#"{"holdCapMilliseconds": 5000}"#, "at most 4000"),
+            (r#"{"holdCapMilliseconds": 0}"#, "at least 1"),
+            (r#"{"minSeconds": 3601}"#, "at most 3600"),
+        ];
+        for (text, words) in table {
+            let error = DrainSpec::of(&pod(Some(text))).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_mode_is_one_of_three_words() {
+        let with = |text: &str| {
+            let mut pod = pod(None);
+            pod.annotations.insert(annotations::MODE.to_owned(), text.to_owned());
+            ModeWish::of(&pod)
+        };
+        assert_eq!(ModeWish::of(&pod(None)), Ok(None));
+        assert_eq!(with("Hold"), Ok(Some(ModeWish::Hold)));
+        assert_eq!(
+            with("hold").unwrap_err().to_string(),
+            "annotation hitless.dev/mode is \"hold\"; use Auto, Leave or Hold"
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! Single fields of a drain, as annotations and policies give them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{DrainSpec, PortDrain, StragglerPolicy};
+
+/// Fields of [`DrainSpec`] that somebody sets; what is absent is left to whoever is asked next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DrainOverrides {
+    /// Shortest time between leaving service and the operation, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 3600))]
+    pub min_seconds: Option<u32>,
+    /// After this many seconds out of service `stragglers` applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 86_400))]
+    pub straggler_after_seconds: Option<u32>,
+    /// What happens to connections that outstay `stragglerAfterSeconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stragglers: Option<StragglerPolicy>,
+    /// After this many seconds out of service the container is operated whatever is still open (or, with `Abort`, not at all).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 86_400))]
+    pub deadline_seconds: Option<u32>,
+    /// Longest time that new connections are parked, in milliseconds from the first parked one. Clients that give up after five
+    /// seconds try for the last time after four.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4000))]
+    pub hold_cap_milliseconds: Option<u32>,
+    /// What travels on single ports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port"]))]
+    pub ports: Vec<PortDrain>,
+}
+
+impl DrainOverrides {
+    /// Sets the fields of `spec` that are given here.
+    pub(super) fn apply(&self, spec: &mut DrainSpec) {
+        fn set<T: Copy>(field: &mut T, given: Option<T>) {
+            *field = given.unwrap_or(*field);
+        }
+        set(&mut spec.min_seconds, self.min_seconds);
+        set(&mut spec.straggler_after_seconds, self.straggler_after_seconds);
+        set(&mut spec.stragglers, self.stragglers);
+        set(&mut spec.deadline_seconds, self.deadline_seconds);
+        set(&mut spec.hold_cap_milliseconds, self.hold_cap_milliseconds);
+        for port in &self.ports {
+            match spec.ports.iter_mut().find(|known| known.port == port.port) {
+                Some(known) => *known = *port,
+                None => spec.ports.push(*port),
+            }
+        }
+    }
+
+    /// What is not as the schema of [`crate::DrainPolicy`] wants it; an annotation has no schema.
+    pub(super) fn fault(&self) -> Option<String> {
+        let most = |name: &str, value: Option<u32>, limit: u32| {
+            value.filter(|value| *value > limit).map(|value| format!("{name} is {value}, and at most {limit}"))
+        };
+        let no_hold = self.hold_cap_milliseconds == Some(0);
+        most("minSeconds", self.min_seconds, 3600)
+            .or_else(|| most("stragglerAfterSeconds", self.straggler_after_seconds, 86_400))
+            .or_else(|| most("deadlineSeconds", self.deadline_seconds, 86_400))
+            .or_else(|| most("holdCapMilliseconds", self.hold_cap_milliseconds, DrainSpec::LONGEST_HOLD_MILLISECONDS))
+            .or_else(|| no_hold.then(|| "holdCapMilliseconds is 0, and at least 1".to_owned()))
+            .or_else(|| (self.ports.len() > DrainSpec::MAX_PORTS).then(|| "more than 64 ports".to_owned()))
+    }
+}

@@ -1,0 +1,184 @@
+//! Leave or Hold.
+
+use hitless_api::{GrantMode, ModeWish};
+
+/// What the choice rests on.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
+pub struct Situation {
+    /// What is wished.
+    pub wish: ModeWish,
+    /// Who wishes it.
+    pub origin: String,
+    /// The pod has the readiness gate.
+    pub gated: bool,
+    /// The pod is Ready.
+    pub serving: bool,
+    /// A rule of stage PostCheck concerns the pod: it has to stay out of service until that has passed.
+    pub post_check: bool,
+    /// What the node's agent says; `None`: it has not said anything yet, and refuses what it does not know.
+    pub agent_can_hold: Option<bool>,
+    /// The longest gap between two processes that was seen of late, in milliseconds.
+    pub gap_milliseconds: Option<u32>,
+    /// Longest time that connections may be parked, in milliseconds.
+    pub cap_milliseconds: u32,
+    /// Another pod takes the traffic meanwhile.
+    pub another_serves: bool,
+    /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish.
+    pub always_published: bool,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// What is done.
+    pub mode: GrantMode,
+    /// Why, CamelCase first, then words.
+    pub reason: String,
+}
+
+/// Why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Impossible {
+    /// It has to leave service and has no readiness gate; with the reason why.
+    NoReadinessGate(&'static str),
+}
+
+/// Half of the time that connections may be parked is for a machine that is busier than it was when the gap was measured.
+const SHARE_OF_CAP: u32 = 2;
+
+/// Decides (DESIGN §4, "Which one").
+///
+/// # Errors
+/// If the pod can neither leave nor be held.
+pub fn choose(situation: &Situation) -> Result<Mode, Impossible> {
+    let can_hold = situation.agent_can_hold != Some(false) && !situation.post_check;
+    let no_hold = if situation.post_check {
+        "PostCheck: a rule of that stage keeps the pod out of service until it passes"
+    } else {
+        "AgentCannotHold: the agent on its node can't hold it"
+    };
+    match situation.wish {
+        ModeWish::Leave => leave(situation, format!("Wished: by {}", situation.origin), "and Leave is wished"),
+        ModeWish::Hold if can_hold => Ok(hold(format!("Wished: by {}", situation.origin))),
+        ModeWish::Hold | ModeWish::Auto if !can_hold => {
+            let because = if situation.post_check {
+                "and a rule of stage PostCheck wants it out of service"
+            } else {
+                "and the agent on its node can't hold it"
+            };
+            leave(situation, no_hold.to_owned(), because)
+        }
+        ModeWish::Hold | ModeWish::Auto => Ok(auto(situation)),
+    }
+}
+
+fn auto(situation: &Situation) -> Mode {
+    let Situation { gap_milliseconds: gap, cap_milliseconds: cap, .. } = *situation;
+    if !situation.gated {
+        return hold("NoReadinessGate: the pod can't leave service".to_owned());
+    }
+    if !situation.serving {
+        return Mode { mode: GrantMode::Leave, reason: "NotServing: the pod is not Ready".to_owned() };
+    }
+    if situation.always_published {
+        return hold("AlwaysPublished: a Service sends it connections whether it is Ready or not".to_owned());
+    }
+    match gap {
+        Some(gap) if gap <= cap / SHARE_OF_CAP => {
+            hold(format!("ShortGap: its workload was away for at most {gap} ms of late"))
+        }
+        Some(gap) if situation.another_serves => Mode {
+            mode: GrantMode::Leave,
+            reason: format!("LongGap: its workload was away for {gap} ms, and another pod serves"),
+        },
+        None if situation.another_serves => Mode {
+            mode: GrantMode::Leave,
+            reason: "UnknownGap: how long its workload is away is not known yet, and another pod serves".to_owned(),
+        },
+        Some(gap) if gap > cap => hold(format!(
+            "OnlyPod: no other pod serves; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then"
+        )),
+        Some(_) | None => hold("OnlyPod: no other pod serves".to_owned()),
+    }
+}
+
+fn leave(situation: &Situation, reason: String, because: &'static str) -> Result<Mode, Impossible> {
+    if situation.gated {
+        Ok(Mode { mode: GrantMode::Leave, reason })
+    } else {
+        Err(Impossible::NoReadinessGate(because))
+    }
+}
+
+fn hold(reason: String) -> Mode {
+    Mode { mode: GrantMode::Hold, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usual() -> Situation {
+        Situation {
+            wish: ModeWish::Auto,
+            origin: "DrainPolicy shop/a".to_owned(),
+            gated: true,
+            serving: true,
+            post_check: false,
+            agent_can_hold: Some(true),
+            gap_milliseconds: None,
+            cap_milliseconds: 2500,
+            another_serves: true,
+            always_published: false,
+        }
+    }
+
+    fn check(change: impl FnOnce(&mut Situation), mode: GrantMode, reason: &str) {
+        let mut situation = usual();
+        change(&mut situation);
+        let chosen = choose(&situation).unwrap();
+        let named = chosen.reason.split(':').next().map(str::to_owned);
+        assert_eq!((chosen.mode, named.as_deref()), (mode, Some(reason)), "{situation:?}");
+    }
+
+    #[test]
+    fn auto_weighs_gap_and_company() {
+        let (leave, hold) = (|| GrantMode::Leave, || GrantMode::Hold);
+        check(|_| {}, leave(), "UnknownGap");
+        check(|s| s.gap_milliseconds = Some(1250), hold(), "ShortGap");
+        check(|s| s.gap_milliseconds = Some(1251), leave(), "LongGap");
+        check(|s| s.another_serves = false, hold(), "OnlyPod");
+        check(|s| (s.another_serves, s.gap_milliseconds) = (false, Some(9000)), hold(), "OnlyPod");
+        check(|s| s.gated = false, hold(), "NoReadinessGate");
+        check(|s| (s.serving, s.gap_milliseconds) = (false, Some(1)), leave(), "NotServing");
+        check(|s| s.always_published = true, hold(), "AlwaysPublished");
+        check(|s| (s.agent_can_hold, s.another_serves) = (None, false), hold(), "OnlyPod");
+    }
+
+    #[test]
+    fn who_cannot_be_held_leaves_whatever_is_wished() {
+        for wish in [ModeWish::Auto, ModeWish::Hold] {
+            check(|s| (s.wish, s.agent_can_hold) = (wish, Some(false)), GrantMode::Leave, "AgentCannotHold");
+            check(|s| (s.wish, s.post_check) = (wish, true), GrantMode::Leave, "PostCheck");
+        }
+    }
+
+    #[test]
+    fn what_is_wished_is_done_where_it_can_be() {
+        check(|s| (s.wish, s.another_serves) = (ModeWish::Leave, false), GrantMode::Leave, "Wished");
+        check(|s| s.wish = ModeWish::Hold, GrantMode::Hold, "Wished");
+        check(|s| (s.wish, s.gated) = (ModeWish::Hold, false), GrantMode::Hold, "Wished");
+    }
+
+    #[test]
+    fn without_the_gate_a_pod_that_has_to_leave_is_not_operated() {
+        let refused: [fn(&mut Situation); 3] =
+            [|s| s.wish = ModeWish::Leave, |s| s.post_check = true, |s| s.agent_can_hold = Some(false)];
+        for change in refused {
+            let mut situation = Situation { gated: false, ..usual() };
+            change(&mut situation);
+            assert!(matches!(choose(&situation), Err(Impossible::NoReadinessGate(_))), "{situation:?}");
+        }
+    }
+}

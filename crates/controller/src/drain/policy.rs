@@ -1,0 +1,205 @@
+//! Which DrainPolicies concern a pod, and what follows from them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hitless_api::drain::Layer;
+use hitless_api::drain_policy::DEFAULT;
+use hitless_api::names::{SYSTEM_NAMESPACE, annotations};
+use hitless_api::pod::PodView;
+use hitless_api::{DrainPolicySpec, DrainSpec, InvalidDrain, ModeWish, PortTreatment, VerifySpec};
+use hitless_gate::selector;
+
+/// A DrainPolicy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyView {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// What it says.
+    pub spec: DrainPolicySpec,
+}
+
+impl PolicyView {
+    /// The one that concerns all pods of the cluster.
+    fn is_default(&self) -> bool {
+        self.namespace == SYSTEM_NAMESPACE && self.name == DEFAULT
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A policy in its place.
+struct Known<'a> {
+    origin: String,
+    policy: &'a PolicyView,
+    /// What is wrong with its selector.
+    fault: Option<String>,
+}
+
+/// All policies of a snapshot.
+#[derive(Default)]
+pub struct Policies<'a> {
+    /// By name, of each namespace.
+    by_namespace: HashMap<&'a str, Vec<Known<'a>>>,
+    default: Option<Known<'a>>,
+}
+
+/// What holds for one pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// How it is drained.
+    pub drain: DrainSpec,
+    /// How the result is judged.
+    pub verify: VerifySpec,
+    /// Leave, Hold, or what is best.
+    pub mode: ModeWish,
+    /// Who says so.
+    pub mode_origin: String,
+}
+
+impl<'a> Policies<'a> {
+    /// Those of a snapshot.
+    #[must_use]
+    pub fn of(all: &'a [Arc<PolicyView>]) -> Self {
+        let mut policies = Self::default();
+        for policy in all {
+            let fault = policy.spec.selector.as_ref().and_then(selector::fault);
+            let known = Known { origin: format!("DrainPolicy {}", policy.path()), policy, fault };
+            if policy.is_default() {
+                policies.default = Some(known);
+            } else {
+                policies.by_namespace.entry(policy.namespace.as_str()).or_default().push(known);
+            }
+        }
+        for known in policies.by_namespace.values_mut() {
+            known.sort_by(|a, b| a.policy.name.cmp(&b.policy.name));
+        }
+        policies
+    }
+
+    /// The policies that select the pod, the one that counts first. A selector that can't be understood may select it.
+    fn concerning<'p>(&'p self, pod: &'p PodView) -> impl Iterator<Item = &'p Known<'a>> {
+        let here = self.by_namespace.get(pod.id.namespace.as_str()).map_or(&[] as &[Known<'_>], Vec::as_slice);
+        let selects = |known: &&Known<'_>| {
+            let selector = known.policy.spec.selector.as_ref();
+            known.fault.is_some() || selector.is_some_and(|selector| selector::matches(selector, &pod.labels))
+        };
+        here.iter().filter(selects)
+    }
+
+    /// What holds for `pod`. `told` is what Services say of a port, `progress_seconds` what the workload says.
+    ///
+    /// # Errors
+    /// If something of it makes no sense: the pod is not operated before that is mended.
+    pub fn resolve(
+        &self,
+        pod: &PodView,
+        told: impl Fn(u16) -> Option<PortTreatment>,
+        progress_seconds: Option<u32>,
+    ) -> Result<Resolved, InvalidDrain> {
+        let own = self.concerning(pod).next();
+        if let Some((known, why)) = own.and_then(|known| Some((known, known.fault.clone()?))) {
+            return Err(InvalidDrain::Policy { policy: known.policy.path(), why });
+        }
+        let chain: Vec<&Known<'_>> = own.into_iter().chain(&self.default).collect();
+        let layers: Vec<Layer<'_>> =
+            chain.iter().map(|known| Layer { origin: &known.origin, drain: &known.policy.spec.drain }).collect();
+        let drain = DrainSpec::resolve(pod, &layers, told)?;
+        let verifies = || chain.iter().map(|known| &known.policy.spec.verify);
+        let built_in = VerifySpec::default();
+        let verify = VerifySpec {
+            progress_seconds: verifies()
+                .find_map(|verify| verify.progress_seconds)
+                .or(progress_seconds)
+                .unwrap_or(built_in.progress_seconds),
+            soak_seconds: verifies().find_map(|verify| verify.soak_seconds).unwrap_or(built_in.soak_seconds),
+        };
+        let by_policy = || chain.iter().find_map(|known| Some((known.policy.spec.mode?, known.origin.clone())));
+        let by_pod = ModeWish::of(pod)?.map(|mode| (mode, format!("annotation {}", annotations::MODE)));
+        let (mode, mode_origin) = by_pod.or_else(by_policy).unwrap_or_else(|| (ModeWish::Auto, "default".to_owned()));
+        Ok(Resolved { drain, verify, mode, mode_origin })
+    }
+
+    /// Of several that select the pod: the one that counts, and the first that does not.
+    #[must_use]
+    pub fn rivals(&self, pod: &PodView) -> Option<(&'a PolicyView, &'a PolicyView)> {
+        let mut concerning = self.concerning(pod);
+        Some((concerning.next()?.policy, concerning.next()?.policy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    fn policy(namespace: &str, name: &str, spec: Value) -> Arc<PolicyView> {
+        let spec = serde_json::from_value(spec).unwrap();
+        Arc::new(PolicyView { namespace: namespace.into(), name: name.into(), uid: name.into(), spec })
+    }
+
+    fn pod(annotations: Value) -> PodView {
+        let mut metadata = json!({"namespace": "shop", "name": "p", "labels": {"app": "web"}});
+        metadata["annotations"] = annotations;
+        PodView::from(&serde_json::from_value::<Pod>(json!({"metadata": metadata})).unwrap())
+    }
+
+    fn resolve(all: &[Arc<PolicyView>], annotations: Value) -> Result<Resolved, InvalidDrain> {
+        Policies::of(all).resolve(&pod(annotations), |_| None, Some(77))
+    }
+
+    #[test]
+    fn the_pod_comes_before_the_policy_before_the_clusters_default_before_what_is_built_in() {
+        let web = json!({"matchLabels": {"app": "web"}});
+        let mut all = vec![
+            policy("shop", "b", json!({"selector": web, "drain": {"minSeconds": 5}, "mode": "Leave"})),
+            policy("other", "a", json!({"selector": {}, "drain": {"minSeconds": 99}})),
+            policy("shop", "nobody", json!({"drain": {"minSeconds": 98}})),
+            policy(
+                SYSTEM_NAMESPACE,
+                DEFAULT,
+                json!({"mode": "Hold", "drain": {"minSeconds": 6, "deadlineSeconds": 9}, "verify": {"soakSeconds": 4}}),
+            ),
+        ];
+        let resolved = resolve(&all, json!({})).unwrap();
+        assert_eq!((resolved.drain.min_seconds, resolved.drain.deadline_seconds), (5, 9));
+        assert_eq!((resolved.verify.progress_seconds, resolved.verify.soak_seconds), (77, 4));
+        assert_eq!((resolved.mode, resolved.mode_origin.as_str()), (ModeWish::Leave, "DrainPolicy shop/b"));
+        let own =
+            resolve(&all, json!({"hitless.dev/mode": "Auto", "hitless.dev/drain": "{\"minSeconds\": 2}"})).unwrap();
+        assert_eq!((own.mode, own.drain.min_seconds), (ModeWish::Auto, 2));
+        all.remove(0);
+        let resolved = resolve(&all, json!({})).unwrap();
+        assert_eq!((resolved.mode, resolved.drain.min_seconds), (ModeWish::Hold, 6));
+        assert_eq!(resolve(&[], json!({})).unwrap().mode_origin, "default");
+    }
+
+    #[test]
+    fn of_two_the_first_by_name_counts_and_the_other_is_named() {
+        let all = [
+            policy("shop", "b", json!({"selector": {}, "drain": {"minSeconds": 5}})),
+            policy("shop", "a", json!({"selector": {}, "drain": {"minSeconds": 4}})),
+        ];
+        assert_eq!(resolve(&all, json!({})).unwrap().drain.min_seconds, 4);
+        let policies = Policies::of(&all);
+        let (counts, ignored) = policies.rivals(&pod(json!({}))).unwrap();
+        assert_eq!((counts.name.as_str(), ignored.name.as_str()), ("a", "b"));
+        assert!(Policies::of(&all[..1]).rivals(&pod(json!({}))).is_none());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        let faulty = json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}});
+        let error = resolve(&[policy("shop", "a", faulty)], json!({})).unwrap_err();
+        assert!(error.to_string().starts_with("DrainPolicy shop/a is not usable: the requirement"), "{error}");
+        let error = resolve(&[], json!({"hitless.dev/mode": "Stay"})).unwrap_err();
+        assert!(error.to_string().contains("use Auto, Leave or Hold"), "{error}");
+    }
+}

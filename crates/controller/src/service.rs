@@ -1,0 +1,194 @@
+//! Services, as far as a Hold looks at them (CONTRACT 5).
+
+use std::collections::BTreeMap;
+
+use hitless_api::PortTreatment;
+use hitless_api::names::{self, annotations};
+use hitless_api::pod::PodView;
+use k8s_openapi::api::core::v1::{Service, ServicePort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
+
+use crate::snapshot::Version;
+
+/// Where a Service's port leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To that port of the pod.
+    Number(u16),
+    /// To the container port of that name.
+    Name(String),
+}
+
+/// A Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact of the object")]
+pub struct ServiceView {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// What a write is conditional on.
+    pub version: Version,
+    /// `spec.selector`; empty where somebody else makes its endpoints.
+    pub selector: BTreeMap<String, String>,
+    /// It has an address of its own, so that somebody distributes connections by the readiness of pods: neither headless nor
+    /// `ExternalName`. Others are left alone.
+    pub has_address: bool,
+    /// `spec.publishNotReadyAddresses`.
+    pub open: bool,
+    /// Annotation `hitless.dev/held-by`.
+    pub held_by: Option<String>,
+    /// Its owner's own tools say that it is to be open: then it stays so, whatever it was when we opened it.
+    pub declared_open: bool,
+    /// Whether it has any annotation.
+    pub has_annotations: bool,
+    /// Ports whose `appProtocol` says what travels on them.
+    pub treatments: Vec<(Target, PortTreatment)>,
+}
+
+impl ServiceView {
+    /// Whether it sends connections to pods with these labels.
+    #[must_use]
+    pub fn selects(&self, pod: &PodView) -> bool {
+        !self.selector.is_empty()
+            && self.namespace == pod.id.namespace
+            && self.selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
+    }
+
+    /// Id of the grant for which we opened it.
+    #[must_use]
+    pub fn mark(&self) -> Option<&str> {
+        let mark = self.held_by.as_deref()?;
+        Some(mark.rsplit_once(',').map_or(mark, |(id, _)| id))
+    }
+
+    /// What travels on that port of the pod, if it says so.
+    #[must_use]
+    pub fn treatment(&self, pod: &PodView, port: u16) -> Option<PortTreatment> {
+        let named = |name: &str| {
+            let mut ports = pod.containers.iter().flat_map(|container| &container.ports);
+            ports.any(|declared| declared.port == port && declared.name.as_deref() == Some(name))
+        };
+        let leads_there = |target: &Target| match target {
+            Target::Number(number) => *number == port,
+            Target::Name(name) => named(name),
+        };
+        self.treatments.iter().find(|(target, _)| leads_there(target)).map(|(_, treatment)| *treatment)
+    }
+}
+
+impl From<&Service> for ServiceView {
+    fn from(service: &Service) -> Self {
+        let meta = &service.metadata;
+        let spec = service.spec.clone().unwrap_or_default();
+        let annotation = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name));
+        let open = spec.publish_not_ready_addresses.unwrap_or_default();
+        let is_applied = annotation(annotations::LAST_APPLIED)
+            .and_then(|text| serde_json::from_str::<Value>(text).ok())
+            .is_some_and(|applied| applied.pointer("/spec/publishNotReadyAddresses") == Some(&Value::Bool(true)));
+        Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            version: Version {
+                uid: meta.uid.clone().unwrap_or_default(),
+                resource_version: meta.resource_version.clone().unwrap_or_default(),
+            },
+            has_address: spec.cluster_ip.as_deref() != Some("None") && spec.type_.as_deref() != Some("ExternalName"),
+            open,
+            held_by: annotation(annotations::HELD_BY).cloned(),
+            declared_open: is_applied || (open && is_owned_by_another(service)),
+            has_annotations: meta.annotations.as_ref().is_some_and(|all| !all.is_empty()),
+            treatments: spec.ports.iter().flatten().filter_map(treatment).collect(),
+            selector: spec.selector.unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether somebody else than we has applied `publishNotReadyAddresses` server-side, to the value that it has.
+fn is_owned_by_another(service: &Service) -> bool {
+    service.metadata.managed_fields.iter().flatten().any(|entry| {
+        let is_applied =
+            entry.operation.as_deref() == Some("Apply") && entry.manager.as_deref() != Some(names::CONTROLLER);
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        is_applied && fields.is_some_and(|fields| fields.pointer("/f:spec/f:publishNotReadyAddresses").is_some())
+    })
+}
+
+fn treatment(port: &ServicePort) -> Option<(Target, PortTreatment)> {
+    let treatment = match port.app_protocol.as_deref()?.to_ascii_lowercase().as_str() {
+        "http" => PortTreatment::Http1,
+        "grpc" | "h2c" | "http2" | "kubernetes.io/h2c" => PortTreatment::Http2,
+        // Websockets look idle between frames; behind TLS nobody sees what is asked.
+        "kubernetes.io/ws" | "kubernetes.io/wss" | "https" | "tcp" | "tls" => PortTreatment::Tcp,
+        _ => return None,
+    };
+    let target = match &port.target_port {
+        Some(IntOrString::String(name)) => Target::Name(name.clone()),
+        Some(IntOrString::Int(number)) => Target::Number(u16::try_from(*number).ok()?),
+        None => Target::Number(u16::try_from(port.port).ok()?),
+    };
+    Some((target, treatment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::pod::PodView;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    fn view(metadata: Value, spec: Value) -> ServiceView {
+        let parts = [("metadata".to_owned(), metadata), ("spec".to_owned(), spec)];
+        ServiceView::from(&serde_json::from_value::<Service>(Value::Object(parts.into_iter().collect())).unwrap())
+    }
+
+    fn pod() -> PodView {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"namespace": "shop", "labels": {"app": "web", "x": "y"}},
+            "spec": {"containers": [{"name": "c", "ports": [{"containerPort": 8080, "name": "web"}, {"containerPort": 9000}]}]}}))
+        .unwrap();
+        PodView::from(&pod)
+    }
+
+    #[test]
+    fn what_travels_on_a_port_is_told_by_its_app_protocol() {
+        let service = view(
+            json!({"namespace": "shop", "name": "web"}),
+            json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "web", "appProtocol": "kubernetes.io/h2c"},
+                {"port": 9000, "appProtocol": "HTTP"}, {"port": 1, "appProtocol": "acme.io/own"}]}),
+        );
+        assert!(service.selects(&pod()) && service.has_address);
+        assert_eq!(service.treatment(&pod(), 8080), Some(PortTreatment::Http2));
+        assert_eq!(service.treatment(&pod(), 9000), Some(PortTreatment::Http1));
+        assert_eq!(service.treatment(&pod(), 1), None);
+    }
+
+    #[test]
+    fn without_a_selector_it_selects_nobody_and_others_namespaces_are_none_of_its_business() {
+        assert!(!view(json!({"namespace": "shop"}), json!({})).selects(&pod()));
+        assert!(!view(json!({"namespace": "other"}), json!({"selector": {"app": "web"}})).selects(&pod()));
+        assert!(!view(json!({"namespace": "shop"}), json!({"clusterIP": "None"})).has_address);
+        assert!(!view(json!({"namespace": "shop"}), json!({"type": "ExternalName"})).has_address);
+    }
+
+    #[test]
+    fn who_wants_it_open_is_told_by_what_was_applied() {
+        let open = json!({"publishNotReadyAddresses": true});
+        let ours = json!({"manager": "hitless-controller", "operation": "Update", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:publishNotReadyAddresses": {}}}});
+        let mut theirs = ours.clone();
+        (theirs["manager"], theirs["operation"]) = (json!("kubectl"), json!("Apply"));
+        let applied = json!({annotations::LAST_APPLIED: "{\"spec\":{\"publishNotReadyAddresses\":true}}"});
+        assert!(!view(json!({"managedFields": [ours]}), open.clone()).declared_open);
+        assert!(view(json!({"managedFields": [ours, theirs]}), open.clone()).declared_open);
+        assert!(view(json!({"annotations": applied}), open).declared_open);
+    }
+
+    #[test]
+    fn a_mark_names_the_grant() {
+        let mut service = view(json!({"annotations": {annotations::HELD_BY: "uid.hash,false"}}), json!({}));
+        assert_eq!(service.mark(), Some("uid.hash"));
+        service.held_by = Some("nonsense".to_owned());
+        assert_eq!(service.mark(), Some("nonsense"));
+    }
+}

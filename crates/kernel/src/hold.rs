@@ -1,0 +1,247 @@
+//! Holding new connections of a pod while its process is replaced, so that clients notice a pause and nothing else.
+//!
+//! SYNs to the pod's ports are dropped inside its namespace and remembered; when the new process listens, the newest of
+//! each client is sent once more. Everything happens in the pod's own namespace: neither the network plug-in nor
+//! address translation on the way takes part. Connections that are open are not touched.
+//!
+//! All of it ends by itself. The block has its timers in the kernel; without the agent it degrades to dropped SYNs,
+//! which clients repeat after a second, until the block ends.
+
+mod block;
+mod frame;
+mod parked;
+mod replay;
+mod tap;
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+use crate::nfnetlink::Nfnetlink;
+use crate::{Capability, DumpError, KernelError, PodNetns, SockDiag};
+use block::{Block, Rules};
+use parked::Parked;
+use replay::{Replay, replay};
+use tap::{MOST_PORTS, Tap};
+
+const NEEDS: &[Capability] = &[Capability::NetAdmin, Capability::NetRaw];
+
+/// What to hold, and for how long at most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldOrder {
+    /// TCP ports, as packets carry them when they reach the pod's sockets.
+    pub ports: Vec<u16>,
+    /// No client is held for longer: counted from the first SYN held, by a timer of the kernel. Whole milliseconds.
+    pub cap: Duration,
+    /// When the block ends even if no client has come. Whole milliseconds.
+    pub expires_after: Duration,
+    /// Sources that are let through. An address of the node is also the address of every client whose packets the node
+    /// translates (masquerade): exempt it only where that does not happen, or those clients are refused.
+    pub exempt: Vec<IpAddr>,
+}
+
+/// How a hold stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// How long ago the first SYN was held, to within two ticks of the kernel's clock (20 ms at most).
+    pub since: Duration,
+    /// Clients waiting, up to 16,384; each once, however often it repeats its SYN.
+    pub clients: usize,
+}
+
+/// How a hold ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Clients whose SYN was sent once more.
+    pub replayed: usize,
+    /// Clients who were left to repeat their SYN themselves: nobody listens on their port, or they were too many.
+    pub left: usize,
+    /// How long the client that came first was held, as exactly as [`Held::since`]; `None` when nobody came.
+    pub longest: Option<Duration>,
+    /// The kernel's timer was quicker: connections have been let in since the cap.
+    pub expired: bool,
+}
+
+/// New connections of one pod, held or about to be.
+///
+/// Open it early and [`park`](Self::park) when it matters. As a file descriptor (tokio's `AsyncFd`) it is readable while
+/// there are SYNs to [`collect`](Self::collect). Calls take some ten microseconds, except `open` and `drop`
+/// (milliseconds) and [`release`](Self::release) (about 17 µs a client; half a second more at most when the application
+/// is slow to accept): these belong on a blocking thread.
+///
+/// Dropping it lifts the block without replay. If the process dies, the timers do.
+#[derive(Debug)]
+pub struct SynHold {
+    tap: Tap,
+    block: Block,
+    replay: Replay,
+    sockets: SockDiag,
+    snmp: File,
+    parked: Parked,
+    /// What is held now, if anything.
+    order: Option<HoldOrder>,
+}
+
+impl SynHold {
+    /// Opens everything that a hold needs in the pod's namespace. Nothing is held yet.
+    pub fn open(netns: &PodNetns) -> Result<Self, KernelError> {
+        let snmp = netns.snmp()?;
+        netns.inside("open the sockets of a hold", move || {
+            let failed = |what: &'static str| move |error| KernelError::of_call(what, error, NEEDS);
+            Ok(Self {
+                tap: Tap::open().map_err(failed("open a packet socket"))?,
+                block: Block::new(Nfnetlink::open().map_err(failed("open a socket to the packet filter"))?),
+                replay: Replay::open().map_err(failed("open a raw socket"))?,
+                sockets: SockDiag::open().map_err(DumpError::Socket)?,
+                snmp,
+                parked: Parked::default(),
+                order: None,
+            })
+        })
+    }
+
+    /// Begins to hold new connections. From here on the kernel's timers run; asked again, the new order replaces the
+    /// former one, with new timers, and those who wait go on waiting.
+    ///
+    /// When it fails nothing is held.
+    pub fn park(&mut self, mut order: HoldOrder) -> Result<(), KernelError> {
+        order.ports.sort_unstable();
+        order.ports.dedup();
+        let is_millisecond = |duration: Duration| duration.as_millis() > 0;
+        if order.ports.is_empty()
+            || order.ports.len() > MOST_PORTS
+            || !is_millisecond(order.cap)
+            || !is_millisecond(order.expires_after)
+        {
+            return Err(KernelError::HoldOrder { ports: order.ports.len() });
+        }
+        // First the ears: a SYN that is dropped unseen makes its client wait a second.
+        let begun = self
+            .tap
+            .listen(&order.ports)
+            .map_err(|error| KernelError::of_call("filter a packet socket", error, NEEDS))
+            .and_then(|()| self.install(&order));
+        match begun {
+            Ok(()) => {
+                self.order = Some(order);
+                Ok(())
+            }
+            Err(error) => {
+                // What failed first is what matters.
+                _ = self.lift();
+                _ = self.tap.mute();
+                self.parked.take();
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes what has been held since the last time out of the kernel's buffer, which has room for some two thousand SYNs
+    /// of each address family: what does not fit there is held, but not counted and not replayed. Answers with the number
+    /// of clients waiting.
+    pub fn collect(&mut self) -> Result<usize, KernelError> {
+        let Self { tap, parked, order, .. } = self;
+        let exempt = order.as_ref().map_or(&[][..], |order| &order.exempt);
+        let keep = |syn: frame::Syn| {
+            if !exempt.contains(&syn.flow.client.ip()) {
+                parked.add(syn);
+            }
+        };
+        tap.collect(keep).map_err(|error| KernelError::of_call("read a packet socket", error, &[]))?;
+        Ok(parked.len())
+    }
+
+    /// Whether anybody is held, and since when by the kernel's clock; `None` when not, or nothing is parked.
+    pub fn held(&mut self) -> Result<Option<Held>, KernelError> {
+        let clients = self.collect()?;
+        let since = self.started()?;
+        Ok(since.map(|since| Held { since, clients }))
+    }
+
+    /// Lets new connections in and replays those who wait, in the order of their arrival, as fast as the listeners can
+    /// take them. Without a block it does nothing.
+    ///
+    /// After an error the block is gone, or goes by its timer; who has not been replayed gets in by its own repetition.
+    /// It may be asked again.
+    pub fn release(&mut self) -> Result<Released, KernelError> {
+        let Some(cap) = self.order.as_ref().map(|order| order.cap) else { return Ok(Released::default()) };
+        let longest = self.started();
+        self.lift()?;
+        let longest = longest?;
+        // What the filter dropped on another processor just now reaches the tap a moment later; so the tap is read
+        // twice, the second time when nothing more comes in, our own repetitions included.
+        self.collect()?;
+        self.tap.close().map_err(|error| KernelError::of_call("close a packet socket", error, NEEDS))?;
+        self.collect()?;
+        self.order = None;
+        let (syns, not_kept) = self.parked.take();
+        let replayed = replay(&self.replay, &syns, &mut self.sockets, &self.snmp)?;
+        Ok(Released {
+            replayed: replayed.replayed,
+            left: replayed.left + not_kept,
+            longest,
+            expired: longest.is_some_and(|longest| longest >= cap),
+        })
+    }
+
+    fn install(&mut self, order: &HoldOrder) -> Result<(), KernelError> {
+        let HoldOrder { ports, cap, expires_after, exempt } = order;
+        let rules = Rules { ports, cap: *cap, expires_after: *expires_after, exempt };
+        let action = "block new connections (nf_tables)";
+        self.block.install(&rules).map_err(|error| KernelError::of_call(action, error, NEEDS))
+    }
+
+    fn lift(&mut self) -> Result<bool, KernelError> {
+        self.block.lift().map_err(|error| KernelError::of_call("let new connections in (nf_tables)", error, NEEDS))
+    }
+
+    fn started(&mut self) -> Result<Option<Duration>, KernelError> {
+        self.block.started().map_err(|error| KernelError::of_call("read a timer of nf_tables", error, NEEDS))
+    }
+}
+
+impl Drop for SynHold {
+    fn drop(&mut self) {
+        if self.order.is_some() {
+            // If it fails the timer does it.
+            _ = self.lift();
+        }
+    }
+}
+
+impl AsFd for SynHold {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tap.as_fd()
+    }
+}
+
+impl AsRawFd for SynHold {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// Names of the blocks in the pod's namespace, whoever made them.
+pub fn list_holds(netns: &PodNetns) -> Result<Vec<String>, KernelError> {
+    block::names(&mut packet_filter(netns)?)
+        .map_err(|error| KernelError::of_call("list the tables of nf_tables", error, NEEDS))
+}
+
+/// Removes all blocks from the pod's namespace and says which there were. For an agent that starts: what it finds is an
+/// earlier agent's. Its own holds would go, too.
+pub fn sweep_holds(netns: &PodNetns) -> Result<Vec<String>, KernelError> {
+    let mut nft = packet_filter(netns)?;
+    let failed = |error| KernelError::of_call("remove a table of nf_tables", error, NEEDS);
+    let names = block::names(&mut nft).map_err(failed)?;
+    for name in &names {
+        block::delete(&mut nft, name).map_err(failed)?;
+    }
+    Ok(names)
+}
+
+fn packet_filter(netns: &PodNetns) -> Result<Nfnetlink, KernelError> {
+    netns.inside("open a socket to the packet filter", || {
+        Nfnetlink::open().map_err(|error| KernelError::of_call("open a socket to the packet filter", error, NEEDS))
+    })
+}

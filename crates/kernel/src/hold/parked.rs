@@ -1,0 +1,76 @@
+//! The SYNs that were held, in the order in which their clients came.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::frame::{Flow, Syn};
+
+/// Clients remembered for one pod: about 3 MB at most. The SYNs of more clients are held as well, but not replayed: those
+/// clients get in with their own repetition, a second after their first try.
+pub(super) const MOST: usize = 16_384;
+
+/// The newest SYN of each client.
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    syns: Vec<Syn>,
+    places: HashMap<Flow, usize>,
+    not_kept: usize,
+}
+
+impl Parked {
+    /// Remembers a SYN. A repetition takes the place of its client's earlier SYN.
+    pub(super) fn add(&mut self, syn: Syn) {
+        match self.places.entry(syn.flow) {
+            Entry::Occupied(known) => self.syns[*known.get()] = syn,
+            Entry::Vacant(_) if self.syns.len() >= MOST => self.not_kept += 1,
+            Entry::Vacant(unknown) => {
+                unknown.insert(self.syns.len());
+                self.syns.push(syn);
+            }
+        }
+    }
+
+    /// How many clients wait.
+    pub(super) fn len(&self) -> usize {
+        self.syns.len()
+    }
+
+    /// The SYNs in their clients' order, and how many more did not find room. Empty afterwards.
+    pub(super) fn take(&mut self) -> (Vec<Syn>, usize) {
+        let Self { syns, not_kept, .. } = std::mem::take(self);
+        (syns, not_kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn syn(client: usize, mark: u8) -> Syn {
+        let client = format!("10.{}.{}.1:5000", client / 256, client % 256).parse().unwrap();
+        Syn { flow: Flow { client, server: "10.0.0.2:80".parse().unwrap() }, packet: [mark].into() }
+    }
+
+    #[test]
+    fn the_newest_syn_of_each_client_comes_in_the_clients_order() {
+        let mut parked = Parked::default();
+        for (client, mark) in [(1, 1), (2, 2), (1, 3), (3, 4)] {
+            parked.add(syn(client, mark));
+        }
+        assert_eq!(parked.len(), 3);
+        assert_eq!(parked.take(), (vec![syn(1, 3), syn(2, 2), syn(3, 4)], 0));
+        assert_eq!(parked.take(), (vec![], 0));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_does_not_fit_is_counted() {
+        let mut parked = Parked::default();
+        for client in 0..MOST + 5 {
+            parked.add(syn(client, 0));
+        }
+        parked.add(syn(0, 9));
+        let (syns, not_kept) = parked.take();
+        assert_eq!((syns.len(), not_kept), (MOST, 5));
+        assert_eq!(syns[0], syn(0, 9));
+    }
+}

@@ -1,0 +1,128 @@
+//! The kernel's packet filter (nf_tables) over netlink: changes as one atomic batch, and questions.
+//!
+//! Written by hand over the raw socket, like [`crate::SockDiag`]: a handful of messages, and no `nft` binary in the image.
+
+mod message;
+
+use std::io;
+use std::time::Duration;
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recvfrom, send, socket_with};
+
+pub(crate) use message::{Attributes, Batch, attribute, attributes};
+use message::{Reply, replies};
+
+/// The kernel answers within the sending call; this much silence means a broken socket.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A dump is packed into replies of at most 32 KiB.
+const BUFFER_BYTES: usize = 32 * 1024;
+
+const NLM_F_DUMP: u16 = 0x300;
+
+/// A netlink socket to the packet filter of the namespace it was opened in, whichever thread uses it. Every call needs
+/// `CAP_NET_ADMIN`.
+#[derive(Debug)]
+pub(crate) struct Nfnetlink {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+impl Nfnetlink {
+    /// Opens the socket in the network namespace of the calling thread.
+    pub(crate) fn open() -> io::Result<Self> {
+        let socket =
+            socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::NETFILTER))?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Applies all of the batch or nothing.
+    pub(crate) fn commit(&mut self, fill: impl FnOnce(&mut Batch)) -> io::Result<()> {
+        let sequence = self.next_sequence();
+        let mut batch = Batch::begin(sequence);
+        fill(&mut batch);
+        self.send(&batch.end())?;
+
+        // Each failing message is answered, and the last one in any case. All answers are there when the call returns.
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut outcome = None;
+        while let Some(length) = self.receive(&mut buffer, outcome.is_none())? {
+            for reply in replies(&buffer[..length], sequence) {
+                match (reply?, &outcome) {
+                    (Reply::Error(error), None | Some(Ok(()))) => outcome = Some(Err(error)),
+                    (Reply::Acknowledged, None) => outcome = Some(Ok(())),
+                    _ => {}
+                }
+            }
+        }
+        outcome.unwrap_or_else(|| Err(Errno::TIMEDOUT.into()))
+    }
+
+    /// Asks for one object; `None` if there is no such. The answer is the object's attributes.
+    pub(crate) fn get(&mut self, kind: u16, fill: impl FnOnce(&mut Attributes<'_>)) -> io::Result<Option<Vec<u8>>> {
+        let sequence = self.next_sequence();
+        self.send(&message::question(sequence, kind, 0, fill))?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        while let Some(length) = self.receive(&mut buffer, true)? {
+            let Some(reply) = replies(&buffer[..length], sequence).next() else { continue };
+            return match reply? {
+                Reply::Object(attributes) => Ok(Some(attributes.to_vec())),
+                Reply::Error(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
+                Reply::Error(error) => Err(error),
+                Reply::Acknowledged | Reply::Done => Ok(None),
+            };
+        }
+        Err(Errno::TIMEDOUT.into())
+    }
+
+    /// Lists all objects of a kind: the attributes of each.
+    pub(crate) fn list(&mut self, kind: u16) -> io::Result<Vec<Vec<u8>>> {
+        let sequence = self.next_sequence();
+        self.send(&message::question(sequence, kind, NLM_F_DUMP, |_| {}))?;
+        let (mut buffer, mut objects) = (vec![0; BUFFER_BYTES], Vec::new());
+        while let Some(length) = self.receive(&mut buffer, true)? {
+            for reply in replies(&buffer[..length], sequence) {
+                match reply? {
+                    Reply::Object(attributes) => objects.push(attributes.to_vec()),
+                    Reply::Done => return Ok(objects),
+                    Reply::Error(error) => return Err(error),
+                    Reply::Acknowledged => {}
+                }
+            }
+        }
+        Err(Errno::TIMEDOUT.into())
+    }
+
+    fn next_sequence(&mut self) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        send(&self.socket, bytes, SendFlags::empty())?;
+        Ok(())
+    }
+
+    /// One datagram of the kernel; `None` when there is no more.
+    fn receive(&self, buffer: &mut [u8], wait: bool) -> io::Result<Option<usize>> {
+        let flags = if wait { RecvFlags::TRUNC } else { RecvFlags::TRUNC | RecvFlags::DONTWAIT };
+        loop {
+            match recvfrom(&self.socket, &mut *buffer, flags) {
+                Ok((_, length, _)) if length > buffer.len() => return Err(Errno::MSGSIZE.into()),
+                Ok((_, length, Some(sender)))
+                    if SocketAddrNetlink::try_from(sender.clone()).is_ok_and(|address| address.pid() == 0) =>
+                {
+                    return Ok(Some(length));
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A node with many sockets that are none of the pod's.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use hitless_kernel::{ConnectionWatch, PodNetns};
+
+use crate::lab::{Lab, POD_V4, eventually};
+use crate::ports::DUAL_STACK;
+use crate::{open, peers};
+
+const CONNECTIONS: usize = 10;
+
+/// Two hundred thousand sockets in a namespace of their own.
+struct Crowd(Child);
+
+impl Crowd {
+    fn gather() -> Self {
+        let mut child = Command::new("unshare")
+            .args(["--net", env!("CARGO_BIN_EXE_crowd"), "200000"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ok\n");
+        Self(child)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+/// Processor time of this thread, in nanoseconds.
+fn processor_time() -> u64 {
+    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    schedstat.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Processor time of one look, in nanoseconds: of several hundred, because the clock is coarse.
+fn cost(mut look: impl FnMut()) -> u64 {
+    const LOOKS: u64 = 300;
+    look();
+    let before = processor_time();
+    (0..LOOKS).for_each(|_| look());
+    (processor_time() - before) / LOOKS
+}
+
+struct Costs {
+    counters: u64,
+    listeners: u64,
+    look: u64,
+}
+
+impl Costs {
+    fn of(netns: &PodNetns) -> Self {
+        let known = netns.connections().unwrap();
+        assert_eq!(known.inbound.len(), CONNECTIONS);
+        let mut watch = ConnectionWatch::default();
+        Self {
+            counters: cost(|| assert_eq!(netns.counters().unwrap().curr_estab, CONNECTIONS as u64)),
+            listeners: cost(|| assert_eq!(netns.listeners().unwrap().len(), known.listening.len())),
+            look: cost(|| {
+                let look = watch.look(netns).unwrap();
+                assert!(look.is_complete);
+                assert_eq!(peers(&look.connections.inbound), peers(&known.inbound));
+            }),
+        }
+    }
+}
+
+#[test]
+fn watching_a_small_pod_costs_the_same_on_a_node_with_two_hundred_thousand_other_sockets() {
+    let Some(lab) = Lab::new() else { return };
+    let _server = lab.start_server();
+    let netns = open(&lab);
+    let mut clients: Vec<_> =
+        lab.in_client(|| (0..CONNECTIONS).map(|_| TcpStream::connect((POD_V4, DUAL_STACK)).unwrap()).collect());
+    eventually("all are accepted", || {
+        netns.connections().unwrap().inbound.iter().all(|connection| connection.inode != 0).then_some(())
+    });
+    let alone = Costs::of(&netns);
+    let crowd = Crowd::gather();
+    let crowded = Costs::of(&netns);
+    for (what, alone, crowded) in [
+        ("counters", alone.counters, crowded.counters),
+        ("listeners", alone.listeners, crowded.listeners),
+        ("look", alone.look, crowded.look),
+    ] {
+        assert!(crowded <= 5 * alone, "{what}: {alone} ns alone, {crowded} ns in the crowd");
+    }
+
+    let list = cost(|| drop(netns.connections().unwrap()));
+    assert!(list > 5 * crowded.look, "a list passes over the whole node's table: {list} ns");
+
+    // And it misses nothing: neither who leaves nor who comes.
+    let mut watch = ConnectionWatch::default();
+    watch.look(&netns).unwrap();
+    drop(clients.split_off(7));
+    eventually("those who left are missed", || {
+        let look = watch.look(&netns).unwrap();
+        (look.is_complete && look.connections.inbound.len() == 7).then_some(())
+    });
+    clients.push(lab.in_client(|| TcpStream::connect((POD_V4, DUAL_STACK)).unwrap()));
+    eventually("the handshake has ended", || (netns.counters().unwrap().curr_estab == 8).then_some(()));
+    let look = watch.look(&netns).unwrap();
+    assert!(!look.is_complete || look.connections.inbound.len() == 8);
+    eventually("the new one is seen", || {
+        let look = watch.look(&netns).unwrap();
+        (look.is_complete && look.connections.inbound.len() == 8).then_some(())
+    });
+    drop(crowd);
+}
