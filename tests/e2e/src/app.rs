@@ -106,15 +106,18 @@ impl App {
         self.pods.wait(&format!("{count} ready pods"), PATIENCE, |pods| all_ready(pods, count).then_some(()))
     }
 
-    /// Waits until the Service answers on node n1, where the load comes from: kube-proxy follows the pods a little later, and
-    /// nothing but trying tells when.
+    /// Waits until the Service answers on every node, for load may come from any: each node's kube-proxy follows the pods
+    /// a little later and on its own, and nothing but trying tells when.
     fn wait_answering(&self) -> anyhow::Result<()> {
         let address = self.address;
         let connects = move || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
         let begin = Instant::now();
-        while !self.kubectl.cluster().in_network(Place::Node(1), connects)? {
-            anyhow::ensure!(begin.elapsed() < PATIENCE, "the Service did not answer at {address} in {PATIENCE:?}");
-            self.pods.next_change(Duration::from_millis(50));
+        for (node, name) in (1..).zip(self.kubectl.cluster().node_names()) {
+            while !self.kubectl.cluster().in_network(Place::Node(node), connects)? {
+                let waited = begin.elapsed();
+                anyhow::ensure!(waited < PATIENCE, "on node {name} the Service did not answer at {address} in {waited:?}");
+                self.pods.next_change(Duration::from_millis(50));
+            }
         }
         Ok(())
     }
