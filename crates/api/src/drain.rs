@@ -6,7 +6,7 @@ mod overrides;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use of_pod::{InvalidDrain, Layer};
+pub use of_pod::InvalidDrain;
 pub use overrides::DrainOverrides;
 
 /// What happens to connections that are still there after [`DrainSpec::straggler_after_seconds`].
@@ -17,7 +17,7 @@ pub enum StragglerPolicy {
     /// Treat the remaining ones as given up and operate.
     #[default]
     Close,
-    /// Reset them. Not carried out yet: the agent refuses such a grant.
+    /// Reset them, and operate once they are gone.
     Destroy,
     /// At the deadline give the operation up and put the pod back into service.
     Abort,
@@ -69,7 +69,7 @@ pub struct DrainSpec {
     pub hold_cap_milliseconds: u32,
     /// Ports whose treatment is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port"]))]
+    #[schemars(length(max = DrainSpec::MAX_PORTS), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port"]))]
     pub ports: Vec<PortDrain>,
 }
 
@@ -127,6 +127,10 @@ impl DrainSpec {
     pub const MAX_PORTS: usize = 64;
     /// Longest Hold that may be wished, in milliseconds: a Linux client's last try before a time-out of five seconds is at four.
     pub const LONGEST_HOLD_MILLISECONDS: u32 = 4000;
+    /// Longest [`Self::min_seconds`] that may be wished.
+    pub const LONGEST_MIN_SECONDS: u32 = 3600;
+    /// Longest [`Self::straggler_after_seconds`] and [`Self::deadline_seconds`] that may be wished: a day.
+    pub const LONGEST_DEADLINE_SECONDS: u32 = 86_400;
 
     /// How connections to `port` are treated.
     #[must_use]

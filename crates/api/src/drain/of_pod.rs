@@ -2,7 +2,7 @@
 
 use crate::names::annotations;
 use crate::pod::PodView;
-use crate::{DrainOverrides, DrainSpec, ModeWish, PortDrain, PortTreatment, StragglerPolicy};
+use crate::{DrainOverrides, DrainSpec, ModeWish, PortDrain, PortTreatment};
 
 /// What is wished of a pod's drain can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,12 +12,6 @@ pub enum InvalidDrain {
     Unreadable {
         /// What the parser said.
         why: String,
-    },
-    /// Nobody carries that out yet.
-    #[error("{origin}: stragglers Destroy is not carried out yet; use Wait, Close or Abort")]
-    Destroy {
-        /// Who says so.
-        origin: String,
     },
     /// The annotation is none of the modes.
     #[error("annotation {} is {value:?}; use Auto, Leave or Hold", annotations::MODE)]
@@ -35,15 +29,6 @@ pub enum InvalidDrain {
     },
 }
 
-/// A DrainPolicy's wishes, and its name.
-#[derive(Clone, Copy, Debug)]
-pub struct Layer<'a> {
-    /// `DrainPolicy <namespace>/<name>`.
-    pub origin: &'a str,
-    /// What it sets.
-    pub drain: &'a DrainOverrides,
-}
-
 impl DrainSpec {
     /// The drain of a pod that no policy concerns.
     ///
@@ -53,29 +38,22 @@ impl DrainSpec {
         Self::resolve(pod, &[], |_| None)
     }
 
-    /// The drain of a pod: its annotation, then `layers`, the stronger ones first, then what is built in. Ports that nobody
+    /// The drain of a pod: its annotation, then `policies`, the stronger ones first, then what is built in. Ports that nobody
     /// names are treated as `told` says (the Services' appProtocol), else as the pod's containers declare them (CONTRACT 27).
     ///
     /// # Errors
     /// If something of it makes no sense: the pod is not operated before that is mended.
     pub fn resolve(
         pod: &PodView,
-        layers: &[Layer<'_>],
+        policies: &[&DrainOverrides],
         told: impl Fn(u16) -> Option<PortTreatment>,
     ) -> Result<Self, InvalidDrain> {
         let own = annotation(pod)?;
         let mut spec = Self::default();
-        for layer in layers.iter().rev() {
-            layer.drain.apply(&mut spec);
+        for policy in policies.iter().rev() {
+            policy.apply(&mut spec);
         }
         own.apply(&mut spec);
-        if spec.stragglers == StragglerPolicy::Destroy {
-            let origin = match layers.iter().find(|layer| layer.drain.stragglers.is_some()) {
-                Some(layer) if own.stragglers.is_none() => layer.origin.to_owned(),
-                _ => format!("annotation {}", annotations::DRAIN),
-            };
-            return Err(InvalidDrain::Destroy { origin });
-        }
         spec.ports.truncate(Self::MAX_PORTS);
         for declared in pod.containers.iter().flat_map(|container| &container.ports) {
             if spec.ports.len() < Self::MAX_PORTS && !spec.ports.iter().any(|known| known.port == declared.port) {
@@ -108,6 +86,7 @@ impl ModeWish {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StragglerPolicy;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
@@ -134,19 +113,17 @@ mod tests {
     #[test]
     fn each_field_comes_from_the_strongest_that_says_it() {
         let parse = |text: &str| serde_json::from_str::<DrainOverrides>(text).unwrap();
-        let policy = parse(r#"{"minSeconds": 7, "deadlineSeconds": 70, "ports": [{"port": 81, "treat": "http2"}]}"#);
+        let policy = parse(
+            r#"{"minSeconds": 7, "stragglers": "Destroy", "deadlineSeconds": 70, "ports": [{"port": 81, "treat": "http2"}]}"#,
+        );
         let default =
             parse(r#"{"minSeconds": 8, "holdCapMilliseconds": 900, "ports": [{"port": 81, "treat": "tcp"}]}"#);
-        let layers = [Layer { origin: "policy", drain: &policy }, Layer { origin: "the default", drain: &default }];
         let told = |port| (port != 81).then_some(PortTreatment::Http2);
-        let spec = DrainSpec::resolve(&pod(Some(r#"{"deadlineSeconds": 90}"#)), &layers, told).unwrap();
+        let spec = DrainSpec::resolve(&pod(Some(r#"{"deadlineSeconds": 90}"#)), &[&policy, &default], told).unwrap();
         assert_eq!((spec.deadline_seconds, spec.min_seconds, spec.hold_cap_milliseconds), (90, 7, 900));
-        assert_eq!(spec.straggler_after_seconds, 30, "built in");
+        assert_eq!((spec.stragglers, spec.straggler_after_seconds), (StragglerPolicy::Destroy, 30), "30 is built in");
         let treatments = [80, 81, 53].map(|port| spec.treatment(port));
         assert_eq!(treatments, [PortTreatment::Http2, PortTreatment::Http2, PortTreatment::Udp]);
-        let destroy = parse(r#"{"stragglers": "Destroy"}"#);
-        let error = DrainSpec::resolve(&pod(None), &[Layer { origin: "DrainPolicy shop/a", drain: &destroy }], told);
-        assert_eq!(error, Err(InvalidDrain::Destroy { origin: "DrainPolicy shop/a".to_owned() }));
     }
 
     #[test]
@@ -154,7 +131,7 @@ mod tests {
         let table = [
             ("{", "not usable"),
             (r#"{"deadline": 3}"#, "unknown field"),
-            (r#"{"stragglers": "Destroy"}"#, "not carried out yet"),
+            (r#"{"stragglers": "Kill"}"#, "unknown variant"),
             (r#"{"holdCapMilliseconds": 5000}"#, "at most 4000"),
             (r#"{"holdCapMilliseconds": 0}"#, "at least 1"),
             (r#"{"minSeconds": 3601}"#, "at most 3600"),

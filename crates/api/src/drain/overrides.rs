@@ -11,27 +11,27 @@ use crate::{DrainSpec, PortDrain, StragglerPolicy};
 pub struct DrainOverrides {
     /// Shortest time between leaving service and the operation, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 3600))]
+    #[schemars(range(max = DrainSpec::LONGEST_MIN_SECONDS))]
     pub min_seconds: Option<u32>,
     /// After this many seconds out of service `stragglers` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 86_400))]
+    #[schemars(range(max = DrainSpec::LONGEST_DEADLINE_SECONDS))]
     pub straggler_after_seconds: Option<u32>,
     /// What happens to connections that outstay `stragglerAfterSeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stragglers: Option<StragglerPolicy>,
     /// After this many seconds out of service the container is operated whatever is still open (or, with `Abort`, not at all).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 86_400))]
+    #[schemars(range(max = DrainSpec::LONGEST_DEADLINE_SECONDS))]
     pub deadline_seconds: Option<u32>,
     /// Longest time that new connections are parked, in milliseconds from the first parked one. Clients that give up after five
     /// seconds try for the last time after four.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 4000))]
+    #[schemars(range(min = 1, max = DrainSpec::LONGEST_HOLD_MILLISECONDS))]
     pub hold_cap_milliseconds: Option<u32>,
     /// What travels on single ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port"]))]
+    #[schemars(length(max = DrainSpec::MAX_PORTS), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port"]))]
     pub ports: Vec<PortDrain>,
 }
 
@@ -60,11 +60,13 @@ impl DrainOverrides {
             value.filter(|value| *value > limit).map(|value| format!("{name} is {value}, and at most {limit}"))
         };
         let no_hold = self.hold_cap_milliseconds == Some(0);
-        most("minSeconds", self.min_seconds, 3600)
-            .or_else(|| most("stragglerAfterSeconds", self.straggler_after_seconds, 86_400))
-            .or_else(|| most("deadlineSeconds", self.deadline_seconds, 86_400))
-            .or_else(|| most("holdCapMilliseconds", self.hold_cap_milliseconds, DrainSpec::LONGEST_HOLD_MILLISECONDS))
+        let (day, hold, ports) =
+            (DrainSpec::LONGEST_DEADLINE_SECONDS, DrainSpec::LONGEST_HOLD_MILLISECONDS, DrainSpec::MAX_PORTS);
+        most("minSeconds", self.min_seconds, DrainSpec::LONGEST_MIN_SECONDS)
+            .or_else(|| most("stragglerAfterSeconds", self.straggler_after_seconds, day))
+            .or_else(|| most("deadlineSeconds", self.deadline_seconds, day))
+            .or_else(|| most("holdCapMilliseconds", self.hold_cap_milliseconds, hold))
             .or_else(|| no_hold.then(|| "holdCapMilliseconds is 0, and at least 1".to_owned()))
-            .or_else(|| (self.ports.len() > DrainSpec::MAX_PORTS).then(|| "more than 64 ports".to_owned()))
+            .or_else(|| (self.ports.len() > ports).then(|| format!("more than {ports} ports")))
     }
 }

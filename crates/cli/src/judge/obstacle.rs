@@ -79,9 +79,6 @@ pub(super) fn drain(pod: &PodView) -> Option<InTheWay> {
             (invalid.to_string(), "correct it in the pod's template and on the pod")
         }
         InvalidDrain::Policy { .. } => (invalid.to_string(), "correct the DrainPolicy"),
-        InvalidDrain::Destroy { origin } => {
-            (format!("{origin}: stragglers Destroy is not carried out yet"), "use Wait, Close or Abort")
-        }
     };
     Some(found("InvalidDrain", text, Some(unblock)))
 }

@@ -84,8 +84,8 @@ fn added(pod: &PodView) -> u32 {
 fn stragglers(pod: &PodView) -> u32 {
     let drain = DrainSpec::of(pod).unwrap_or_default();
     match drain.stragglers {
-        StragglerPolicy::Close => drain.straggler_after_seconds.min(drain.deadline_seconds),
-        StragglerPolicy::Wait | StragglerPolicy::Abort | StragglerPolicy::Destroy => drain.deadline_seconds,
+        StragglerPolicy::Close | StragglerPolicy::Destroy => drain.straggler_after_seconds.min(drain.deadline_seconds),
+        StragglerPolicy::Wait | StragglerPolicy::Abort => drain.deadline_seconds,
     }
 }
 

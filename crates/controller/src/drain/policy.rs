@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hitless_api::drain::Layer;
 use hitless_api::drain_policy::DEFAULT;
 use hitless_api::names::{SYSTEM_NAMESPACE, annotations};
 use hitless_api::pod::PodView;
-use hitless_api::{DrainPolicySpec, DrainSpec, InvalidDrain, ModeWish, PortTreatment, VerifySpec};
+use hitless_api::{DrainOverrides, DrainPolicySpec, DrainSpec, InvalidDrain, ModeWish, PortTreatment, VerifySpec};
 use hitless_gate::selector;
 
 /// A DrainPolicy.
@@ -108,9 +107,8 @@ impl<'a> Policies<'a> {
             return Err(InvalidDrain::Policy { policy: known.policy.path(), why });
         }
         let chain: Vec<&Known<'_>> = own.into_iter().chain(&self.default).collect();
-        let layers: Vec<Layer<'_>> =
-            chain.iter().map(|known| Layer { origin: &known.origin, drain: &known.policy.spec.drain }).collect();
-        let drain = DrainSpec::resolve(pod, &layers, told)?;
+        let overrides: Vec<&DrainOverrides> = chain.iter().map(|known| &known.policy.spec.drain).collect();
+        let drain = DrainSpec::resolve(pod, &overrides, told)?;
         let verifies = || chain.iter().map(|known| &known.policy.spec.verify);
         let built_in = VerifySpec::default();
         let verify = VerifySpec {
