@@ -1,9 +1,13 @@
 //! `cargo xtask bench`: figures, always beside a baseline of the same run. Machines are noisy: compare ratios, not seconds.
 
+mod drain;
 mod footprint;
 mod gate;
+mod hold;
+mod process;
 mod restarts;
 mod rollout;
+mod spread;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,6 +35,11 @@ pub(crate) struct Bench {
 enum What {
     /// Three replicas one at a time under load: hitless, raw image patches, native rolling update.
     Rollout(rollout::Rollout),
+    /// Single replicas that are held while their container is replaced, on a quiet machine and on a busy one, beside image
+    /// patches by hand.
+    Hold(hold::Hold),
+    /// Downloads, websockets and gRPC streams that pods are drained of.
+    Drain(drain::Drain),
     /// One pod restarted again and again: none waits for the kubelet's back-off.
     Restarts(restarts::Restarts),
     /// Memory and CPU of agent and controller when nothing happens, and sizes of the binaries.
@@ -42,6 +51,8 @@ enum What {
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
     match &bench.what {
         What::Rollout(options) => on_cluster(bench.keep, |stack| rollout::run(options, stack, bench.json)),
+        What::Hold(options) => on_cluster(bench.keep, |stack| hold::run(options, stack, bench.json)),
+        What::Drain(options) => on_cluster(bench.keep, |stack| drain::run(options, stack, bench.json)),
         What::Restarts(options) => on_cluster(bench.keep, |stack| restarts::run(options, stack, bench.json)),
         What::Footprint(options) => on_cluster(bench.keep, |stack| footprint::run(options, stack, bench.json)),
         What::Gate => gate::run(bench.json),

@@ -13,6 +13,8 @@ use crate::{Error, Result};
 /// One write to the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Write {
+    /// When it arrived.
+    pub received: Timestamp,
     /// When it was answered.
     pub time: Timestamp,
     /// User name, for instance `system:serviceaccount:hitless-system:hitless-agent`.
@@ -88,6 +90,7 @@ struct Event {
     user: User,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
+    request_received_timestamp: Timestamp,
     stage_timestamp: Timestamp,
 }
 
@@ -125,6 +128,7 @@ fn parse(line: &str) -> Result<Option<Write>, serde_json::Error> {
         (false, false) => format!("{}/{}", object.resource, object.subresource),
     };
     Ok(Some(Write {
+        received: event.request_received_timestamp,
         time: event.stage_timestamp,
         user: event.user.username,
         verb: event.verb,

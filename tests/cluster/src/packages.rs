@@ -66,6 +66,8 @@ fn ensure(needs: &[Need], progress: Progress<'_>) -> Result<()> {
 fn apt() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
+    // A fresh machine may be busy with its own updates.
+    command.args(["-o", "DPkg::Lock::Timeout=120"]);
     command
 }
 

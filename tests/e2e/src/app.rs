@@ -75,8 +75,7 @@ impl App {
     /// Makes namespace `namespace` with Deployment `web` and Service `web` and waits until all pods are ready.
     pub fn start(cluster: &Arc<Cluster>, namespace: &str, shape: &Shape) -> anyhow::Result<Self> {
         let app = Self::create(cluster, namespace, shape)?;
-        app.wait_ready(shape.replicas as usize)?;
-        app.wait_answering()?;
+        app.wait_serving(shape.replicas as usize)?;
         Ok(app)
     }
 
@@ -101,6 +100,12 @@ impl App {
         })
     }
 
+    /// Waits until exactly `count` pods are there and ready, and the Service answers.
+    pub fn wait_serving(&self, count: usize) -> anyhow::Result<()> {
+        self.wait_ready(count)?;
+        self.wait_answering()
+    }
+
     /// Waits until exactly `count` pods are there and ready.
     pub fn wait_ready(&self, count: usize) -> anyhow::Result<()> {
         self.pods.wait(&format!("{count} ready pods"), PATIENCE, |pods| all_ready(pods, count).then_some(()))
@@ -109,13 +114,20 @@ impl App {
     /// Waits until the Service answers on every node, for load may come from any: each node's kube-proxy follows the pods
     /// a little later and on its own, and nothing but trying tells when.
     fn wait_answering(&self) -> anyhow::Result<()> {
-        let address = self.address;
+        self.wait_answering_at(self.address)
+    }
+
+    /// The same for another Service of these pods.
+    pub fn wait_answering_at(&self, address: SocketAddr) -> anyhow::Result<()> {
         let connects = move || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
         let begin = Instant::now();
         for (node, name) in (1..).zip(self.kubectl.cluster().node_names()) {
             while !self.kubectl.cluster().in_network(Place::Node(node), connects)? {
                 let waited = begin.elapsed();
-                anyhow::ensure!(waited < PATIENCE, "on node {name} the Service did not answer at {address} in {waited:?}");
+                anyhow::ensure!(
+                    waited < PATIENCE,
+                    "on node {name} the Service did not answer at {address} in {waited:?}"
+                );
                 self.pods.next_change(Duration::from_millis(50));
             }
         }
@@ -124,7 +136,12 @@ impl App {
 
     /// `kubectl set image deployment/web web=<reference server of that version>`.
     pub fn set_version(&self, version: &str) -> anyhow::Result<()> {
-        self.kubectl.run(&["set", "image", "deployment/web", &format!("web={}", echo_image(version))]).map(drop)
+        self.set_image(&echo_image(version))
+    }
+
+    /// `kubectl set image deployment/web web=<image>`.
+    pub fn set_image(&self, image: &str) -> anyhow::Result<()> {
+        self.kubectl.run(&["set", "image", "deployment/web", &format!("web={image}")]).map(drop)
     }
 
     /// `kubectl rollout status deployment/web`: blocks until it says done.

@@ -23,6 +23,10 @@ pub struct Programs {
     pub echo_server: PathBuf,
     /// The load client.
     pub load: PathBuf,
+    /// The server of long streams.
+    pub streams_server: PathBuf,
+    /// The client of long streams.
+    pub streams: PathBuf,
 }
 
 /// The workspace that this was built from.
@@ -36,15 +40,21 @@ impl Programs {
     /// Builds what has changed; cargo's own progress goes to standard error.
     pub fn build() -> anyhow::Result<Self> {
         let profile = std::env::var(PROFILE).unwrap_or_else(|_| "release".to_owned());
-        let packages = ["hitless-agent", "hitless-controller", "kubectl-hitless", "hitless-load"];
+        // Apart, because cargo gives all packages of one build the features that any of them wishes of a library.
+        Self::build_packages(&profile, &["hitless-agent", "hitless-controller", "kubectl-hitless"])?;
+        Self::build_packages(&profile, &["hitless-load", "hitless-streams"])?;
+        Ok(Self::built(&profile))
+    }
+
+    fn build_packages(profile: &str, packages: &[&str]) -> anyhow::Result<()> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(workspace()).args(["build", "--locked", "--bins", "--target", TARGET, "--profile", &profile]);
+        cargo.current_dir(workspace()).args(["build", "--locked", "--bins", "--target", TARGET, "--profile", profile]);
         cargo.args(packages.iter().flat_map(|package| ["-p", package]));
         // The same flags as in the Dockerfile; a caller's own would make other binaries.
         cargo.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
         let status = cargo.status().context("run cargo")?;
         ensure!(status.success(), "cargo could not build {}", packages.join(", "));
-        Ok(Self::built(&profile))
+        Ok(())
     }
 
     /// The programs of an earlier [`Programs::build`] of this profile.
@@ -67,6 +77,8 @@ impl Programs {
             cli: directory.join("kubectl-hitless"),
             echo_server: directory.join("echo-server"),
             load: directory.join("load"),
+            streams_server: directory.join("streams-server"),
+            streams: directory.join("streams"),
         }
     }
 }

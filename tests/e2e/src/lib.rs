@@ -6,10 +6,13 @@
 pub mod app;
 pub mod approver;
 pub mod build;
+pub mod client;
 pub mod endpoint;
 pub mod kubectl;
 pub mod measure;
+pub mod operations;
 pub mod stack;
+pub mod streams;
 pub mod traffic;
 pub mod watch;
 

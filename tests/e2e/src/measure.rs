@@ -148,6 +148,7 @@ mod tests {
 
     fn write(user: &str, resource: &str, namespace: &str) -> Write {
         Write {
+            received: Timestamp::UNIX_EPOCH,
             time: Timestamp::UNIX_EPOCH,
             user: user.to_owned(),
             verb: "patch".to_owned(),

@@ -57,6 +57,10 @@ impl Stack {
             // The registry stands for every other one, so it is pushed without the name of one.
             stack.cluster.push_image(&format!("echo:{version}"), &spec.build()?)?;
         }
+        for version in ["v1", "v2"] {
+            let spec = ImageSpec::from_binary(&stack.programs.streams_server)?.with_env("VERSION", version);
+            stack.cluster.push_image(&format!("streams:{version}"), &spec.build()?)?;
+        }
         stack.install()?;
         Ok(stack)
     }
@@ -115,10 +119,22 @@ impl Stack {
 
     /// `kill -9` of the agent's process on a node; returns when it is dead, the kubelet starts another one.
     pub fn kill_agent(&self, node: &str) -> anyhow::Result<()> {
+        kill_container_of(&self.agent_of(node)?)
+    }
+
+    /// The agent's pod on a node.
+    pub fn agent_of(&self, node: &str) -> anyhow::Result<Value> {
         let pods = self.system().list(&["pods", "-l", "app.kubernetes.io/name=hitless-agent"])?;
-        let pod =
-            pods.iter().find(|pod| pod["spec"]["nodeName"] == node).with_context(|| format!("no agent on {node}"))?;
-        kill_container_of(pod)
+        let mine = |pod: &Value| pod["spec"]["nodeName"] == node;
+        pods.into_iter().find(mine).with_context(|| format!("no agent on {node}"))
+    }
+
+    /// Deletes the agent's pod on a node, so that the next one has no back-off of the kubelet, and waits for that.
+    pub fn renew_agent(&self, node: &str) -> anyhow::Result<()> {
+        let pod = self.agent_of(node)?;
+        let name = pod["metadata"]["name"].as_str().context("a pod without a name")?;
+        self.system().run(&["delete", "pod", name, "--wait=true"])?;
+        self.wait_ready()
     }
 
     /// `kill -9` of the leading controller's process.

@@ -1,17 +1,14 @@
 //! Load on an application, sent by a process in a node's network namespace.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::ensure;
 use hitless_cluster::{Cluster, Place};
 use hitless_load::Report;
 
 use crate::build::Programs;
+use crate::client::Client;
 
 /// How much load.
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +31,7 @@ impl Default for Rate {
 }
 
 /// Running load; killed when dropped before [`Traffic::stop`].
-pub struct Traffic {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    reader: Option<JoinHandle<()>>,
-    latest: Arc<(Mutex<Option<Report>>, Condvar)>,
-}
+pub struct Traffic(Client<Report>);
 
 impl Traffic {
     /// Starts load on `target` from node `n1`.
@@ -59,63 +51,24 @@ impl Traffic {
         command.args(["--until-stdin-closes", "--progress-every-ms", "200", "--target", &target.to_string()]);
         command.args(["--fresh", &rate.fresh.to_string(), "--keepalive", &rate.keepalive.to_string()]);
         command.args(["--connections", &rate.connections.to_string(), "--delay-ms", &rate.delay_ms.to_string()]);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("start the load client")?;
-        let stdout = child.stdout.take().context("the load client has no standard output")?;
-        let latest = Arc::new((Mutex::new(None), Condvar::new()));
-        let reader = std::thread::spawn({
-            let latest = Arc::clone(&latest);
-            move || {
-                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                    if let Ok(report) = serde_json::from_str::<Report>(&line) {
-                        *latest.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
-                        latest.1.notify_all();
-                    }
-                }
-            }
-        });
-        Ok(Self { stdin: child.stdin.take(), child, reader: Some(reader), latest })
+        Client::start(command).map(Self)
     }
 
     /// What has been seen so far, at most 200 ms old.
     #[must_use]
     pub fn report(&self) -> Report {
-        self.latest.0.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+        self.0.report()
     }
 
     /// Waits until so many requests have been due.
     pub fn wait_for_requests(&self, count: u64, timeout: Duration) -> anyhow::Result<()> {
-        let end = Instant::now() + timeout;
-        let mut latest = self.latest.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while latest.as_ref().is_none_or(|report| report.fresh.requests + report.keepalive.requests < count) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                bail!("the load client did not reach {count} requests in {timeout:?}: {latest:?}");
-            }
-            latest = self.latest.1.wait_timeout(latest, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Ok(())
+        self.0.wait(&format!("{count} requests"), timeout, |report| report.requests() >= count)
     }
 
     /// Stops sending, waits for what is outstanding and returns the final report.
-    pub fn stop(mut self) -> anyhow::Result<Report> {
-        drop(self.stdin.take());
-        let status = self.child.wait()?;
-        if let Some(reader) = self.reader.take() {
-            let _ = reader.join();
-        }
-        let report = self.report();
-        if !status.success() || !report.finished {
-            bail!("the load client ended with {status} and without a final report: {report:?}");
-        }
+    pub fn stop(self) -> anyhow::Result<Report> {
+        let report = self.0.stop()?;
+        ensure!(report.finished, "the load client ended without a final report: {report:?}");
         Ok(report)
-    }
-}
-
-impl Drop for Traffic {
-    fn drop(&mut self) {
-        // After `stop` both find nothing to do.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

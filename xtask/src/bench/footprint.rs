@@ -4,12 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 use hitless_e2e::app::Shape;
 use hitless_e2e::{App, Stack};
 use serde::Serialize;
 use serde_json::Value;
+
+use super::process::{cpu_time, memory_mib};
 
 #[derive(Args)]
 pub(super) struct Footprint {
@@ -43,18 +44,17 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
     let pods = stack.system().list(&["pods"])?;
     let processes =
         pods.iter().map(|pod| Ok((pod, hitless_e2e::stack::main_process(pod)?))).collect::<anyhow::Result<Vec<_>>>()?;
-    let before = processes.iter().map(|(_, pid)| cpu_ticks(*pid)).collect::<anyhow::Result<Vec<_>>>()?;
+    let before = processes.iter().map(|(_, pid)| cpu_time(*pid)).collect::<anyhow::Result<Vec<_>>>()?;
     // What is measured is the passing of this time, so there is no event to wait for.
     std::thread::sleep(Duration::from_secs(options.seconds));
     let mut rows = Vec::new();
     for ((pod, pid), before) in processes.iter().zip(before) {
-        let ticks = cpu_ticks(*pid)?.saturating_sub(before);
+        let used = cpu_time(*pid)?.saturating_sub(before);
         rows.push(Process {
             name: text(&pod["metadata"]["labels"]["app.kubernetes.io/name"]),
             node: text(&pod["spec"]["nodeName"]),
-            rss_mib: rss_mib(*pid)?,
-            // USER_HZ is 100 on every architecture Linux has: a tick is 10 ms.
-            cpu_millicores: f64::from(ticks) * 10.0 / Duration::from_secs(options.seconds).as_secs_f64(),
+            rss_mib: memory_mib(*pid, "VmRSS:")?,
+            cpu_millicores: used.as_secs_f64() * 1000.0 / Duration::from_secs(options.seconds).as_secs_f64(),
         });
     }
     let programs = [
@@ -84,22 +84,6 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-/// utime + stime of a process, in ticks (proc(5), fields 14 and 15).
-fn cpu_ticks(pid: u32) -> anyhow::Result<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, fields) = stat.rsplit_once(')').context("no command name in stat")?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u32>().ok()).context("stat is too short");
-    Ok(field(11)? + field(12)?)
-}
-
-fn rss_mib(pid: u32) -> anyhow::Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
-    let kib: f64 = line.split_whitespace().nth(1).context("VmRSS")?.parse()?;
-    Ok(kib / 1024.0)
 }
 
 fn file_mib(path: &Path) -> anyhow::Result<f64> {

@@ -9,6 +9,8 @@ use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Stack};
 use serde::Serialize;
 
+use super::spread::Spread;
+
 #[derive(Args)]
 pub(super) struct Rollout {
     /// How often each way is measured.
@@ -60,13 +62,15 @@ pub(super) fn run(options: &Rollout, stack: &Stack, json: bool) -> anyhow::Resul
             eprintln!("{}", row(&format!("run {run} native "), theirs));
         }
     }
-    figures.hitless_median_seconds = median(figures.hitless.iter().map(|one| one.seconds));
-    figures.raw_median_seconds = median(figures.raw_seconds.iter().copied());
-    figures.native_median_seconds = median(figures.native.iter().map(|one| one.seconds));
+    let median = |all: &[Measured]| all.iter().map(|one| one.seconds).collect::<Spread>().median();
+    figures.hitless_median_seconds = median(&figures.hitless);
+    figures.raw_median_seconds = figures.raw_seconds.iter().copied().collect::<Spread>().median();
+    figures.native_median_seconds = median(&figures.native);
     figures.hitless_per_pod_over_raw_per_pod = figures.hitless_median_seconds / figures.raw_median_seconds;
     for component in figures.hitless.iter().flat_map(|one| one.writes_per_pod.keys()) {
         let of = |one: &Measured| one.writes_per_pod.get(component).copied().unwrap_or_default();
-        figures.hitless_writes_per_pod.insert(component.clone(), median(figures.hitless.iter().map(of)));
+        let median = figures.hitless.iter().map(of).collect::<Spread>().median();
+        figures.hitless_writes_per_pod.insert(component.clone(), median);
     }
     if json {
         println!("{}", serde_json::to_string(&figures)?);
@@ -99,27 +103,4 @@ fn row(name: &str, one: &Measured) -> String {
         one.failed_keepalive_unretried,
         one.pods_recreated
     )
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => values[middle],
-        _ => f64::midpoint(values[middle - 1], values[middle]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::median;
-
-    #[test]
-    fn the_median_of_an_even_count_lies_between_the_middle_two() {
-        assert!((median([3.0, 1.0, 2.0].into_iter()) - 2.0).abs() < f64::EPSILON);
-        assert!((median([4.0, 1.0, 2.0, 3.0].into_iter()) - 2.5).abs() < f64::EPSILON);
-        assert!(median(std::iter::empty()).is_nan());
-    }
 }

@@ -1,0 +1,166 @@
+//! What happens when somebody dies during a Hold. These tests disturb the installation, so they take turns.
+
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use hitless_cluster::Place;
+use hitless_e2e::app::{Identity, PATIENCE, Shape, is_ready};
+use hitless_e2e::stack::main_process;
+use hitless_e2e::traffic::Rate;
+use hitless_e2e::{App, Stack, Traffic, Watch};
+use hitless_load::Report;
+use serde_json::Value;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Longest time that a Service may stay open after somebody died.
+const CLOSED_WITHIN: Duration = Duration::from_secs(30);
+/// Requests a second from each of the two nodes.
+const RATE: Rate = Rate { fresh: 50, keepalive: 0, connections: 0, delay_ms: 0 };
+
+/// A single replica under load from both nodes.
+struct Scene {
+    stack: Stack,
+    app: App,
+    services: Watch,
+    pod: Identity,
+    node: String,
+    traffic: Vec<Traffic>,
+}
+
+impl Scene {
+    fn start(namespace: &str, shape: &Shape) -> anyhow::Result<Self> {
+        let stack = Stack::attach()?;
+        let app = App::start(&stack.cluster, namespace, &Shape { replicas: 1, ..shape.clone() })?;
+        let services = Watch::start(&app.kubectl, &["services"])?;
+        let pod = app.identities().into_iter().next().context("no pod")?;
+        let node = app.kubectl.get(&["pod", &pod.name])?["spec"]["nodeName"].as_str().context("no node")?.to_owned();
+        let start = |index| Traffic::start_from(Place::Node(index), &stack.cluster, &stack.programs, app.address, RATE);
+        let traffic = [1, 2].into_iter().map(start).collect::<anyhow::Result<Vec<_>>>()?;
+        traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(100, PATIENCE))?;
+        Ok(Self { stack, app, services, pod, node, traffic })
+    }
+
+    /// The Service is open: the grant to hold the pod follows at once.
+    fn wait_open(&self) -> anyhow::Result<()> {
+        let is_open = |web: &&Value| web["spec"]["publishNotReadyAddresses"] == true;
+        self.services
+            .wait("the Service to be opened", PATIENCE, |services| services.get("web").filter(is_open).map(drop))
+    }
+
+    fn wait_closed(&self, since: Instant) -> anyhow::Result<()> {
+        let is_closed = |web: &&Value| {
+            web["spec"]["publishNotReadyAddresses"] != true
+                && web["metadata"]["annotations"]["hitless.dev/held-by"].is_null()
+        };
+        self.services
+            .wait("the Service to be closed", PATIENCE, |services| services.get("web").filter(is_closed).map(drop))?;
+        ensure!(since.elapsed() <= CLOSED_WITHIN, "the Service was open for {:?} after the fault", since.elapsed());
+        Ok(())
+    }
+
+    fn reports(self) -> anyhow::Result<Vec<Report>> {
+        let more = |traffic: &Traffic| traffic.wait_for_requests(traffic.report().requests() + 100, PATIENCE);
+        self.traffic.iter().try_for_each(more)?;
+        self.traffic.into_iter().map(Traffic::stop).collect()
+    }
+
+    /// Nothing of a Hold is left in the pod's network namespace.
+    fn assert_no_block(&self) -> anyhow::Result<()> {
+        let pid = main_process(&self.app.kubectl.get(&["pod", &self.pod.name])?)?.to_string();
+        let output = Command::new("nsenter").args(["-t", &pid, "-n", "nft", "list", "tables"]).output()?;
+        ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
+        let tables = String::from_utf8_lossy(&output.stdout);
+        ensure!(!tables.contains("hitless"), "left in the pod's network namespace: {tables}");
+        Ok(())
+    }
+}
+
+fn assert_none_failed(reports: &[Report]) -> anyhow::Result<()> {
+    for report in reports {
+        println!("{}", serde_json::to_string(report)?);
+        ensure!(report.fresh.failed == 0, "requests failed: {:?}", report.failures);
+        ensure!(report.versions.contains_key("v2"), "{:?}", report.versions);
+    }
+    Ok(())
+}
+
+/// The agent is killed so long after the Service was opened.
+fn agent_killed_after(milliseconds: u64, shape: &Shape) -> anyhow::Result<()> {
+    let scene = Scene::start(&format!("t-hold-kill-{milliseconds}"), shape)?;
+    scene.app.set_version("v2")?;
+    scene.wait_open()?;
+    // The fault comes at a moment of its own choice, not at an event.
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    scene.stack.kill_agent(&scene.node)?;
+    let killed = Instant::now();
+    scene.app.rollout_status()?;
+    scene.app.wait_version("v2", 1)?;
+    scene.wait_closed(killed)?;
+    scene.assert_no_block()?;
+    ensure!(scene.app.identities() == [scene.pod.clone()], "the pod was replaced");
+    // A new one has no back-off of the kubelet, in which the next test would wait.
+    scene.stack.renew_agent(&scene.node)?;
+    assert_none_failed(&scene.reports()?)
+}
+
+#[test]
+fn an_agent_killed_at_any_moment_of_a_hold_loses_nothing() -> anyhow::Result<()> {
+    let _turn = turn();
+    let shape = Shape { mode: None, ..Shape::default() };
+    [0, 60, 150, 400].into_iter().try_for_each(|milliseconds| {
+        agent_killed_after(milliseconds, &shape)
+            .with_context(|| format!("killed {milliseconds} ms after the Service was opened"))
+    })
+}
+
+#[test]
+fn the_leader_killed_in_a_hold_loses_nothing_and_the_next_one_closes_the_service() -> anyhow::Result<()> {
+    let _turn = turn();
+    let scene = Scene::start("t-hold-leader", &Shape { mode: None, ..Shape::default() })?;
+    scene.app.set_version("v2")?;
+    scene.wait_open()?;
+    scene.stack.kill_leader()?;
+    let killed = Instant::now();
+    scene.app.wait_version("v2", 1)?;
+    scene.wait_closed(killed)?;
+    scene.app.rollout_status()?;
+    scene.assert_no_block()?;
+    ensure!(scene.app.identities() == [scene.pod.clone()], "the pod was replaced");
+    assert_none_failed(&scene.reports()?)
+}
+
+#[test]
+fn a_pod_deleted_in_its_hold_costs_no_more_than_its_deletion() -> anyhow::Result<()> {
+    let _turn = turn();
+    let scene = Scene::start("t-hold-deleted", &Shape { mode: None, ..Shape::default() })?;
+    scene.app.set_version("v2")?;
+    scene.wait_open()?;
+    let deleted = jiff::Timestamp::now();
+    scene.app.kubectl.run(&["delete", "pod", &scene.pod.name, "--wait=false"])?;
+    let at = Instant::now();
+    let old = scene.pod.name.clone();
+    scene.app.pods.wait("the next pod", PATIENCE, |pods| {
+        pods.iter().any(|(name, pod)| *name != old && is_ready(pod)).then_some(())
+    })?;
+    scene.wait_closed(at)?;
+    scene.app.rollout_status()?;
+    scene.app.wait_unheld()?;
+    let served = jiff::Timestamp::now();
+    for report in scene.reports()? {
+        println!("{}", serde_json::to_string(&report)?);
+        // A single replica that is deleted is away until the next one is ready, hitless or not.
+        let Some(window) = report.fresh.failed_window else { continue };
+        let at =
+            |ms: u64| jiff::Timestamp::from_millisecond(i64::try_from(report.started_unix_ms + ms).unwrap_or(i64::MAX));
+        ensure!(at(window.first_ms)? >= deleted, "requests failed before the pod was deleted: {:?}", report.failures);
+        ensure!(at(window.last_ms)? <= served, "requests failed after the next pod was ready: {:?}", report.failures);
+    }
+    Ok(())
+}
