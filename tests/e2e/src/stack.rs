@@ -23,8 +23,14 @@ pub const TIMES: &str = "HITLESS_E2E_TIMES";
 pub const SYSTEM_NAMESPACE: &str = "hitless-system";
 
 /// Versions of the reference server that are pushed: tag and the environment that makes the difference.
-const ECHO_VERSIONS: [(&str, &[(&str, &str)]); 5] =
-    [("v1", &[]), ("v2", &[]), ("v3", &[]), ("v4", &[]), ("unready", &[("FAIL", "unready")])];
+const ECHO_VERSIONS: [(&str, &[(&str, &str)]); 6] = [
+    ("v1", &[]),
+    ("v2", &[]),
+    ("v3", &[]),
+    ("v4", &[]),
+    ("slow", &[("START_DELAY", "3000")]),
+    ("unready", &[("FAIL", "unready")]),
+];
 
 /// Image of the reference server of that version.
 #[must_use]

@@ -1,5 +1,6 @@
 //! What happens when a part of hitless dies, lies or is missing. These tests disturb the installation, so they take turns.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -68,6 +69,41 @@ fn an_agent_killed_while_draining_and_while_operating_loses_nothing() -> anyhow:
     assert_all_updated(&app, "v2", 3)?;
     let report = traffic.stop()?;
     ensure!(report.fresh.failed == 0, "fresh requests failed: {report:?}");
+    ensure!(app.identities() == before, "pods were replaced");
+    Ok(())
+}
+
+#[test]
+fn an_agent_killed_while_leaving_and_while_returning_loses_nothing() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-agent-killed-again", &Shape { replicas: 2, ..Shape::default() })?;
+    let before = app.identities();
+    let rate = Rate { fresh: 50, keepalive: 50, ..Rate::default() };
+    let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
+    traffic.wait_for_requests(100, PATIENCE)?;
+    let killed_when = |what: &str, is_so: fn(&Value) -> bool| {
+        let node = app.pods.wait(what, PATIENCE, |pods| {
+            pods.values().find(|pod| is_so(pod))?["spec"]["nodeName"].as_str().map(str::to_owned)
+        })?;
+        stack.kill_agent(&node)?;
+        anyhow::Ok(node)
+    };
+    app.set_version("v2")?;
+    let first = killed_when("a pod that leaves", |pod| condition(pod, "hitless.dev/InService") == Some("False"))?;
+    let second = killed_when("a pod that returns", |pod| {
+        image_of(pod) == echo_image("v2")
+            && condition(pod, "hitless.dev/InService") == Some("True")
+            && condition(pod, "Ready") == Some("False")
+    })?;
+    assert_all_updated(&app, "v2", 2)?;
+    let report = traffic.stop()?;
+    // New ones have no back-off of the kubelet, in which the next test would wait.
+    for node in BTreeSet::from([first, second]) {
+        stack.renew_agent(&node)?;
+    }
+    ensure!(report.fresh.failed == 0, "fresh requests failed: {report:?}");
+    ensure!(report.keepalive.failed == 0, "kept-alive requests failed: {report:?}");
     ensure!(app.identities() == before, "pods were replaced");
     Ok(())
 }

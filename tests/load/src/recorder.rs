@@ -216,6 +216,7 @@ impl State {
         tally.counts.failed += 1;
         *tally.counts.failed_kinds.entry(kind).or_default() += 1;
         widen(&mut tally.counts.failed_window, due_ms, now_ms);
+        widen(&mut tally.counts.failed_due, due_ms, due_ms);
     }
 }
 

@@ -57,6 +57,8 @@ pub struct ClassReport {
     pub failed_unretried_kinds: BTreeMap<FailureKind, u64>,
     /// From the first failed request's due time to the last failure seen.
     pub failed_window: Option<Window>,
+    /// From the first failed request's due time to the last one's: when it was too late, or too early, to ask.
+    pub failed_due: Option<Window>,
     /// The same for first attempts.
     pub failed_unretried_window: Option<Window>,
     /// Of good answers.

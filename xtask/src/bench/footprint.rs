@@ -1,4 +1,6 @@
-//! What hitless costs when nothing happens.
+//! What hitless costs when nothing happens, and while many pods are held.
+
+mod holding;
 
 use std::fs;
 use std::path::Path;
@@ -11,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::process::{cpu_time, memory_mib};
+use holding::Holding;
 
 #[derive(Args)]
 pub(super) struct Footprint {
@@ -20,6 +23,9 @@ pub(super) struct Footprint {
     /// How long CPU time is measured, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Single-replica pods of one node that are changed at once.
+    #[arg(long, default_value_t = 50)]
+    holds: usize,
 }
 
 #[derive(Serialize)]
@@ -35,12 +41,13 @@ struct Process {
 struct Figures {
     pods: u32,
     processes: Vec<Process>,
+    holding: Holding,
     binary_mib: Vec<(String, f64)>,
 }
 
 pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Result<()> {
     let shape = Shape { replicas: options.pods, ..Shape::default() };
-    let _app = App::start(&stack.cluster, "bench-idle", &shape)?;
+    let app = App::start(&stack.cluster, "bench-idle", &shape)?;
     let pods = stack.system().list(&["pods"])?;
     let processes =
         pods.iter().map(|pod| Ok((pod, hitless_e2e::stack::main_process(pod)?))).collect::<anyhow::Result<Vec<_>>>()?;
@@ -64,7 +71,9 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
     ];
     let binary_mib =
         programs.iter().map(|(name, path)| Ok(((*name).to_owned(), file_mib(path)?))).collect::<anyhow::Result<_>>()?;
-    let figures = Figures { pods: options.pods, processes: rows, binary_mib };
+    drop(app);
+    let holding = holding::measure(stack, options.holds)?;
+    let figures = Figures { pods: options.pods, processes: rows, holding, binary_mib };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
         return Ok(());
@@ -76,6 +85,9 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
             process.name, process.node, process.rss_mib, process.cpu_millicores
         );
     }
+    let Holding { pods, at_once, rss_mib, most_mib, after_mib } = &figures.holding;
+    println!("{pods} single replicas of one node changed at once: {at_once} in a Hold at the same moment");
+    println!("their agent: {rss_mib:.1} MiB RSS then, {most_mib:.1} at most, {after_mib:.1} afterwards");
     for (name, size) in &figures.binary_mib {
         println!("{name:<20} {size:6.1} MiB binary");
     }

@@ -198,7 +198,7 @@ impl Raw {
         self.pods += 1;
         self.requests += classes(&reports).map(|class| class.requests).sum::<u64>();
         self.failed += classes(&reports).map(|class| class.failed).sum::<u64>();
-        let outages = classes(&reports).filter_map(|class| class.failed_window);
+        let outages = classes(&reports).filter_map(|class| class.failed_due);
         let longest = outages.map(|window| window.last_ms.saturating_sub(window.first_ms)).max().unwrap_or(0);
         self.outage_ms.add(milliseconds(longest));
         Ok(())

@@ -79,6 +79,11 @@ async fn a_naive_server_loses_requests_and_they_are_seen() {
     assert!(report.keepalive.failed_unretried >= 1, "{report:?}");
     assert!(report.fresh.failed_kinds.keys().any(|kind| matches!(kind, FailureKind::Reset | FailureKind::Eof)));
     let window = report.fresh.failed_window.unwrap();
+    let due = report.fresh.failed_due.unwrap();
+    assert!(
+        due.first_ms == window.first_ms && due.last_ms <= window.last_ms && due.last_ms > due.first_ms,
+        "{due:?} {window:?}"
+    );
     let (v1, v2) = (report.versions["v1"], report.versions["v2"]);
     assert!(v1.last_ms <= v2.first_ms, "{v1:?} {v2:?}");
     assert!(window.last_ms >= v1.last_ms && window.first_ms <= v2.first_ms, "{window:?}");
