@@ -1,5 +1,6 @@
 //! One pod that is looked at.
 
+mod answers;
 mod guests;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use super::quiet::Quiet;
 use super::restart::Restart;
 use super::stragglers;
 use crate::view::{Count, Observation};
+use answers::Answers;
 use guests::Guests;
 
 /// How a pod is to be looked at.
@@ -84,6 +86,7 @@ pub(super) struct Observed {
     closed_at: Option<Instant>,
     watch: ConnectionWatch,
     guests: Guests,
+    answers: Answers,
     restart: Option<Restart>,
     count: Count,
     /// Those that are waited for.
@@ -112,6 +115,7 @@ impl Observed {
             closed_at: None,
             watch: ConnectionWatch::default(),
             guests: Guests::default(),
+            answers: Answers::default(),
             restart: None,
             count: Count::default(),
             waited: Vec::new(),
@@ -273,6 +277,7 @@ impl Observed {
         self.waited.clear();
         self.http1.clear();
         self.guests.begin();
+        self.answers.begin();
         for connection in &look.connections.inbound {
             let treatment = self.order.drain.treatment(connection.local.port());
             let is_probe = self.guests.is_probe(proc_root, node, connection, now);
@@ -280,7 +285,8 @@ impl Observed {
             if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) || has_left && is_probe {
                 continue;
             }
-            let is_http1 = treatment == PortTreatment::Http1;
+            // Until it has been sent it is waited for, as on any other port.
+            let is_http1 = treatment == PortTreatment::Http1 && !self.answers.is_being_sent(connection, now);
             match classify(connection) {
                 Use::Idle | Use::Fresh if is_http1 => self.count.idle += 1,
                 Use::Busy if is_http1 => {
@@ -303,6 +309,7 @@ impl Observed {
             }
         }
         self.guests.end();
+        self.answers.end();
         self.count.inbound = self.count.busy + self.count.idle;
         self.count.most = self.count.most.max(self.count.inbound);
         self.listed = Some(now);
