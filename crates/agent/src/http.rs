@@ -2,7 +2,7 @@
 //! used, and who sees what.
 //!
 //! A request passes [`serve`] (connections), [`guard`] (who asks, how often) and one of the rooms that answer: [`wait`],
-//! [`events`], [`node`], [`lb`], [`openapi`]. They read what the agent's last turn has [`published`], and have the agent look at
+//! [`selected`], [`events`], [`node`], [`lb`], [`openapi`]. They read what the agent's last turn has [`published`], and have the agent look at
 //! pods that somebody waits for ([`waiters`]). Nothing here writes anything anywhere.
 
 pub mod answer;
@@ -17,6 +17,7 @@ pub mod openapi;
 mod progress;
 pub mod published;
 pub mod refusal;
+pub mod selected;
 pub mod serve;
 pub mod socket;
 mod wait;
@@ -42,6 +43,8 @@ pub enum Route {
     Node,
     /// How the draining of a pod stands.
     Drain,
+    /// Of several pods.
+    Selected,
     /// The same at each change.
     Events,
     /// Of the pod that asks.
@@ -60,10 +63,11 @@ pub enum Route {
 
 impl Route {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::OpenApi,
         Self::Node,
         Self::Drain,
+        Self::Selected,
         Self::Events,
         Self::OwnDrain,
         Self::OwnEvents,
@@ -80,6 +84,7 @@ impl Route {
             Self::OpenApi => "/v1/openapi.json",
             Self::Node => "/v1/node",
             Self::Drain => "/v1/pods/{namespace}/{name}/drain",
+            Self::Selected => "/v1/pods/{namespace}/drain",
             Self::Events => "/v1/pods/{namespace}/{name}/drain/events",
             Self::OwnDrain => "/v1/self/drain",
             Self::OwnEvents => "/v1/self/drain/events",
@@ -96,6 +101,7 @@ impl Route {
             Self::OpenApi => Some(get(openapi::openapi)),
             Self::Node => Some(get(node::node)),
             Self::Drain => Some(get(wait::drain)),
+            Self::Selected => Some(get(selected::selected)),
             Self::Events => Some(get(events::events)),
             Self::OwnDrain => Some(get(wait::own_drain)),
             Self::OwnEvents => Some(get(events::own_events)),

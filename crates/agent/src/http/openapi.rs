@@ -10,6 +10,7 @@ use super::Route;
 use super::answer::DrainStatus;
 use super::node::NodeSummary;
 use super::refusal::Refused;
+use super::selected::SelectionStatus;
 
 /// The committed description.
 pub const COMMITTED: &str = include_str!("../../../../docs/openapi.json");
@@ -59,14 +60,23 @@ fn describe(route: Route, schemas: &mut SchemaGenerator) -> Value {
             let status = of::<DrainStatus>("application/json", schemas);
             let answers = answers([(200, status)], &[400, 403, 404, 413, 429, 503], schemas);
             let mut parameters = pod(route);
-            parameters.extend([
-                query("wait", "`drained`: answer once the pod is drained, its operation has ended, or it is gone"),
-                query(
-                    "timeout",
-                    "with wait: answer then in any case, e.g. `30s`, at most an hour; default: deadlineSeconds",
-                ),
-            ]);
+            parameters.extend(waiting());
             operation("How the draining of a pod stands, now or once it is drained", &parameters, answers)
+        }
+        Route::Selected => {
+            let status = of::<SelectionStatus>("application/json", schemas);
+            let answers = answers([(200, status)], &[400, 403, 413, 429, 503], schemas);
+            let mut parameters = pod(route);
+            parameters.push(query(
+                "labelSelector",
+                "labels that must be equal, e.g. `app=web,tier=front`; default: all pods",
+            ));
+            parameters.extend(waiting());
+            operation(
+                "The same of a workload's pods on this node, for preStop hooks in templates",
+                &parameters,
+                answers,
+            )
         }
         Route::Events | Route::OwnEvents => {
             let mut events = any("text/event-stream");
@@ -140,12 +150,22 @@ fn any(media: &str) -> Value {
 }
 
 fn pod(route: Route) -> Vec<Value> {
-    let is_own = matches!(route, Route::OwnDrain | Route::OwnEvents);
-    let names = if is_own { &[][..] } else { &["namespace", "name"] };
+    let names: &[&str] = match route {
+        Route::OwnDrain | Route::OwnEvents => &[],
+        Route::Selected => &["namespace"],
+        _ => &["namespace", "name"],
+    };
     names
         .iter()
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
         .collect()
+}
+
+fn waiting() -> [Value; 2] {
+    [
+        query("wait", "`drained`: answer once it is drained, its operation has ended, or it is gone"),
+        query("timeout", "with wait: answer then in any case, e.g. `30s`, at most an hour; default: deadlineSeconds"),
+    ]
 }
 
 fn query(name: &str, description: &str) -> Value {

@@ -47,6 +47,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where connections come from.
 pub trait Door: Send + Sync + 'static {
+    /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// The next one, and its other end.

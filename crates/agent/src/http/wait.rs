@@ -69,7 +69,8 @@ async fn answer(
     ask: AskResult,
 ) -> Result<Response, Refusal> {
     let Query(ask) = ask.map_err(|rejection| Refusal::bad(rejection.body_text()))?;
-    let Some(timeout) = ask.timeout(|| default_timeout(&pod))? else {
+    let default = || default_timeout(&pod);
+    let Some(timeout) = timeout_of(ask.wait.as_deref(), ask.timeout.as_deref(), default)? else {
         return Ok(Json(desk.status(&pod.view, Timestamp::now()).0).into_response());
     };
     let Some(_place) = desk.limits.waits.take(&caller.source()) else {
@@ -81,16 +82,18 @@ async fn answer(
     Ok(Json(status).into_response())
 }
 
-impl Ask {
-    /// For how long to wait; `None` for an answer at once.
-    fn timeout(&self, default: impl FnOnce() -> Duration) -> Result<Option<Duration>, Refusal> {
-        match (self.wait.as_deref(), self.timeout.as_deref()) {
-            (None, None) => Ok(None),
-            (None, Some(_)) => Err(Refusal::bad("timeout has a meaning only with wait=drained")),
-            (Some("drained"), None) => Ok(Some(default())),
-            (Some("drained"), Some(text)) => parse(text).map(Some),
-            (Some(other), _) => Err(Refusal::bad(format!("wait={other} is not known; use wait=drained"))),
-        }
+/// For how long to wait; `None` for an answer at once.
+pub(super) fn timeout_of(
+    wait: Option<&str>,
+    timeout: Option<&str>,
+    default: impl FnOnce() -> Duration,
+) -> Result<Option<Duration>, Refusal> {
+    match (wait, timeout) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(Refusal::bad("timeout has a meaning only with wait=drained")),
+        (Some("drained"), None) => Ok(Some(default())),
+        (Some("drained"), Some(text)) => parse(text).map(Some),
+        (Some(other), _) => Err(Refusal::bad(format!("wait={other} is not known; use wait=drained"))),
     }
 }
 
@@ -102,7 +105,7 @@ fn parse(text: &str) -> Result<Duration, Refusal> {
 }
 
 /// As long as an operation of the pod would wait.
-fn default_timeout(pod: &NodePod) -> Duration {
+pub(super) fn default_timeout(pod: &NodePod) -> Duration {
     Duration::from_secs(drain_of(&pod.view).deadline_seconds.into()).min(LONGEST_WAIT)
 }
 
@@ -148,8 +151,7 @@ mod tests {
     use super::*;
 
     fn timeout(wait: Option<&str>, timeout: Option<&str>) -> Option<Option<Duration>> {
-        let ask = Ask { wait: wait.map(str::to_owned), timeout: timeout.map(str::to_owned) };
-        ask.timeout(|| Duration::from_secs(60)).ok()
+        timeout_of(wait, timeout, || Duration::from_secs(60)).ok()
     }
 
     #[test]

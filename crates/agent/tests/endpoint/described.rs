@@ -62,6 +62,7 @@ async fn every_route_is_described_and_answers_as_described() {
     assert_eq!(waited.json()["because"], "Ended");
     check(&document, Route::Drain, &waited);
     check(&document, Route::Drain, &get(&node, NODE, "/v1/pods/shop/web/drain?wait=x").await);
+    check(&document, Route::Selected, &get(&node, NODE, "/v1/pods/shop/drain?wait=drained&timeout=1ms").await);
     let guard = node.readiness.guard("pods listed");
     check(&document, Route::Readyz, &get(&node, NODE, "/readyz").await);
     guard.done();

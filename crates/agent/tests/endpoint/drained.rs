@@ -10,7 +10,7 @@ use crate::client::{Answer, connect, get, get_with};
 use crate::node::{NODE, Node, PATIENCE, WEB, until};
 
 const PATH: &str = "/v1/pods/shop/web/drain?wait=drained&timeout=60s";
-const GONE: Count = Count {
+pub(crate) const GONE: Count = Count {
     inbound: 0,
     busy: 0,
     idle: 0,

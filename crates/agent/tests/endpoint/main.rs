@@ -8,5 +8,6 @@ mod described;
 mod drained;
 mod events;
 mod node;
+mod selected;
 mod socket;
 mod who;

@@ -130,7 +130,8 @@ impl Node {
         tokio::spawn(async { served.await.unwrap() })
     }
 
-    fn put(&self, name: &str, ip: &str, metadata: &Value, in_service: &str) {
+    /// A pod as it is now; its label `app` is its name.
+    pub(crate) fn put(&self, name: &str, ip: &str, metadata: &Value, in_service: &str) {
         let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
         let mut pod: Pod = serde_json::from_value(json!({
             "metadata": metadata,
@@ -141,6 +142,7 @@ impl Node {
         pod.metadata.name = Some(name.to_owned());
         pod.metadata.namespace = Some("shop".to_owned());
         pod.metadata.uid = Some(uid(name));
+        pod.metadata.labels = Some(BTreeMap::from([("app".to_owned(), name.to_owned())]));
         let pod = Arc::new(NodePod::from(&pod));
         self.fake.0.lock().unwrap().pods.insert(format!("shop/{name}"), pod);
         self.desk.published.news().tell();
@@ -169,7 +171,12 @@ impl Node {
 
     /// What the drain thread sees of `shop/web`.
     pub(crate) fn observe(&self, count: Count) {
-        self.fake.0.lock().unwrap().observations.insert(uid("web"), Observation::Counted(count));
+        self.observe_of("web", count);
+    }
+
+    /// What it sees of another one.
+    pub(crate) fn observe_of(&self, name: &str, count: Count) {
+        self.fake.0.lock().unwrap().observations.insert(uid(name), Observation::Counted(count));
         self.desk.published.news().tell();
     }
 
