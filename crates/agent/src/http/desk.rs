@@ -12,7 +12,7 @@ use super::answer::{DrainStatus, Known};
 use super::identity::{Caller, Peer, Prefix};
 use super::limits::Limits;
 use super::progress::{Facts, Progress};
-use super::published::Published;
+use super::published::{Published, Step};
 use super::refusal::Refusal;
 use super::waiters::{Waiters, drain_of};
 use crate::agent::Caches;
@@ -54,7 +54,7 @@ impl Sight for Live {
     }
 
     fn observation(&self, pod_uid: &str) -> Observation {
-        self.threads.observations().remove(pod_uid).unwrap_or_default()
+        self.threads.observation(pod_uid)
     }
 }
 
@@ -135,21 +135,40 @@ impl Desk {
         }
     }
 
+    /// Where a pod stands that was there as `pod`, and whose drain has this `minSeconds`. Cheap: everybody who waits asks at
+    /// every change.
+    pub(super) fn progress(&self, pod: &PodView, min_seconds: u32, now: Timestamp) -> Progress {
+        self.look(pod, min_seconds, now).progress
+    }
+
     /// How the draining of a pod stands that was there as `pod`, and whether there is anything to wait for.
     pub(super) fn status(&self, pod: &PodView, now: Timestamp) -> (DrainStatus, Progress) {
+        let Looked { present, step, observation, progress } = self.look(pod, drain_of(pod).min_seconds, now);
+        let pod = present.as_ref().map_or(pod, |present| &present.view);
+        (DrainStatus::of(Known { node: &self.node, pod, step, observation, progress, now }), progress)
+    }
+
+    fn look(&self, pod: &PodView, min_seconds: u32, now: Timestamp) -> Looked {
         let uid = &pod.id.uid;
         let present = self.sight.pod(&pod.id.namespace, &pod.id.name).filter(|present| present.view.id.uid == *uid);
-        let present = present.as_ref().map(|present| &present.view);
         let (step, observation) = (self.published.of(uid), self.sight.observation(uid));
         let facts = Facts {
-            pod: present,
+            pod: present.as_ref().map(|present| &present.view),
             step: step.as_ref(),
             observation: &observation,
             leaving: self.waiters.leaving(uid),
-            min_seconds: drain_of(pod).min_seconds,
+            min_seconds,
         };
         let progress = Progress::of(&facts, now);
-        let pod = present.unwrap_or(pod);
-        (DrainStatus::of(Known { node: &self.node, pod, step, observation, progress, now }), progress)
+        Looked { present, step, observation, progress }
     }
+}
+
+/// What is known of a pod now.
+struct Looked {
+    /// Absent when it is gone.
+    present: Option<Arc<NodePod>>,
+    step: Option<Step>,
+    observation: Observation,
+    progress: Progress,
 }

@@ -91,13 +91,11 @@ impl Caller {
             return Self::Node;
         }
         // An address is given to the next pod while the one before may still be listed.
-        match of_pods().min_by_key(|pod| pod.view.terminating) {
-            Some(pod) => Self::Pod(pod.view.id.clone()),
-            None => {
-                let is_trusted = trusted.iter().any(|prefix| prefix.holds(from));
-                Self::Stranger { address: Some(from), is_trusted }
-            }
+        if let Some(pod) = of_pods().min_by_key(|pod| pod.view.terminating) {
+            return Self::Pod(pod.view.id.clone());
         }
+        let is_trusted = trusted.iter().any(|prefix| prefix.holds(from));
+        Self::Stranger { address: Some(from), is_trusted }
     }
 
     /// Whether it may see every pod.

@@ -50,18 +50,22 @@ pub fn document() -> String {
 fn describe(route: Route, schemas: &mut SchemaGenerator) -> Value {
     match route {
         Route::OpenApi => {
-            operation("This description", &[], answers([(200, any("application/json"))], &[429], schemas))
+            operation("This description", &[], &answers([(200, any("application/json"))], &[429], schemas))
         }
         Route::Node => {
             let summary = of::<NodeSummary>("application/json", schemas);
-            operation("The node at a glance, for the node itself", &[], answers([(200, summary)], &[403, 429], schemas))
+            operation(
+                "The node at a glance, for the node itself",
+                &[],
+                &answers([(200, summary)], &[403, 429], schemas),
+            )
         }
         Route::Drain | Route::OwnDrain => {
             let status = of::<DrainStatus>("application/json", schemas);
             let answers = answers([(200, status)], &[400, 403, 404, 413, 429, 503], schemas);
             let mut parameters = pod(route);
             parameters.extend(waiting());
-            operation("How the draining of a pod stands, now or once it is drained", &parameters, answers)
+            operation("How the draining of a pod stands, now or once it is drained", &parameters, &answers)
         }
         Route::Selected => {
             let status = of::<SelectionStatus>("application/json", schemas);
@@ -75,7 +79,7 @@ fn describe(route: Route, schemas: &mut SchemaGenerator) -> Value {
             operation(
                 "The same of a workload's pods on this node, for preStop hooks in templates",
                 &parameters,
-                answers,
+                &answers,
             )
         }
         Route::Events | Route::OwnEvents => {
@@ -85,26 +89,26 @@ fn describe(route: Route, schemas: &mut SchemaGenerator) -> Value {
                 "description": "Events `state` at each change and a last one `end`; the data of each is a DrainStatus.",
             });
             let answers = answers([(200, events)], &[403, 404, 413, 429, 503], schemas);
-            operation("The same at each change, until it has ended", &pod(route), answers)
+            operation("The same at each change, until it has ended", &pod(route), &answers)
         }
         Route::Lb => {
             let text = [(200, any("text/plain")), (404, any("text/plain")), (503, any("text/plain"))];
             operation(
                 "200 while the pod may be sent new connections, else 503",
                 &pod(route),
-                answers(text, &[429], schemas),
+                &answers(text, &[429], schemas),
             )
         }
-        Route::Healthz => operation("The agent is alive", &[], probe(schemas)),
-        Route::Readyz => operation("The agent is ready, or what is missing", &[], probe(schemas)),
+        Route::Healthz => operation("The agent is alive", &[], &probe(schemas)),
+        Route::Readyz => operation("The agent is ready, or what is missing", &[], &probe(schemas)),
         Route::Metrics => {
             let text = [(200, any("application/openmetrics-text"))];
-            operation("Metrics", &[], answers(text, &[429], schemas))
+            operation("Metrics", &[], &answers(text, &[429], schemas))
         }
     }
 }
 
-fn operation(summary: &str, parameters: &[Value], responses: Map<String, Value>) -> Value {
+fn operation(summary: &str, parameters: &[Value], responses: &Map<String, Value>) -> Value {
     json!({"summary": summary, "parameters": parameters, "responses": responses})
 }
 

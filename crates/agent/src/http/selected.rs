@@ -22,7 +22,7 @@ use super::identity::Caller;
 use super::progress::{Because, Progress};
 use super::refusal::Refusal;
 use super::wait::{default_timeout, instant, timeout_of};
-use super::waiters::{Waiter, is_leaving};
+use super::waiters::{Waiter, drain_of, is_leaving};
 use crate::view::NodePod;
 
 /// Pods whose deletion shows until then are waited for. No pod is drained sooner, because quiet takes a second to show.
@@ -30,6 +30,9 @@ const DELETION_SHOWS: Duration = Duration::from_secs(1);
 /// The same while nobody is being deleted and a container is being replaced: the hook is most likely that one's, and clients may be
 /// held meanwhile.
 const DELETION_SHOWS_IN_OPERATION: Duration = Duration::from_millis(250);
+
+/// Between two looks: where a node is emptied there may be a hundred hooks that look at a hundred pods each.
+const PACE: Duration = Duration::from_millis(20);
 
 /// How the draining of several pods stands.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -70,7 +73,7 @@ pub(super) async fn selected(
     let selection = Selection { namespace, labels: labels(ask.label_selector.as_deref().unwrap_or_default())? };
     let default = || {
         let longest = selection.pods(&desk).map(|pod| default_timeout(&pod)).max();
-        longest.unwrap_or(Duration::from_secs(60))
+        longest.unwrap_or(Duration::from_mins(1))
     };
     let Some(timeout) = timeout_of(ask.wait.as_deref(), ask.timeout.as_deref(), default)? else {
         let now = Timestamp::now();
@@ -118,51 +121,67 @@ fn labels(text: &str) -> Result<BTreeMap<String, String>, Refusal> {
     text.split(',').filter(|part| !part.is_empty()).map(|part| label(part).ok_or_else(words)).collect()
 }
 
+/// A pod that is waited for.
+struct Leaving {
+    pod: Arc<NodePod>,
+    min_seconds: u32,
+    _waiter: Waiter,
+}
+
 async fn wait(desk: &Desk, selection: &Selection, timeout: Duration) -> Result<SelectionStatus, Refusal> {
     let mut news = desk.published.news().hear();
     let begin = Instant::now();
     let deadline = begin + timeout;
-    let mut leaving: BTreeMap<String, (Arc<NodePod>, Waiter)> = BTreeMap::new();
+    let mut leaving: BTreeMap<String, Leaving> = BTreeMap::new();
     loop {
         news.mark_unchanged();
         let (now, clock) = (Timestamp::now(), Instant::now());
-        let mut is_operating = false;
-        if clock < begin + DELETION_SHOWS {
-            for pod in selection.pods(desk) {
-                let uid = pod.view.id.uid.clone();
-                is_operating |= desk.published.of(&uid).is_some_and(|step| step.is_live());
-                if is_leaving(&pod.view) && !leaving.contains_key(&uid) {
-                    let waiter = desk.waiters.enter(&uid);
-                    leaving.insert(uid, (pod, waiter));
-                }
-            }
-        }
+        let is_operating = clock < begin + DELETION_SHOWS && take(desk, selection, &mut leaving);
         let is_quick = leaving.is_empty() && is_operating;
         let shown = begin + if is_quick { DELETION_SHOWS_IN_OPERATION } else { DELETION_SHOWS };
-        let statuses: Vec<_> = leaving.values().map(|(pod, _)| desk.status(&pod.view, now)).collect();
-        let is_over = statuses.iter().all(|(_, progress)| matches!(progress, Progress::Over { .. }));
-        let because = match leaving.len() {
+        // The first one that is still being drained decides.
+        let progress = |leaving: &Leaving| desk.progress(&leaving.pod.view, leaving.min_seconds, now);
+        let left = leaving.values().map(progress).find(|progress| !matches!(progress, Progress::Over { .. }));
+        let because = match (leaving.is_empty(), left) {
             _ if clock < shown => None,
-            0 => Some(Because::NotLeaving),
-            _ => is_over.then_some(Because::Drained),
+            (true, _) => Some(Because::NotLeaving),
+            (false, None) => Some(Because::Drained),
+            (false, Some(_)) => None,
         };
         if let Some(because) = because.or((clock >= deadline).then_some(Because::TimedOut)) {
-            let pods = statuses.into_iter().map(|(status, _)| status).collect();
+            let pods = leaving.values().map(|leaving| desk.status(&leaving.pod.view, now).0).collect();
             return Ok(SelectionStatus::new(Some(because), pods));
         }
-        let look_at = |progress: &Progress| match progress {
-            Progress::Draining { look_at } => look_at.map(|at| instant(at, now, clock)),
-            Progress::Over { .. } | Progress::Staying => None,
+        let look_at = match left {
+            Some(Progress::Draining { look_at }) => look_at.map(|at| instant(at, now, clock)),
+            Some(Progress::Over { .. } | Progress::Staying) | None => None,
         };
-        let looks = statuses.iter().filter_map(|(_, progress)| look_at(progress));
-        let next = looks.chain((clock < shown).then_some(shown)).fold(deadline, Instant::min);
-        tokio::select! {
-            // The sender is the desk's own.
-            _ = news.changed() => {}
-            () = sleep_until(next) => {}
-            () = desk.token.cancelled() => return Err(Refusal::not_yet("the agent is being stopped; ask its successor")),
+        let next = look_at.into_iter().chain((clock < shown).then_some(shown)).fold(deadline, Instant::min);
+        let ended = tokio::select! {
+            // The sender is the desk's own. What comes within the pace is looked at together.
+            _ = news.changed() => false,
+            () = sleep_until(next) => false,
+            () = desk.token.cancelled() => true,
+        };
+        if ended {
+            return Err(Refusal::not_yet("the agent is being stopped; ask its successor"));
+        }
+        sleep_until(clock + PACE).await;
+    }
+}
+
+/// Takes those in that are being deleted; says whether one is being operated.
+fn take(desk: &Desk, selection: &Selection, leaving: &mut BTreeMap<String, Leaving>) -> bool {
+    let mut is_operating = false;
+    for pod in selection.pods(desk) {
+        let uid = &pod.view.id.uid;
+        is_operating |= desk.published.of(uid).is_some_and(|step| step.is_live());
+        if is_leaving(&pod.view) && !leaving.contains_key(uid) {
+            let (waiter, min_seconds) = (desk.waiters.enter(uid), drain_of(&pod.view).min_seconds);
+            leaving.insert(uid.clone(), Leaving { pod, min_seconds, _waiter: waiter });
         }
     }
+    is_operating
 }
 
 #[cfg(test)]

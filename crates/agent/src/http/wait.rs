@@ -112,13 +112,13 @@ pub(super) fn default_timeout(pod: &NodePod) -> Duration {
 async fn wait(desk: &Desk, pod: &NodePod, timeout: Duration, is_hook: bool) -> Result<DrainStatus, Refusal> {
     let mut news = desk.published.news().hear();
     let _waiter = desk.waiters.enter(&pod.view.id.uid);
+    let min_seconds = drain_of(&pod.view).min_seconds;
     let begin = Instant::now();
     let deadline = begin + timeout;
     loop {
         news.mark_unchanged();
         let (now, clock) = (Timestamp::now(), Instant::now());
-        let (mut status, progress) = desk.status(&pod.view, now);
-        let (because, look_at) = match progress {
+        let (because, look_at) = match desk.progress(&pod.view, min_seconds, now) {
             Progress::Over { because, .. } => (Some(because), None),
             Progress::Draining { look_at } => (None, look_at.map(|at| instant(at, now, clock))),
             Progress::Staying if is_hook => {
@@ -128,8 +128,8 @@ async fn wait(desk: &Desk, pod: &NodePod, timeout: Duration, is_hook: bool) -> R
             Progress::Staying => (None, None),
         };
         if let Some(because) = because.or((clock >= deadline).then_some(Because::TimedOut)) {
-            status.because = Some(because);
-            return Ok(status);
+            let (status, _) = desk.status(&pod.view, now);
+            return Ok(DrainStatus { because: Some(because), ..status });
         }
         let next = look_at.map_or(deadline, |at| at.min(deadline));
         tokio::select! {
@@ -150,22 +150,35 @@ pub(super) fn instant(at: Timestamp, now: Timestamp, clock: Instant) -> Instant 
 mod tests {
     use super::*;
 
-    fn timeout(wait: Option<&str>, timeout: Option<&str>) -> Option<Option<Duration>> {
-        timeout_of(wait, timeout, || Duration::from_secs(60)).ok()
+    /// `no` for a refusal, `none` for no wait.
+    fn timeout(wait: Option<&str>, timeout: Option<&str>) -> String {
+        match timeout_of(wait, timeout, || Duration::from_mins(1)) {
+            Ok(Some(timeout)) => format!("{timeout:?}"),
+            Ok(None) => "none".to_owned(),
+            Err(_) => "no".to_owned(),
+        }
     }
 
     #[test]
     fn a_wait_has_a_word_and_a_bounded_time() {
-        let wait = |text| timeout(Some("drained"), Some(text));
-        assert_eq!(timeout(None, None), Some(None), "no wait at all");
-        assert_eq!(timeout(Some("drained"), None), Some(Some(Duration::from_secs(60))));
-        assert_eq!(wait("500ms"), Some(Some(Duration::from_millis(500))));
-        assert_eq!(wait("1h"), Some(Some(LONGEST_WAIT)));
-        assert_eq!(wait("0s"), Some(Some(Duration::ZERO)));
-        for text in ["", "30", "-1s", "61m", "soon", "9999999999999999h"] {
-            assert_eq!(wait(text), None, "{text:?}");
+        let drained = Some("drained");
+        for (wait, text, expected) in [
+            (None, None, "none"),
+            (drained, None, "60s"),
+            (drained, Some("500ms"), "500ms"),
+            (drained, Some("1m30s"), "90s"),
+            (drained, Some("1h"), "3600s"),
+            (drained, Some("0s"), "0ns"),
+            (drained, Some(""), "no"),
+            (drained, Some("30"), "no"),
+            (drained, Some("-1s"), "no"),
+            (drained, Some("61m"), "no"),
+            (drained, Some("soon"), "no"),
+            (drained, Some("9999999999999999h"), "no"),
+            (Some("ready"), None, "no"),
+            (None, Some("30s"), "no"),
+        ] {
+            assert_eq!(timeout(wait, text), expected, "wait={wait:?} timeout={text:?}");
         }
-        assert_eq!(timeout(Some("ready"), None), None);
-        assert_eq!(timeout(None, Some("30s")), None);
     }
 }

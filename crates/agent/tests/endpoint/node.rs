@@ -1,7 +1,6 @@
 //! A node with an endpoint, as a test wishes it.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -238,13 +237,11 @@ struct Disguised(TcpListener);
 impl Door for Disguised {
     type Stream = TcpStream;
 
-    fn accept(&self) -> impl Future<Output = io::Result<(TcpStream, Peer)>> + Send {
-        async {
-            let (stream, peer) = Door::accept(&self.0).await?;
-            let Peer::Tcp { from: IpAddr::V4(from), to } = peer else { panic!("{peer:?}") };
-            let [_, kind, high, low] = from.octets();
-            let from = if kind == 0 { from } else { Ipv4Addr::new(10, kind, high, low) };
-            Ok((stream, Peer::tcp(from.into(), to)))
-        }
+    async fn accept(&self) -> io::Result<(TcpStream, Peer)> {
+        let (stream, peer) = Door::accept(&self.0).await?;
+        let Peer::Tcp { from: IpAddr::V4(from), to } = peer else { panic!("{peer:?}") };
+        let [_, kind, high, low] = from.octets();
+        let from = if kind == 0 { from } else { Ipv4Addr::new(10, kind, high, low) };
+        Ok((stream, Peer::tcp(from.into(), to)))
     }
 }

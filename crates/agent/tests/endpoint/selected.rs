@@ -66,8 +66,8 @@ async fn without_a_wait_the_selected_pods_are_listed() {
     assert_eq!((all["pods"].as_array().unwrap().len(), &all["drained"]), (2, &false.into()));
     let web = get(&node, NODE, "/v1/pods/shop/drain?labelSelector=app=web").await.json();
     assert_eq!((web["pods"].as_array().unwrap().len(), &web["pods"][0]["pod"]), (1, &"shop/web".into()));
-    let none = get(&node, NODE, "/v1/pods/elsewhere/drain").await.json();
-    assert_eq!((none["pods"].as_array().unwrap().len(), &none["drained"]), (0, &false.into()));
+    let elsewhere = get(&node, NODE, "/v1/pods/elsewhere/drain").await.json();
+    assert_eq!((elsewhere["pods"].as_array().unwrap().len(), &elsewhere["drained"]), (0, &false.into()));
     let refused = get(&node, NODE, "/v1/pods/shop/drain?labelSelector=app!%3Dweb").await;
     assert!(refused.status == 400 && refused.body.contains("write e.g."), "{refused:?}");
 }
