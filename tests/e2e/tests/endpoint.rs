@@ -19,11 +19,10 @@ fn with_hook(namespace: &str, replicas: u32) -> anyhow::Result<Shape> {
     let mut container = plain.pointer("/spec/template/spec/containers/0").context("no container")?.clone();
     let seconds = TIMEOUT.as_secs();
     let path = format!("/v1/pods/{namespace}/drain?labelSelector=app%3Dweb&wait=drained&timeout={seconds}s");
-    container["lifecycle"] =
-        json!({"preStop": {"httpGet": {"host": "127.0.0.1", "port": 9754, "path": path}}});
+    container["lifecycle"] = json!({"preStop": {"httpGet": {"host": "127.0.0.1", "port": 9754, "path": path}}});
     let spec = json!({"terminationGracePeriodSeconds": seconds + 10, "containers": [container]});
-    let patch = json!({"spec": {"template": {"spec": spec}}});
-    Ok(Shape { replicas, update: None, gate: false, mode: None, patch, ..Shape::default() })
+    let change = json!({"spec": {"template": {"spec": spec}}});
+    Ok(Shape { replicas, update: None, gate: false, mode: None, patch: change, ..Shape::default() })
 }
 
 fn failed_hooks(app: &App) -> anyhow::Result<Vec<Value>> {
@@ -33,7 +32,8 @@ fn failed_hooks(app: &App) -> anyhow::Result<Vec<Value>> {
 
 /// The reference is `the_reference_a_native_rollout_of_the_same_server_loses_requests`.
 #[test]
-fn a_native_rollout_of_a_server_that_exits_at_once_loses_nothing_with_the_endpoint_as_its_prestop_hook() -> anyhow::Result<()> {
+fn a_native_rollout_of_a_server_that_exits_at_once_loses_nothing_with_the_endpoint_as_its_prestop_hook()
+-> anyhow::Result<()> {
     let stack = Stack::attach()?;
     let app = App::start(&stack.cluster, "t-prestop", &with_hook("t-prestop", 3)?)?;
     let measured = measure::rollout(&stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?;
@@ -59,7 +59,8 @@ fn a_deleted_pod_drains_through_prestop_and_none_of_its_requests_is_lost() -> an
         pod["spec"]["nodeName"].as_str().map(str::to_owned)
     })?;
     // The pod may be gone before this is asked: that it was asked for is seen by how long it stayed.
-    let (status, body) = endpoint::get(&stack.cluster, &node, &format!("/v1/pods/t-prestop-one/{}/drain", victim.name))?;
+    let (status, body) =
+        endpoint::get(&stack.cluster, &node, &format!("/v1/pods/t-prestop-one/{}/drain", victim.name))?;
     if status == 200 {
         let answer: Value = serde_json::from_str(&body)?;
         ensure!(answer["terminating"] == true, "the endpoint said: {body}");
@@ -81,7 +82,8 @@ fn a_deleted_pod_drains_through_prestop_and_none_of_its_requests_is_lost() -> an
 #[test]
 fn a_load_balancer_is_told_when_a_pod_leaves_and_when_it_is_back_and_a_stranger_sees_no_more() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let annotations = json!({"hitless.dev/drain": "{\"minSeconds\":3,\"stragglerAfterSeconds\":4,\"deadlineSeconds\":6}"});
+    let annotations =
+        json!({"hitless.dev/drain": "{\"minSeconds\":3,\"stragglerAfterSeconds\":4,\"deadlineSeconds\":6}"});
     let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
     let app = App::start(&stack.cluster, "t-lb", &Shape { patch, ..Shape::default() })?;
     let stranger = |pod: &Value, path: &str| -> anyhow::Result<(u16, String)> {
