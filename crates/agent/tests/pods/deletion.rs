@@ -1,6 +1,5 @@
 //! A pod that is only deleted, and its preStop hook at the node's endpoint.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -122,10 +121,10 @@ pub(super) fn deletion(lab: &Lab) {
     let shop = Shop { pod: deleted(lab), observer: observer.clone() };
     let token = CancellationToken::new();
     let (tell, told) = std::sync::mpsc::channel();
-    let stop = token.clone();
+    let ending = token.clone();
     let node = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(agent(shop, seen, stop, move |address| tell.send(address).unwrap()));
+        runtime.block_on(agent(shop, seen, ending, move |address| tell.send(address).unwrap()));
     });
     let address = told.recv().unwrap();
 
@@ -148,7 +147,6 @@ pub(super) fn deletion(lab: &Lab) {
     println!("both hooks were answered {took:?} after the last connection had ended");
     // Nobody waits, so nobody looks.
     super::lab::eventually("nobody looks", || observer.observations().is_empty().then_some(()));
-    observer.order(BTreeMap::new());
     token.cancel();
     node.join().unwrap();
 }
