@@ -141,6 +141,8 @@ impl DrainStatus {
             Observation::Held(held) => (None, Some(held), None),
         };
         let pod = known.pod;
+        let on_host = (pod.host_network && pod.terminating)
+            .then(|| "the pod is on the host's network, where its connections are not told from the node's".to_owned());
         Self {
             pod: format!("{}/{}", pod.id.namespace, pod.id.name),
             uid: pod.id.uid.clone(),
@@ -154,7 +156,7 @@ impl DrainStatus {
             connections: count.map(Connections::from),
             quiet: count.map(|count| count.quiet),
             hold: held.map(HoldState::from),
-            count_error,
+            count_error: count_error.or(on_host),
         }
     }
 

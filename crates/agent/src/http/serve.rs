@@ -59,9 +59,12 @@ impl Door for TcpListener {
 
     async fn accept(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, from) = self.accept().await?;
-        stream.set_nodelay(true)?;
-        set_tcp_user_timeout(&stream, NOT_TAKEN)?;
-        let to = stream.local_addr()?;
+        let set = |stream: &TcpStream| {
+            stream.set_nodelay(true)?;
+            set_tcp_user_timeout(stream, NOT_TAKEN)?;
+            stream.local_addr()
+        };
+        let to = set(&stream).map_err(gone)?;
         Ok((stream, Peer::tcp(from.ip(), to.ip())))
     }
 }
@@ -80,9 +83,14 @@ impl Door for UnixDoor {
 
     async fn accept(&self) -> io::Result<(UnixStream, Peer)> {
         let (stream, _) = self.socket.listener().accept().await?;
-        let peer = Peer::process(&self.proc_root, &stream.peer_cred()?);
+        let peer = Peer::process(&self.proc_root, &stream.peer_cred().map_err(gone)?);
         Ok((stream, peer))
     }
+}
+
+/// What can't be done with a connection that has just come: its client is gone already.
+fn gone(error: io::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, error)
 }
 
 /// Serves who comes through `door` until the desk's token is cancelled.
@@ -99,7 +107,10 @@ pub async fn serve(door: impl Door, desk: Desk, router: Router) -> Result<(), In
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
-                    sleep(PAUSE).await;
+                    // Who hangs up early, however often, keeps nobody else waiting.
+                    if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+                        sleep(PAUSE).await;
+                    }
                 }
             },
             Some(_) = open.join_next(), if !open.is_empty() => {}

@@ -67,7 +67,8 @@ impl Waiters {
     }
 
     /// Which of `pods` are to be looked at for the sake of those who wait, beside those with an operation (`is_operated`): they
-    /// are being deleted, so their endpoints go.
+    /// are being deleted, so their endpoints go. Pods on the host's network are left alone: their connections are not told from
+    /// those of the node.
     #[must_use]
     pub fn orders<'a>(
         &self,
@@ -82,7 +83,7 @@ impl Waiters {
         let order = |pod: &PodView| {
             let uid = pod.id.uid.as_str();
             let awaited = awaited.get_mut(uid)?;
-            if !is_leaving(pod) || is_operated(uid) {
+            if !is_leaving(pod) || pod.host_network || is_operated(uid) {
                 awaited.leaving = None;
                 return None;
             }
@@ -150,8 +151,10 @@ mod tests {
     #[test]
     fn only_a_pod_that_is_deleted_awaited_and_not_operated_is_looked_at() {
         let waiters = Waiters::default();
-        let pods = [pod("gone", &deleted()), pod("stays", &json!({})), pod("nobody", &deleted())];
-        let _waiting = [waiters.enter("gone"), waiters.enter("stays"), waiters.enter("unknown")];
+        let mut proxy = pod("proxy", &deleted());
+        proxy.view.host_network = true;
+        let pods = [pod("gone", &deleted()), pod("stays", &json!({})), pod("nobody", &deleted()), proxy];
+        let _waiting = ["gone", "stays", "unknown", "proxy"].map(|uid| waiters.enter(uid));
         let now = Timestamp::UNIX_EPOCH;
         let orders = waiters.orders(&pods, |_| false, now);
         assert_eq!(orders.keys().collect::<Vec<_>>(), ["gone"]);
