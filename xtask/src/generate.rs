@@ -1,12 +1,13 @@
-//! `cargo xtask generate`: the files of `manifests` that are made from code.
+//! `cargo xtask generate`: the files that are made from code.
 
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
-/// Writes `manifests/crds` from the types of crate `hitless-api`, whose test `generated` compares the two.
+/// Writes `manifests/crds` from the types of crate `hitless-api`, whose test `generated` compares the two, and
+/// `docs/openapi.json` from those of the agent's endpoint, where another test does.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
     let folder = root.join("manifests/crds");
@@ -16,5 +17,14 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         println!("wrote manifests/crds/{name}");
     }
+    // A program of its own, because the agent with all it needs is much to build for the sake of the other verbs.
+    let printed = Command::new("cargo")
+        .args(["run", "--quiet", "--package", "hitless-agent", "--example", "openapi"])
+        .current_dir(root)
+        .output()
+        .context("cannot run cargo")?;
+    ensure!(printed.status.success(), "the endpoint is not described: {}", String::from_utf8_lossy(&printed.stderr));
+    fs::write(root.join("docs/openapi.json"), printed.stdout).context("cannot write docs/openapi.json")?;
+    println!("wrote docs/openapi.json");
     Ok(ExitCode::SUCCESS)
 }

@@ -27,7 +27,7 @@ enum Verb {
     Cluster(cluster::Cluster),
     /// Upgrades a Deployment in place under load, for a person to watch.
     Demo(demo::Demo),
-    /// Writes the files of `manifests` that are made from code.
+    /// Writes the files that are made from code.
     Generate,
     /// The real controller and agent cores in a simulated cluster with faults.
     Sim(sim::Sim),

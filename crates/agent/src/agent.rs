@@ -29,7 +29,7 @@ use pods::Pods;
 
 use crate::decide::{Decision, Hold, Watch};
 use crate::drain::{Threads, holder, observed};
-use crate::http::{Published, Step};
+use crate::http::{Published, Step, Waiters};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::patch::Direction;
@@ -60,6 +60,7 @@ pub struct Agent {
     /// What a killed agent has left behind is looked for once.
     has_decided: bool,
     published: Published,
+    waiters: Waiters,
 }
 
 impl Agent {
@@ -81,6 +82,7 @@ impl Agent {
             pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone()),
             caches,
             threads,
+            waiters: Waiters::new(wake.clone()),
             wake,
             metrics,
             memories: BTreeMap::new(),
@@ -95,6 +97,18 @@ impl Agent {
     #[must_use]
     pub fn published(&self) -> Published {
         self.published.clone()
+    }
+
+    /// Who waits for pods at the endpoint.
+    #[must_use]
+    pub fn waiters(&self) -> Waiters {
+        self.waiters.clone()
+    }
+
+    /// What this agent is and can do.
+    #[must_use]
+    pub const fn info(&self) -> &AgentInfo {
+        &self.info
     }
 
     /// Runs until `token` is cancelled.
@@ -158,7 +172,10 @@ impl Agent {
         }
         let entries = self.entries(&steps, &observations, &view, now);
         self.publish(&steps, &entries);
-        self.threads.observer.order(orders(&steps, &view));
+        let mut looks = orders(&steps, &view);
+        let is_live = |uid: &str| steps.iter().any(|(grant, step)| grant.pod.uid == uid && step.result.is_none());
+        looks.extend(self.waiters.orders(pods.values().map(Arc::as_ref), is_live, now));
+        self.threads.observer.order(looks);
         self.threads.holder.order(self.holds(&steps, &view));
         self.has_decided |= view.synced;
 

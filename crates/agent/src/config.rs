@@ -7,6 +7,11 @@ use hitless_api::names::AGENT_PORT;
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
 
+use crate::http::identity::{Prefix, Prefixes};
+
+/// Where the unix socket is, unless it is said.
+const SOCKET: &str = "/run/hitless/agent.sock";
+
 /// Settings, read once at start-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -14,6 +19,10 @@ pub struct Config {
     pub node: String,
     /// `HITLESS_LISTEN`: where the HTTP endpoint is.
     pub listen: SocketAddr,
+    /// `HITLESS_SOCKET`: where the unix socket is; set to nothing, there is none.
+    pub socket: Option<PathBuf>,
+    /// `HITLESS_TRUSTED`: addresses and prefixes that see at the endpoint what the node sees.
+    pub trusted: Vec<Prefix>,
     /// `HITLESS_LOG`: which log lines are written, e.g. `info` or `hitless_agent=debug,info`.
     pub log: String,
     /// `HITLESS_LOG_FORMAT`: `text` or `json`.
@@ -30,6 +39,8 @@ impl Config {
         Ok(Self {
             node: settings.required("NODE_NAME")?,
             listen: settings.parsed("HITLESS_LISTEN", SocketAddr::from(([0, 0, 0, 0], AGENT_PORT)))?,
+            socket: settings.or_off("HITLESS_SOCKET", SOCKET).map(PathBuf::from),
+            trusted: settings.parsed("HITLESS_TRUSTED", Prefixes::default())?.0,
             log: settings.optional("HITLESS_LOG").unwrap_or_else(|| "info".to_owned()),
             log_format: settings.parsed("HITLESS_LOG_FORMAT", Format::default())?,
             proc_root: settings.parsed("HITLESS_PROC", PathBuf::from("/proc"))?,

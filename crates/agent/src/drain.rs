@@ -37,6 +37,13 @@ impl Threads {
         Ok(Self { observer, holder: Holder::new(proc_root, wake.clone()) })
     }
 
+    /// What is known of one pod.
+    #[must_use]
+    pub fn observation(&self, pod_uid: &str) -> Observation {
+        let held = self.holder.observation(pod_uid);
+        held.or_else(|| self.observer.observation(pod_uid)).unwrap_or_default()
+    }
+
     /// What is known of each pod, by its uid.
     #[must_use]
     pub fn observations(&self) -> BTreeMap<String, Observation> {

@@ -1,6 +1,7 @@
 //! The node agent's process.
 
 use std::future::Future;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,9 @@ use hitless_agent::agent::{Agent, Caches};
 use hitless_agent::config::Config;
 use hitless_agent::drain::Threads;
 use hitless_agent::http;
+use hitless_agent::http::limits::Limits;
+use hitless_agent::http::serve::{UnixDoor, serve};
+use hitless_agent::http::socket::Socket;
 use hitless_agent::metrics::Metrics;
 use hitless_kernel::check_capabilities;
 use hitless_runtime::config::{EXIT_CONFIGURATION, Settings};
@@ -55,6 +59,21 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
     runtime.block_on(work)
 }
 
+/// The unix socket. Everything but it works without.
+fn bind(path: &Path) -> Option<Socket> {
+    match Socket::bind(path) {
+        Ok(None) => {
+            tracing::info!(path = %path.display(), "there is no unix socket, because its directory is not there");
+            None
+        }
+        Ok(socket) => socket,
+        Err(error) => {
+            tracing::warn!("there is no unix socket: {error}");
+            None
+        }
+    }
+}
+
 async fn run(config: Config) -> anyhow::Result<()> {
     for missing in check_capabilities() {
         tracing::warn!("{missing}");
@@ -66,9 +85,9 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let mut registry = hitless_runtime::http::registry();
     let metrics = Metrics::register(&mut registry);
     let watch_metrics = watch::Metrics::register(&mut registry);
-    let wake = Arc::new(Notify::new());
-    let caches = Caches::new(&wake, &watch_metrics);
-    let threads = Threads::start(config.proc_root.clone(), &wake)
+    let (seen, wake) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let caches = Caches::new(&seen, &watch_metrics);
+    let threads = Threads::start(config.proc_root.clone(), &seen)
         .map_err(|error| anyhow!("can't start the drain thread: {error}"))?;
     let threads = Arc::new(threads);
     let readiness = Readiness::default();
@@ -80,10 +99,26 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let [pods, transitions] = caches.watches(&client, &config.node, &readiness, &tasks.token());
     tasks.spawn("pod watch", pods);
     tasks.spawn("grant watch", transitions);
-    let agent = Agent::new(client, config.node.clone(), caches.clone(), threads.clone(), wake, metrics);
-    let desk = http::Desk::new(config.node, caches, threads, agent.published());
-    let router = hitless_runtime::http::router(health).merge(http::router(desk));
-    tasks.spawn("http", hitless_runtime::http::serve(listener, router, tasks.token()));
+    let refusals = metrics.refusals.clone();
+    let agent = Agent::new(client, config.node.clone(), caches.clone(), threads.clone(), wake.clone(), metrics);
+    tasks.spawn("news", agent.published().news().clone().relay(seen, wake, tasks.token()));
+    let desk = http::Desk::new(http::Parts {
+        node: config.node,
+        agent: agent.info().clone(),
+        missing_capabilities: check_capabilities().iter().map(ToString::to_string).collect(),
+        sight: Box::new(http::Live { caches, threads }),
+        published: agent.published(),
+        waiters: agent.waiters(),
+        limits: Limits::default(),
+        trusted: config.trusted,
+        refusals,
+        token: tasks.token(),
+    });
+    let router = http::router(desk.clone(), health);
+    if let Some(socket) = config.socket.as_deref().and_then(bind) {
+        tasks.spawn("socket", serve(UnixDoor { socket, proc_root: config.proc_root }, desk.clone(), router.clone()));
+    }
+    tasks.spawn("http", serve(listener, desk, router));
     tasks.spawn("agent", agent.run(heartbeat, readiness.guard("node known"), tasks.token()));
     tracing::info!(version = telemetry::VERSION, commit = telemetry::COMMIT, "started");
     Ok(tasks.run(GRACE).await?)

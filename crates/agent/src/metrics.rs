@@ -14,6 +14,22 @@ struct Labels {
     reason: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    reason: &'static str,
+}
+
+/// What the endpoint has refused for want of room. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Refusals(Family<RefusalLabels, Counter>);
+
+impl Refusals {
+    /// One more.
+    pub fn count(&self, reason: &'static str) {
+        self.0.get_or_create(&RefusalLabels { reason }).inc();
+    }
+}
+
 /// Counters of the agent. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -21,6 +37,8 @@ pub struct Metrics {
     pub writes: Writes,
     /// Operations that have not ended.
     pub live: Gauge,
+    /// What the endpoint has refused.
+    pub refusals: Refusals,
     ended: Family<Labels, Counter>,
 }
 
@@ -28,9 +46,16 @@ impl Metrics {
     /// Counters that `registry` shows.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self { writes: Writes::register(registry), live: Gauge::default(), ended: Family::default() };
+        let metrics = Self {
+            writes: Writes::register(registry),
+            live: Gauge::default(),
+            refusals: Refusals::default(),
+            ended: Family::default(),
+        };
         registry.register("hitless_transitions", "Operations that have not ended", metrics.live.clone());
         registry.register("hitless_transitions_ended", "Operations that have ended", metrics.ended.clone());
+        let words = "Connections and requests that the endpoint has refused";
+        registry.register("hitless_endpoint_refusals", words, metrics.refusals.0.clone());
         metrics
     }
 

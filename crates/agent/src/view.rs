@@ -1,6 +1,7 @@
 //! What a decision is made from.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
@@ -20,6 +21,8 @@ pub struct NodePod {
     pub has_labels: bool,
     /// Whether `metadata.annotations` is there at all.
     pub has_annotations: bool,
+    /// `status.podIPs`.
+    pub ips: Vec<IpAddr>,
 }
 
 impl From<&Pod> for NodePod {
@@ -29,8 +32,19 @@ impl From<&Pod> for NodePod {
             view: PodView::from(pod),
             has_labels: has(&pod.metadata.labels),
             has_annotations: has(&pod.metadata.annotations),
+            ips: ips(pod),
         }
     }
+}
+
+/// All addresses of the pod; API servers before dual-stack have only one.
+fn ips(pod: &Pod) -> Vec<IpAddr> {
+    let Some(status) = &pod.status else { return Vec::new() };
+    let all = status.pod_ips.iter().flatten().map(|ip| ip.ip.as_str()).chain(status.pod_ip.as_deref());
+    let mut ips: Vec<IpAddr> = all.filter_map(|ip| ip.parse().ok()).map(|ip: IpAddr| ip.to_canonical()).collect();
+    ips.sort_unstable();
+    ips.dedup();
+    ips
 }
 
 /// This node.

@@ -11,7 +11,7 @@
 //!
 //! | Call | Capability | Why |
 //! |---|---|---|
-//! | [`find_pod_pids`], [`find_container_pids`], [`ProcessExit`] | none | world-readable files of `/proc`, `pidfd_open` |
+//! | [`find_pod_pids`], [`find_container_pids`], [`pod_uids_of`], [`ProcessExit`] | none | world-readable files of `/proc`, `pidfd_open` |
 //! | [`PodNetns::open`], [`NodeSockets::open`] | `CAP_SYS_PTRACE` | open `/proc/<pid>/ns/net` of another user's process |
 //! | [`PodNetns::sockets`], and the first question to sockets | `CAP_SYS_ADMIN` | `setns` |
 //! | [`PodNetns::counters`], [`PodNetns::udp_counters`], [`SockDiag`] once open | none | |
@@ -50,7 +50,7 @@ pub use hold::{Held, HoldOrder, Released, SynHold, list_holds, sweep_holds};
 pub use listen::{ListenWatch, Pending};
 pub use netns::{Ending, NetnsId, PodNetns};
 pub use node::{NodeSockets, Origin};
-pub use pod::{find_container_pids, find_pod_pids};
+pub use pod::{find_container_pids, find_pod_pids, pod_uids_of};
 pub use rustix::process::Pid;
 pub use sock_diag::{DumpError, SockDiag};
 pub use watch::{ConnectionWatch, Look};

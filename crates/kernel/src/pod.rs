@@ -25,6 +25,34 @@ pub fn find_container_pids(proc_root: &Path, pod_uid: &str, container_id: &str) 
     find(proc_root, |cgroups| cgroups.lines().any(|line| group.holds(line) && is_container(line, id)))
 }
 
+/// uids of the pods whose control groups this process is in, the outermost first; `None` when there is no such process.
+///
+/// Empty means that it is in no pod: a process of the node. More than one is seen where a whole node runs in a pod. The uid of a
+/// static pod is the one of its manifest, which its mirror pod carries in an annotation.
+pub fn pod_uids_of(proc_root: &Path, pid: Pid) -> Result<Option<Vec<String>>, KernelError> {
+    let failed =
+        |error| KernelError::of_call(format!("read {}/{}/cgroup", proc_root.display(), pid.as_raw_pid()), error, &[]);
+    let Some(process) = Process::open(proc_root, pid).map_err(failed)? else { return Ok(None) };
+    let Some(cgroups) = process.cgroups().map_err(failed)? else { return Ok(None) };
+    let mut uids = Vec::new();
+    for uid in cgroups.lines().flat_map(|line| line.split(['/', ':'])).filter_map(pod_uid_in) {
+        if !uids.contains(&uid) {
+            uids.push(uid);
+        }
+    }
+    Ok(Some(uids))
+}
+
+/// The uid in one component of a control group's path, in either spelling; `None` where it names no pod.
+fn pod_uid_in(component: &str) -> Option<String> {
+    let name = component.strip_suffix(".slice").unwrap_or(component);
+    let (before, uid) = name.rsplit_once("pod")?;
+    // A uid has 36 characters, the hash that a static pod has instead 32. `kubepods` has none.
+    let is_uid = (32..=36).contains(&uid.len())
+        && uid.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b'_'));
+    (is_uid && (before.is_empty() || before.ends_with('-'))).then(|| uid.replace('_', "-"))
+}
+
 /// The id without the runtime's prefix.
 pub(crate) fn bare_container_id(container_id: &str) -> &str {
     container_id.rsplit_once("://").map_or(container_id, |(_, id)| id)
@@ -140,6 +168,37 @@ mod tests {
         ] {
             assert!(!group.holds(&path), "{path}");
         }
+    }
+
+    #[test]
+    fn a_process_is_told_by_its_cgroup_to_be_in_a_pod_or_of_the_node() {
+        let root = tempfile::tempdir().unwrap();
+        let underscored = UID.replace('-', "_");
+        let of = |pid| pod_uids_of(root.path(), Pid::from_raw(pid).unwrap()).unwrap();
+        for (pid, cgroup) in [
+            (21, format!("0::/kubepods/burstable/pod{UID}/{ID}\n")),
+            (22, format!("0::/kubepods.slice/kubepods-pod{underscored}.slice/cri-containerd-{ID}.scope\n")),
+            (23, format!("12:pids:/kubepods/pod{UID}/{ID}\n3:cpu,cpuacct:/kubepods/pod{UID}/{ID}\n0::/\n")),
+            // As seen from a control group namespace of one's own.
+            (24, format!("0::/../../kubelet-kubepods-burstable-pod{underscored}.slice/crio-{ID}.scope\n")),
+            (25, format!("0::/system.slice/containerd.service/kubepods-pod{underscored}.slice:cri-containerd:{ID}\n")),
+        ] {
+            add(root.path(), pid, 1, &cgroup);
+            assert_eq!(of(i32::try_from(pid).unwrap()), Some(vec![UID.to_owned()]), "{cgroup}");
+        }
+        for (pid, cgroup) in [
+            (31, "0::/system.slice/kubelet.service\n".to_owned()),
+            (32, "0::/\n".to_owned()),
+            (33, "0::/../../kubepods.slice/kubepods-burstable.slice\n".to_owned()),
+            (34, format!("0::/user.slice/xpod{UID}\n")),
+        ] {
+            add(root.path(), pid, 1, &cgroup);
+            assert_eq!(of(i32::try_from(pid).unwrap()), Some(vec![]), "{cgroup}");
+        }
+        let inner = "0123456789abcdef0123456789abcdef";
+        add(root.path(), 41, 1, &format!("0::/kubepods/pod{UID}/{ID}/kubelet/kubepods/pod{inner}/x\n"));
+        assert_eq!(of(41), Some(vec![UID.to_owned(), inner.to_owned()]), "a node in a pod");
+        assert_eq!(of(99), None);
     }
 
     #[test]

@@ -51,6 +51,11 @@ impl<F: Fn(&str) -> Option<String>> Settings<F> {
         self.optional(name).ok_or(ConfigError::Missing(name))
     }
 
+    /// The value of `name`, or `default` where it is absent. Set to nothing, it is off.
+    pub fn or_off(&self, name: &'static str, default: &str) -> Option<String> {
+        Some((self.0)(name).unwrap_or_else(|| default.to_owned())).filter(|value| !value.is_empty())
+    }
+
     /// The parsed value of `name`, or `default` where it is absent.
     pub fn parsed<T>(&self, name: &'static str, default: T) -> Result<T, ConfigError>
     where
@@ -79,6 +84,11 @@ mod tests {
         assert_eq!(settings().required("EMPTY"), Err(ConfigError::Missing("EMPTY")));
         assert_eq!(settings().required("NODE").as_deref(), Ok("a"));
         assert_eq!(settings().parsed("OTHER", 7_u16), Ok(7));
+        let or_off = |name| settings().or_off(name, "default");
+        assert_eq!(
+            (or_off("EMPTY"), or_off("OTHER").as_deref(), or_off("NODE").as_deref()),
+            (None, Some("default"), Some("a"))
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The agents' HTTP endpoint, asked from the control plane's network namespace.
+//! The agents' HTTP endpoint.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -10,9 +10,16 @@ use hitless_cluster::{Cluster, Place};
 /// Port of the agent on its node's address.
 const PORT: u16 = 9754;
 
-/// `GET path` from the agent of the node with that address: status and body.
-pub fn get(cluster: &Cluster, node: IpAddr, path: &str) -> anyhow::Result<(u16, String)> {
-    let answer = cluster.in_network(Place::ControlPlane, || ask(SocketAddr::new(node, PORT), path))??;
+/// `GET path` from the agent of the node with that name, as the node itself, which sees all: status and body.
+pub fn get(cluster: &Cluster, node: &str, path: &str) -> anyhow::Result<(u16, String)> {
+    let index = node.strip_prefix('n').and_then(|index| index.parse().ok());
+    let index = index.with_context(|| format!("{node} is no name of a node here"))?;
+    get_from(cluster, Place::Node(index), Ipv4Addr::LOCALHOST.into(), path)
+}
+
+/// The same of the node with that address, by somebody in `place`. The control plane is a stranger to every node.
+pub fn get_from(cluster: &Cluster, place: Place, node: IpAddr, path: &str) -> anyhow::Result<(u16, String)> {
+    let answer = cluster.in_network(place, || ask(SocketAddr::new(node, PORT), path))??;
     let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer")?;
     let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok()).context("no status")?;
     Ok((status, body.to_owned()))

@@ -1,6 +1,5 @@
 //! What a user sees when an opted-in Deployment changes.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::ensure;
@@ -321,19 +320,19 @@ fn the_nodes_endpoint_tells_how_far_a_pod_is() -> anyhow::Result<()> {
     app.set_version("v2")?;
     let (pod, node) = app.pods.wait("a pod out of service", PATIENCE, |pods| {
         let (name, pod) = pods.iter().find(|(_, pod)| app::condition(pod, "hitless.dev/InService") == Some("False"))?;
-        Some((name.clone(), pod["status"]["hostIP"].as_str()?.parse::<IpAddr>().ok()?))
+        Some((name.clone(), pod["spec"]["nodeName"].as_str()?.to_owned()))
     })?;
-    let (status, body) = endpoint::get(&stack.cluster, node, &format!("/v1/pods/t-endpoint/{pod}/drain"))?;
+    let (status, body) = endpoint::get(&stack.cluster, &node, &format!("/v1/pods/t-endpoint/{pod}/drain"))?;
     let answer: Value = serde_json::from_str(&body)?;
     ensure!(status == 200 && answer["inService"] == false, "the endpoint said {status}: {body}");
     ensure!(
         ["Leaving", "Draining"].contains(&answer["phase"].as_str().unwrap_or_default()),
         "the endpoint said: {body}"
     );
-    let (status, body) = endpoint::get(&stack.cluster, node, "/v1/pods/t-endpoint/no-such-pod/drain")?;
+    let (status, body) = endpoint::get(&stack.cluster, &node, "/v1/pods/t-endpoint/no-such-pod/drain")?;
     ensure!(status == 404 && body.contains("no-such-pod"), "an unknown pod was answered by {status}: {body}");
     for path in ["/healthz", "/readyz", "/metrics"] {
-        let (status, body) = endpoint::get(&stack.cluster, node, path)?;
+        let (status, body) = endpoint::get(&stack.cluster, &node, path)?;
         ensure!(status == 200, "{path} was answered by {status}: {body}");
     }
     assert_finished(&app, "v2", 3)

@@ -327,7 +327,7 @@ fn empty(id: PodRef) -> NodePod {
         ip: None,
         created: None,
     };
-    NodePod { view, has_labels: true, has_annotations: false }
+    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new() }
 }
 
 /// A pod as a ReplicaSet makes it.

@@ -95,6 +95,13 @@ impl Holder {
         }
     }
 
+    /// How one Hold stands.
+    #[must_use]
+    pub fn observation(&self, pod_uid: &str) -> Option<Observation> {
+        let notes = self.desk.notes();
+        notes.jobs.get(pod_uid).map(|job| job.observation.clone()).filter(|told| *told != Observation::None)
+    }
+
     /// How each Hold stands.
     #[must_use]
     pub fn observations(&self) -> BTreeMap<String, Observation> {

@@ -55,6 +55,12 @@ impl Observer {
         }
     }
 
+    /// What was seen last of one pod.
+    #[must_use]
+    pub fn observation(&self, pod_uid: &str) -> Option<Observation> {
+        self.desk.notes().observations.get(pod_uid).cloned()
+    }
+
     /// What was seen last of each pod.
     #[must_use]
     pub fn observations(&self) -> BTreeMap<String, Observation> {

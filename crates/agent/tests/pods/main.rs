@@ -18,6 +18,8 @@ mod load;
 #[path = "../../../kernel/tests/pod-server/main.rs"]
 mod server;
 
+mod deletion;
+
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -53,13 +55,14 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
         ("requests in flight are waited for, and given up or reset when their time is over", stragglers),
         ("what a killed agent has left behind is removed when its time is over", leftover),
         ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leave),
+        ("a pod that is deleted drains while its preStop hook waits", deletion::deletion),
         ("a pod that is not there is a failure and never a hold", missing),
     ];
     for (name, test) in tests {

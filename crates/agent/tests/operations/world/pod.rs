@@ -62,7 +62,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         ip: None,
         created: None,
     };
-    NodePod { view, has_labels: true, has_annotations: false }
+    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new() }
 }
 
 /// What a status patch of this condition does.

@@ -1,0 +1,174 @@
+//! What the endpoint answers from.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use hitless_api::node_transition::AgentInfo;
+use hitless_api::pod::PodView;
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{DrainStatus, Known};
+use super::identity::{Caller, Peer, Prefix};
+use super::limits::Limits;
+use super::progress::{Facts, Progress};
+use super::published::{Published, Step};
+use super::refusal::Refusal;
+use super::waiters::{Waiters, drain_of};
+use crate::agent::Caches;
+use crate::drain::Threads;
+use crate::metrics::Refusals;
+use crate::view::{NodePod, Observation};
+
+/// The node's pods, as they are now.
+pub trait Sight: Send + Sync {
+    /// Whether all pods are known: before, a missing one means nothing.
+    fn synced(&self) -> bool;
+    /// One pod.
+    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<NodePod>>;
+    /// All pods.
+    fn pods(&self) -> Vec<Arc<NodePod>>;
+    /// What the kernel shows of a pod.
+    fn observation(&self, pod_uid: &str) -> Observation;
+}
+
+/// The agent's own view of them.
+pub struct Live {
+    /// What is watched.
+    pub caches: Caches,
+    /// What is looked at.
+    pub threads: Arc<Threads>,
+}
+
+impl Sight for Live {
+    fn synced(&self) -> bool {
+        self.caches.pods.synced()
+    }
+
+    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<NodePod>> {
+        self.caches.pods.get(namespace, name)
+    }
+
+    fn pods(&self) -> Vec<Arc<NodePod>> {
+        self.caches.pods.values()
+    }
+
+    fn observation(&self, pod_uid: &str) -> Observation {
+        self.threads.observation(pod_uid)
+    }
+}
+
+/// What the endpoint answers from. Clones share it.
+#[derive(Clone)]
+pub struct Desk(Arc<Parts>);
+
+/// The parts of a desk.
+pub struct Parts {
+    /// Name of the node.
+    pub node: String,
+    /// Version and features.
+    pub agent: AgentInfo,
+    /// What the agent lacks, in words.
+    pub missing_capabilities: Vec<String>,
+    /// The node's pods.
+    pub sight: Box<dyn Sight>,
+    /// Their operations.
+    pub published: Published,
+    /// Who waits for them.
+    pub waiters: Waiters,
+    /// What one caller may take.
+    pub limits: Limits,
+    /// Who sees what the node sees, beside it.
+    pub trusted: Vec<Prefix>,
+    /// Counts what was refused.
+    pub refusals: Refusals,
+    /// Cancelled when the agent is to stop.
+    pub token: CancellationToken,
+}
+
+impl std::ops::Deref for Desk {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl Desk {
+    /// Answers from these.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Who `peer` is.
+    #[must_use]
+    pub fn caller(&self, peer: &Peer) -> Caller {
+        Caller::of(peer, &self.sight.pods(), &self.trusted)
+    }
+
+    /// A pod that `caller` may see.
+    pub(super) fn pod(&self, caller: &Caller, namespace: &str, name: &str) -> Result<Arc<NodePod>, Refusal> {
+        if !self.sight.synced() {
+            return Err(Refusal::not_yet("the agent has just started and does not know the pods of its node yet"));
+        }
+        // Nobody learns by asking which pods there are.
+        if !caller.sees(namespace, name) {
+            return Err(Refusal::forbidden(caller.to_string()));
+        }
+        let unknown = || {
+            let node = &self.node;
+            Refusal::not_found(format!("there is no pod {name} in namespace {namespace} on node {node}; ask its node"))
+        };
+        self.sight.pod(namespace, name).ok_or_else(unknown)
+    }
+
+    /// The pod that `caller` is.
+    pub(super) fn own_pod(&self, caller: &Caller) -> Result<Arc<NodePod>, Refusal> {
+        match caller {
+            Caller::Pod(own) => self.pod(caller, &own.namespace, &own.name),
+            Caller::Node => {
+                let words = "only a pod has a self, and this is the node; ask for /v1/pods/<namespace>/<name>/drain";
+                Err(Refusal::new(StatusCode::NOT_FOUND, words))
+            }
+            Caller::Stranger { .. } => Err(Refusal::forbidden(caller.to_string())),
+        }
+    }
+
+    /// Where a pod stands that was there as `pod`, and whose drain has this `minSeconds`. Cheap: everybody who waits asks at
+    /// every change.
+    pub(super) fn progress(&self, pod: &PodView, min_seconds: u32, now: Timestamp) -> Progress {
+        self.look(pod, min_seconds, now).progress
+    }
+
+    /// How the draining of a pod stands that was there as `pod`, and whether there is anything to wait for.
+    pub(super) fn status(&self, pod: &PodView, now: Timestamp) -> (DrainStatus, Progress) {
+        let Looked { present, step, observation, progress } = self.look(pod, drain_of(pod).min_seconds, now);
+        let pod = present.as_ref().map_or(pod, |present| &present.view);
+        (DrainStatus::of(Known { node: &self.node, pod, step, observation, progress, now }), progress)
+    }
+
+    fn look(&self, pod: &PodView, min_seconds: u32, now: Timestamp) -> Looked {
+        let uid = &pod.id.uid;
+        let present = self.sight.pod(&pod.id.namespace, &pod.id.name).filter(|present| present.view.id.uid == *uid);
+        let (step, observation) = (self.published.of(uid), self.sight.observation(uid));
+        let facts = Facts {
+            pod: present.as_ref().map(|present| &present.view),
+            step: step.as_ref(),
+            observation: &observation,
+            leaving: self.waiters.leaving(uid),
+            min_seconds,
+        };
+        let progress = Progress::of(&facts, now);
+        Looked { present, step, observation, progress }
+    }
+}
+
+/// What is known of a pod now.
+struct Looked {
+    /// Absent when it is gone.
+    present: Option<Arc<NodePod>>,
+    step: Option<Step>,
+    observation: Observation,
+    progress: Progress,
+}

@@ -1,0 +1,69 @@
+//! `/lb/<namespace>/<pod>`: whether a load balancer outside of the cluster may send the pod new connections.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use hitless_api::pod::PodView;
+
+use super::desk::Desk;
+use super::waiters::is_leaving;
+use crate::view::{Held, Observation, Stage};
+
+/// A status and a word. Open to everybody: it tells no more than a connection to the pod does.
+pub(super) async fn lb(
+    State(desk): State<Desk>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> (StatusCode, &'static str) {
+    match desk.sight.pod(&namespace, &name) {
+        Some(pod) if is_open(&pod.view, &desk.sight.observation(&pod.view.id.uid)) => (StatusCode::OK, "in service\n"),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "out of service\n"),
+        None if desk.sight.synced() => (StatusCode::NOT_FOUND, "no such pod on this node\n"),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "not known yet\n"),
+    }
+}
+
+/// In service and ready. A pod whose new clients are held is not ready for a moment, but refuses nobody.
+fn is_open(pod: &PodView, observation: &Observation) -> bool {
+    let is_held = matches!(observation, Observation::Held(Held { stage: Stage::Settling(_) | Stage::Settled(_), .. }));
+    let is_in_service = pod.in_service().is_none_or(|condition| condition.is_true);
+    is_in_service && (pod.ready() || is_held) && !is_leaving(pod) && !pod.finished
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patch::Direction;
+    use crate::view::HoldNumbers;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    fn pod(ready: &str, in_service: Option<&str>, is_deleted: bool) -> PodView {
+        let metadata = if is_deleted { json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}) } else { json!({}) };
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+        let mut conditions = vec![condition("Ready", ready)];
+        conditions.extend(in_service.map(|status| condition("hitless.dev/InService", status)));
+        let pod = json!({"metadata": metadata, "status": {"conditions": conditions}});
+        PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
+    }
+
+    fn held(stage: Stage) -> Observation {
+        let (direction, numbers) = (Direction::Forward, HoldNumbers::default());
+        Observation::Held(Held { direction, stage, numbers, listening: None })
+    }
+
+    #[test]
+    fn open_is_who_is_in_service_and_ready_or_has_its_clients_held() {
+        let (none, holds) = (Observation::None, held(Stage::Settled(0)));
+        for (pod, observation, expected) in [
+            (pod("True", Some("True"), false), &none, true),
+            (pod("True", None, false), &none, true),
+            (pod("False", Some("True"), false), &none, false),
+            (pod("True", Some("False"), false), &none, false),
+            (pod("True", Some("True"), true), &none, false),
+            (pod("False", Some("True"), false), &holds, true),
+            (pod("False", Some("True"), true), &holds, false),
+            (pod("False", Some("True"), false), &held(Stage::Released), false),
+        ] {
+            assert_eq!(is_open(&pod, observation), expected, "{pod:?} {observation:?}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The nodes' endpoint: ordinary deletions that drain, and load balancers that are told.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use hitless_cluster::Place;
+use hitless_e2e::app::{self, PATIENCE, Shape, is_ready};
+use hitless_e2e::traffic::Rate;
+use hitless_e2e::{App, Stack, Traffic, Watch, endpoint, measure};
+use serde_json::{Value, json};
+
+/// How long the hook waits at most; the kubelet's grace period is longer.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The native way, with a preStop hook that asks the node's endpoint. hitless operates none of these pods.
+fn with_hook(namespace: &str, replicas: u32) -> anyhow::Result<Shape> {
+    let plain = app::deployment(&Shape::default());
+    let mut container = plain.pointer("/spec/template/spec/containers/0").context("no container")?.clone();
+    let seconds = TIMEOUT.as_secs();
+    let path = format!("/v1/pods/{namespace}/drain?labelSelector=app%3Dweb&wait=drained&timeout={seconds}s");
+    container["lifecycle"] = json!({"preStop": {"httpGet": {"host": "127.0.0.1", "port": 9754, "path": path}}});
+    let spec = json!({"terminationGracePeriodSeconds": seconds + 10, "containers": [container]});
+    let change = json!({"spec": {"template": {"spec": spec}}});
+    Ok(Shape { replicas, update: None, gate: false, mode: None, patch: change, ..Shape::default() })
+}
+
+fn failed_hooks(app: &App) -> anyhow::Result<Vec<Value>> {
+    let events = app.kubectl.list(&["events.events.k8s.io"])?;
+    Ok(events.into_iter().filter(|event| event["reason"] == "FailedPreStopHook").collect())
+}
+
+/// The reference is `the_reference_a_native_rollout_of_the_same_server_loses_requests`.
+#[test]
+fn a_native_rollout_of_a_server_that_exits_at_once_loses_nothing_with_the_endpoint_as_its_prestop_hook()
+-> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-prestop", &with_hook("t-prestop", 3)?)?;
+    let measured = measure::rollout(&stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?;
+    println!("{}", serde_json::to_string(&measured)?);
+    ensure!(measured.pods_recreated == 3, "these pods are replaced, not operated: {measured:?}");
+    ensure!(measured.failed == 0, "requests failed: {measured:?}");
+    ensure!(failed_hooks(&app)?.is_empty(), "a hook failed: {:?}", failed_hooks(&app)?);
+    Ok(())
+}
+
+#[test]
+fn a_deleted_pod_drains_through_prestop_and_none_of_its_requests_is_lost() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-prestop-one", &with_hook("t-prestop-one", 2)?)?;
+    let rate = Rate { fresh: 50, keepalive: 50, ..Rate::default() };
+    let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
+    traffic.wait_for_requests(200, PATIENCE)?;
+    let victim = app.identities().into_iter().next().context("no pod")?;
+    let begin = Instant::now();
+    app.kubectl.run(&["delete", "pod", &victim.name, "--wait=false"])?;
+    let node = app.pods.wait("the deletion", PATIENCE, |pods| {
+        let pod = pods.get(&victim.name).filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null())?;
+        pod["spec"]["nodeName"].as_str().map(str::to_owned)
+    })?;
+    // The pod may be gone before this is asked: that it was asked for is seen by how long it stayed.
+    let (status, body) =
+        endpoint::get(&stack.cluster, &node, &format!("/v1/pods/t-prestop-one/{}/drain", victim.name))?;
+    if status == 200 {
+        let answer: Value = serde_json::from_str(&body)?;
+        ensure!(answer["terminating"] == true, "the endpoint said: {body}");
+    }
+    app.pods.wait("the pod to be gone", PATIENCE, |pods| (!pods.contains_key(&victim.name)).then_some(()))?;
+    let took = begin.elapsed();
+    ensure!(took >= Duration::from_secs(1), "nobody waited for the pod's connections: gone after {took:?}");
+    ensure!(took < TIMEOUT, "it was not drained but timed out, after {took:?}");
+    app.wait_ready(2)?;
+    let asked = traffic.report().requests();
+    traffic.wait_for_requests(asked + 200, PATIENCE)?;
+    let report = traffic.stop()?;
+    println!("gone after {took:?}: {}", serde_json::to_string(&report)?);
+    ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
+    ensure!(failed_hooks(&app)?.is_empty(), "a hook failed: {:?}", failed_hooks(&app)?);
+    Ok(())
+}
+
+#[test]
+fn a_load_balancer_is_told_when_a_pod_leaves_and_when_it_is_back_and_a_stranger_sees_no_more() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let annotations =
+        json!({"hitless.dev/drain": "{\"minSeconds\":3,\"stragglerAfterSeconds\":4,\"deadlineSeconds\":6}"});
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
+    let app = App::start(&stack.cluster, "t-lb", &Shape { patch, ..Shape::default() })?;
+    let stranger = |pod: &Value, path: &str| -> anyhow::Result<(u16, String)> {
+        let address: IpAddr = pod["status"]["hostIP"].as_str().context("no hostIP")?.parse()?;
+        let name = pod["metadata"]["name"].as_str().context("no name")?;
+        endpoint::get_from(&stack.cluster, Place::ControlPlane, address, &path.replace("POD", name))
+    };
+    // A drain takes three seconds at least, so a pod that is seen to be out of service is still so when it is asked for.
+    let pods = Watch::start(&app.kubectl, &["pods"])?;
+    for pod in app.pods.objects().values() {
+        let answer = stranger(pod, "/lb/t-lb/POD")?;
+        ensure!(answer == (200, "in service\n".to_owned()), "before: {answer:?}");
+    }
+    app.set_version("v2")?;
+    let leaving = pods.wait("a pod out of service", PATIENCE, |pods| {
+        pods.values().find(|pod| app::condition(pod, "hitless.dev/InService") == Some("False")).cloned()
+    })?;
+    let answer = stranger(&leaving, "/lb/t-lb/POD")?;
+    ensure!(answer == (503, "out of service\n".to_owned()), "out of service: {answer:?}");
+    let (status, body) = stranger(&leaving, "/v1/pods/t-lb/POD/drain")?;
+    ensure!(status == 403 && body.contains("HITLESS_TRUSTED"), "a stranger was answered {status}: {body}");
+    app.rollout_status()?;
+    let name = leaving["metadata"]["name"].as_str().context("no name")?;
+    let back = pods.wait("the pod to be back", PATIENCE, |pods| pods.get(name).filter(|pod| is_ready(pod)).cloned())?;
+    let answer = stranger(&back, "/lb/t-lb/POD")?;
+    ensure!(answer == (200, "in service\n".to_owned()), "after: {answer:?}");
+    let node = back["spec"]["nodeName"].as_str().context("no node")?;
+    let (status, body) = endpoint::get(&stack.cluster, node, "/v1/node")?;
+    let summary: Value = serde_json::from_str(&body)?;
+    ensure!(status == 200 && summary["node"] == node, "the node was answered {status}: {body}");
+    Ok(())
+}
