@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::{ContainerView, PodView};
-use hitless_api::{Grant, GrantMode, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_api::{Grant, GrantMode, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
@@ -29,6 +29,7 @@ use pods::Pods;
 
 use crate::decide::{Decision, Hold, Watch};
 use crate::drain::{Threads, holder, observed};
+use crate::hooks::runner::{Order, Reply, Runner};
 use crate::http::{Published, Step};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
@@ -51,6 +52,7 @@ pub struct Agent {
     pods: Pods,
     caches: Caches,
     threads: Arc<Threads>,
+    hooks: Runner,
     wake: Arc<Notify>,
     metrics: Metrics,
     memories: BTreeMap<String, Memory>,
@@ -81,6 +83,7 @@ impl Agent {
             pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone()),
             caches,
             threads,
+            hooks: Runner::new(wake.clone()),
             wake,
             metrics,
             memories: BTreeMap::new(),
@@ -142,6 +145,7 @@ impl Agent {
         let transition = self.caches.transitions.get("", &self.node.name);
         let observations = self.threads.observations();
         self.remember_grants(transition.as_deref(), now);
+        self.remember_replies(now);
         let (node, memories) = (self.node.clone(), self.memories.clone());
         let view = View {
             node: &node,
@@ -160,6 +164,7 @@ impl Agent {
         self.publish(&steps, &entries);
         self.threads.observer.order(orders(&steps, &view));
         self.threads.holder.order(self.holds(&steps, &view));
+        self.hooks.order(calls(&steps, &view));
         self.has_decided |= view.synced;
 
         for (grant, decision) in &steps {
@@ -195,6 +200,16 @@ impl Agent {
         }
     }
 
+    /// What the hooks have answered.
+    fn remember_replies(&mut self, now: Timestamp) {
+        for Reply { call, answer } in self.hooks.replies() {
+            let memory = self.memories.get_mut(&call.grant);
+            if let Some(memory) = memory.filter(|memory| memory.granted == Some(call.granted)) {
+                memory.hook_answered(&call.hook, call.attempt, answer, now);
+            }
+        }
+    }
+
     fn remember(
         &mut self,
         grant: &Grant,
@@ -208,6 +223,9 @@ impl Agent {
         if memory.enter(decision.phase, reported, now) && is_live {
             let pod = format!("{}/{}", grant.pod.namespace, grant.pod.name);
             tracing::info!(pod, grant = grant.id, phase = ?decision.phase, message = decision.message, "phase");
+        }
+        if let Some(ask) = &decision.hook {
+            memory.ask(ask, now);
         }
         if let Some(observation) = observations.get(&grant.pod.uid) {
             memory.observe(decision.phase, observation, now);
@@ -344,6 +362,14 @@ fn orders(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, obs
     steps.iter().filter_map(order).collect()
 }
 
+/// Which hooks are to be called.
+fn calls(steps: &[(&Grant, Decision)], view: &View<'_>) -> Vec<Order> {
+    let order = |(grant, decision): &(&Grant, Decision)| {
+        Order::new(grant, decision.hook.as_ref()?, view.pods.get(&grant.pod.uid)?)
+    };
+    steps.iter().filter_map(order).collect()
+}
+
 /// containerID of each container of the grant that has one.
 fn ids(grant: &Grant, pod: &PodView) -> Vec<String> {
     let touched = pod.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
@@ -357,7 +383,7 @@ fn features() -> Vec<String> {
     let has = |capability| !missing.iter().any(|missing| missing.capability == capability);
     let destroys = has(Capability::NetAdmin);
     let holds = destroys && has(Capability::NetRaw);
-    let all = [("Leave", true), ("gap", true), ("destroy", destroys), ("hold", holds)];
+    let all = [("Leave", true), ("gap", true), ("destroy", destroys), ("hold", holds), (Hook::FEATURE, true)];
     all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
 }
 

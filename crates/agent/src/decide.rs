@@ -18,6 +18,7 @@
 
 mod case;
 mod hold;
+mod hooks;
 mod leave;
 mod returned;
 mod rollback;
@@ -29,6 +30,7 @@ use std::fmt;
 use hitless_api::{Grant, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
+use crate::hooks::called::Ask;
 use crate::memory::Memory;
 use crate::patch::Direction;
 use crate::view::{Missing, NodeIdentity, Observation, Presence};
@@ -146,6 +148,13 @@ pub enum WaitingFor {
     Api(u32),
     /// The next attempt, then.
     Attempt(Timestamp),
+    /// A hook.
+    Hook {
+        /// Its name.
+        name: String,
+        /// How it stands.
+        words: String,
+    },
 }
 
 impl fmt::Display for WaitingFor {
@@ -170,6 +179,7 @@ impl fmt::Display for WaitingFor {
             Self::InFlight(count) => write!(f, "{count} requests in flight to be answered; new clients are held"),
             Self::Api(took) => write!(f, "the API server to answer quickly (it took {took} ms); no Hold begins before"),
             Self::Attempt(at) => write!(f, "the next attempt to hold, at {at}"),
+            Self::Hook { name, words } => write!(f, "hook {name} {words}"),
         }
     }
 }
@@ -197,6 +207,8 @@ pub struct Decision {
     pub watch: Watch,
     /// What to do about new connections, in a Hold.
     pub hold: Hold,
+    /// The hook to call; a call that is under way goes on as long as it is asked for.
+    pub hook: Option<Ask>,
 }
 
 impl Decision {
@@ -212,6 +224,7 @@ impl Decision {
             wake_at: None,
             watch: Watch::No,
             hold: Hold::No,
+            hook: None,
         }
     }
 
@@ -279,6 +292,7 @@ pub fn mark(grant: &Grant) -> String {
 #[must_use]
 pub fn begun(input: &Input<'_>) -> bool {
     if input.memory.rollback.is_some()
+        || !input.memory.hooks.is_empty()
         || input.reported.is_some_and(|reported| reported.phase > Phase::Granted || reported.rollback.is_some())
     {
         return true;

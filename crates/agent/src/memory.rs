@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, Phase, Transition};
+use hitless_api::{Grant, HookTime, Phase, Transition};
 use jiff::Timestamp;
 
 use crate::decide::Action;
+use crate::hooks::answer::Answer;
+use crate::hooks::called::{Ask, Called};
 use crate::instant::after_seconds;
 use crate::patch::Direction;
 use crate::view::{Count, Held, HoldNumbers, Listening, Missing, Observation, Stage};
@@ -46,6 +48,8 @@ pub struct Memory {
     pub listening: Option<Listening>,
     /// How quickly the API server answered last.
     pub round_trip: Option<RoundTrip>,
+    /// The hooks that were called, by name.
+    pub hooks: BTreeMap<String, Called>,
 }
 
 /// A question to the API server, and how long its answer took.
@@ -102,7 +106,9 @@ impl Memory {
 
     /// The pod's connections were counted.
     pub fn count(&mut self, phase: Phase, count: Count) {
-        if phase <= Phase::Operating && self.operated.is_none() {
+        // While a hook is called that waited for the connections to go, its own are counted.
+        let was_drained = self.hooks.values().any(|called| called.when == HookTime::AfterDrain);
+        if phase <= Phase::Operating && self.operated.is_none() && !was_drained {
             self.drained = Some(count);
         }
     }
@@ -128,6 +134,18 @@ impl Memory {
         self.listening = self.listening.or(held.listening);
         if held.stage == Stage::Released && phase < Phase::Operating {
             self.hold_failed = Some(now);
+        }
+    }
+
+    /// A hook is to be called.
+    pub fn ask(&mut self, ask: &Ask, now: Timestamp) {
+        self.hooks.entry(ask.name.clone()).or_insert_with(|| Called::new(ask, now));
+    }
+
+    /// A call of a hook has ended.
+    pub fn hook_answered(&mut self, name: &str, attempt: u32, answer: Answer, now: Timestamp) {
+        if let Some(called) = self.hooks.get_mut(name) {
+            called.answered(attempt, answer, now);
         }
     }
 

@@ -8,6 +8,7 @@ use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Phase, Transition, Tra
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::Decision;
+use crate::hooks;
 use crate::instant::after;
 use crate::memory::Memory;
 use crate::view::{Count, HoldNumbers, Listening, Observation, Stage};
@@ -47,6 +48,7 @@ pub fn entry(
         },
         Observation::None | Observation::Failed(_) => None,
     };
+    let (hooks_done, hooks) = hooks::report::report(grant, &memory.hooks, stored, now);
     let is_leaving = matches!(decision.phase, Phase::Leaving | Phase::Draining | Phase::Holding | Phase::Settling);
     Transition {
         id: grant.id.clone(),
@@ -56,6 +58,8 @@ pub fn entry(
         deadline: decision.deadline.map(MicroTime),
         connections: count.filter(|_| is_leaving),
         gap_milliseconds: gap(memory).or_else(|| stored.and_then(|stored| stored.gap_milliseconds)),
+        hooks_done,
+        hooks,
         rollback: decision
             .rollback
             .clone()
@@ -211,7 +215,11 @@ impl Pace {
         match stored {
             Some(stored) if stored.phase == entry.phase => {
                 let differs = stored.connections != entry.connections || stored.message != entry.message;
-                differs.then(|| not_before(BETWEEN_NUMBERS).max(after(entry.since.0, BETWEEN_NUMBERS)))
+                let numbers = differs.then(|| not_before(BETWEEN_NUMBERS).max(after(entry.since.0, BETWEEN_NUMBERS)));
+                // An agent that is killed before calls them again.
+                let is_done = stored.hooks_done != entry.hooks_done;
+                let hooks = is_done.then(|| not_before(BETWEEN_PHASES).max(after(entry.since.0, PHASE_LASTS)));
+                numbers.into_iter().chain(hooks).min()
             }
             Some(_) | None => Some(not_before(BETWEEN_PHASES).max(after(entry.since.0, PHASE_LASTS))),
         }
@@ -241,6 +249,8 @@ mod tests {
             deadline: None,
             connections: None,
             gap_milliseconds: None,
+            hooks_done: Vec::new(),
+            hooks: Vec::new(),
             rollback: None,
             message: String::new(),
             result: result.map(|outcome| TransitionResult { outcome, reason: "R".into(), report: BTreeMap::new() }),

@@ -119,7 +119,7 @@ prop_compose! {
         let result =
             ended.then(|| TransitionResult { outcome: Outcome::Failed, reason: "X".into(), report: BTreeMap::new() });
         Transition { id: grant.id.clone(), granted: grant.granted.clone(), phase, since: MicroTime(since), deadline: None, connections: None,
-            gap_milliseconds: None, rollback, message: String::new(), result }
+            gap_milliseconds: None, hooks_done: Vec::new(), hooks: Vec::new(), rollback, message: String::new(), result }
     }
 }
 

@@ -398,6 +398,7 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         before: BTreeMap::from([(CONTAINER.to_owned(), "containerd://0".to_owned())]),
         drain: hitless_api::DrainSpec::default(),
         verify: hitless_api::VerifySpec::default(),
+        hooks: vec![],
         rules: vec![],
         granted: MicroTime(now),
         ttl_seconds: 60,
