@@ -84,13 +84,17 @@ pub fn of_http(status: u16, retry_after: Option<&str>, body: &[u8], is_cut: bool
 
 /// What the body says of a task, if it does.
 fn of_body(body: &[u8], is_cut: bool) -> Option<(Verdict, String)> {
-    let looks_like_json = body.trim_ascii_start().starts_with(b"{");
-    if is_cut && looks_like_json {
-        // The word may stand in the rest.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return None;
+    }
+    // What begins like the object may have been meant as a "never".
+    if is_cut {
         return Some((Verdict::Failed, format!("the answer is longer than {} bytes", body.len())));
     }
-    // What is no such object is an answer to somebody else's question.
-    let said: Said = serde_json::from_slice(body).ok()?;
+    let said: Said = match serde_json::from_slice(body) {
+        Ok(said) => said,
+        Err(error) => return Some((Verdict::Failed, format!("the answer can't be understood: {error}"))),
+    };
     match said.verdict() {
         Ok(None) => None,
         Ok(Some(verdict)) => Some((verdict, said.message)),
@@ -140,7 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_may_have_been_cut_off_is_no_go() {
+    fn a_word_that_may_have_been_cut_off_or_misspelt_is_no_go() {
+        for body in [r#"{"task": "never""#, r#"{"task": "notYet", "retryAfterSeconds": "7"}"#, "{never}"] {
+            let (verdict, output) = of_http(200, None, body.as_bytes(), false);
+            assert!(verdict == Verdict::Failed && output.starts_with("the answer can't be understood: "), "{output}");
+        }
         assert_eq!(of_http(200, None, b"{\"a\": \"xxxx", true).0, Verdict::Failed);
         assert_eq!(of_http(200, None, b"<html>xxxx", true).0, Verdict::Go);
     }
