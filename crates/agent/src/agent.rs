@@ -11,6 +11,7 @@ use std::time::Duration;
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Grant, GrantMode, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_kernel::exec::can_exec;
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
@@ -30,6 +31,7 @@ use pods::Pods;
 use crate::decide::{Decision, Hold, Watch};
 use crate::drain::{Threads, holder, observed};
 use crate::hooks::runner::{Order, Reply, Runner};
+use crate::hooks::task::Tasks;
 use crate::http::{Published, Step};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
@@ -53,6 +55,7 @@ pub struct Agent {
     caches: Caches,
     threads: Arc<Threads>,
     hooks: Runner,
+    tasks: Tasks,
     wake: Arc<Notify>,
     metrics: Metrics,
     memories: BTreeMap<String, Memory>,
@@ -82,8 +85,9 @@ impl Agent {
             transitions: Api::all(client.clone()),
             pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone()),
             caches,
+            hooks: Runner::new(wake.clone(), threads.proc_root.clone()),
             threads,
-            hooks: Runner::new(wake.clone()),
+            tasks: Tasks::new(wake.clone()),
             wake,
             metrics,
             memories: BTreeMap::new(),
@@ -98,6 +102,12 @@ impl Agent {
     #[must_use]
     pub fn published(&self) -> Published {
         self.published.clone()
+    }
+
+    /// Where applications say that they are not to be operated yet.
+    #[must_use]
+    pub fn tasks(&self) -> Tasks {
+        self.tasks.clone()
     }
 
     /// Runs until `token` is cancelled.
@@ -196,7 +206,9 @@ impl Agent {
         let ids: BTreeSet<&str> = grants.iter().map(|grant| grant.id.as_str()).collect();
         self.memories.retain(|id, _| ids.contains(id.as_str()));
         for grant in grants {
-            self.memories.entry(grant.id.clone()).or_default().see(grant, now);
+            let memory = self.memories.entry(grant.id.clone()).or_default();
+            memory.see(grant, now);
+            memory.saying = self.tasks.of(&grant.pod.uid, now);
         }
     }
 
@@ -224,9 +236,7 @@ impl Agent {
             let pod = format!("{}/{}", grant.pod.namespace, grant.pod.name);
             tracing::info!(pod, grant = grant.id, phase = ?decision.phase, message = decision.message, "phase");
         }
-        if let Some(ask) = &decision.hook {
-            memory.ask(ask, now);
-        }
+        memory.ask(decision, now);
         if let Some(observation) = observations.get(&grant.pod.uid) {
             memory.observe(decision.phase, observation, now);
         }
@@ -383,7 +393,14 @@ fn features() -> Vec<String> {
     let has = |capability| !missing.iter().any(|missing| missing.capability == capability);
     let destroys = has(Capability::NetAdmin);
     let holds = destroys && has(Capability::NetRaw);
-    let all = [("Leave", true), ("gap", true), ("destroy", destroys), ("hold", holds), (Hook::FEATURE, true)];
+    let all = [
+        ("Leave", true),
+        ("gap", true),
+        ("destroy", destroys),
+        ("hold", holds),
+        (Hook::FEATURE, true),
+        (Hook::EXEC_FEATURE, can_exec()),
+    ];
     all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
 }
 

@@ -148,6 +148,8 @@ pub enum WaitingFor {
     Api(u32),
     /// The next attempt, then.
     Attempt(Timestamp),
+    /// What the application has said by itself.
+    Task(String),
     /// A hook.
     Hook {
         /// Its name.
@@ -179,6 +181,7 @@ impl fmt::Display for WaitingFor {
             Self::InFlight(count) => write!(f, "{count} requests in flight to be answered; new clients are held"),
             Self::Api(took) => write!(f, "the API server to answer quickly (it took {took} ms); no Hold begins before"),
             Self::Attempt(at) => write!(f, "the next attempt to hold, at {at}"),
+            Self::Task(words) => write!(f, "the application, which says {words}"),
             Self::Hook { name, words } => write!(f, "hook {name} {words}"),
         }
     }
@@ -293,6 +296,7 @@ pub fn mark(grant: &Grant) -> String {
 pub fn begun(input: &Input<'_>) -> bool {
     if input.memory.rollback.is_some()
         || !input.memory.hooks.is_empty()
+        || input.memory.task_since.is_some()
         || input.reported.is_some_and(|reported| reported.phase > Phase::Granted || reported.rollback.is_some())
     {
         return true;

@@ -6,7 +6,9 @@
 
 pub mod answer;
 pub mod called;
+mod exec;
 pub mod http;
 pub mod report;
 pub mod runner;
+pub mod task;
 mod trust;

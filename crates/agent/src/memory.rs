@@ -7,9 +7,10 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, HookTime, Phase, Transition};
 use jiff::Timestamp;
 
-use crate::decide::Action;
+use crate::decide::{Action, Decision, WaitingFor};
 use crate::hooks::answer::Answer;
-use crate::hooks::called::{Ask, Called};
+use crate::hooks::called::Called;
+use crate::hooks::task::Saying;
 use crate::instant::after_seconds;
 use crate::patch::Direction;
 use crate::view::{Count, Held, HoldNumbers, Listening, Missing, Observation, Stage};
@@ -50,6 +51,10 @@ pub struct Memory {
     pub round_trip: Option<RoundTrip>,
     /// The hooks that were called, by name.
     pub hooks: BTreeMap<String, Called>,
+    /// What the application has said by itself.
+    pub saying: Option<Saying>,
+    /// Since when the operation waits because of that.
+    pub task_since: Option<Timestamp>,
 }
 
 /// A question to the API server, and how long its answer took.
@@ -137,9 +142,14 @@ impl Memory {
         }
     }
 
-    /// A hook is to be called.
-    pub fn ask(&mut self, ask: &Ask, now: Timestamp) {
-        self.hooks.entry(ask.name.clone()).or_insert_with(|| Called::new(ask, now));
+    /// The application is asked, or waited for.
+    pub fn ask(&mut self, decision: &Decision, now: Timestamp) {
+        if let Some(ask) = &decision.hook {
+            self.hooks.entry(ask.name.clone()).or_insert_with(|| Called::new(ask, now));
+        }
+        if decision.waiting_for.iter().any(|what| matches!(what, WaitingFor::Task(_))) {
+            self.task_since.get_or_insert(now);
+        }
     }
 
     /// A call of a hook has ended.

@@ -1,11 +1,12 @@
 //! Which hook is to be called now, and what follows from the answers so far.
 
-use hitless_api::{Grant, Hook, HookTime};
+use hitless_api::{Hook, HookTime};
 use jiff::Timestamp;
 
 use super::case::Case;
 use super::{Decision, WaitingFor, returned};
 use crate::hooks::called::{Ask, End, State, deadline};
+use crate::hooks::task::Word;
 use crate::instant::after_seconds;
 
 /// Reason of an operation that ended because a hook has failed.
@@ -44,10 +45,11 @@ impl Wait {
     }
 }
 
-/// How long the hooks that are called before anything is done may take together, in seconds.
-pub(super) fn seconds_before(grant: &Grant) -> u32 {
-    let before = grant.hooks.iter().filter(|hook| hook.when == HookTime::BeforeDrain);
-    before.map(|hook| hook.deadline_seconds).fold(0, u32::saturating_add)
+/// How long the application may be waited for before anything is done, in seconds.
+pub(super) fn seconds_before(case: &Case<'_>) -> u32 {
+    let before = case.grant.hooks.iter().filter(|hook| hook.when == HookTime::BeforeDrain);
+    let task = case.memory.task_since.map_or(0, |_| Hook::DEFAULT_DEADLINE_SECONDS);
+    before.map(|hook| hook.deadline_seconds).fold(task, u32::saturating_add)
 }
 
 /// Whether a hook of this moment has been called.
@@ -93,13 +95,35 @@ pub(super) fn before(case: &Case<'_>, waiting: Decision) -> Option<Decision> {
     if !case.any_runs() {
         return None;
     }
-    let end = after_seconds(case.expiry(), seconds_before(case.grant));
+    let end = after_seconds(case.expiry(), seconds_before(case));
+    let task = task(case);
+    let step = if matches!(task, Step::Over) { step(case, HookTime::BeforeDrain, end) } else { task };
     // Both ends write the condition: as after a cancel, something may still be on its way.
-    match step(case, HookTime::BeforeDrain, end) {
+    match step {
         Step::Over => None,
         Step::Waits(wait) => Some(wait.put(waiting)),
         Step::Failed(words) => Some(case.raise(FAILED).saying(words)),
         Step::Refused(words) => Some(case.raise(returned::REFUSED).saying(words)),
+    }
+}
+
+/// What the application has said by itself, which is answered to as a hook's answer is.
+fn task(case: &Case<'_>) -> Step {
+    let Some(saying) = &case.memory.saying else { return Step::Over };
+    let said = if saying.message.is_empty() { String::new() } else { format!(": {}", saying.message) };
+    let since = case.memory.task_since.map_or(case.now, |since| case.not_after_now(since));
+    let deadline = after_seconds(since, Hook::DEFAULT_DEADLINE_SECONDS);
+    match saying.task {
+        Word::Never => Step::Refused(format!("the application says never{said}")),
+        Word::NotYet if case.now >= saying.until => Step::Over,
+        Word::NotYet if case.now >= deadline => {
+            let seconds = Hook::DEFAULT_DEADLINE_SECONDS;
+            Step::Failed(format!("the application has said not yet for {seconds} s{said}"))
+        }
+        Word::NotYet => {
+            let waiting_for = WaitingFor::Task(format!("not yet, until {}{said}", saying.until));
+            Step::Waits(Wait { ask: None, until: saying.until, deadline, waiting_for })
+        }
     }
 }
 
@@ -110,5 +134,9 @@ pub(super) fn last_words(case: &Case<'_>) -> String {
         Some((called, State::Over(End::Refused))) => Some(format!("hook {} says never: {}", hook.name, called.output)),
         Some((_, State::Over(End::Done | End::Ignored) | State::Due | State::Waits(_))) | None => None,
     };
-    case.grant.hooks.iter().find_map(words).unwrap_or_default()
+    let task = || match task(case) {
+        Step::Failed(words) | Step::Refused(words) => Some(words),
+        Step::Over | Step::Waits(_) => None,
+    };
+    case.grant.hooks.iter().find_map(words).or_else(task).unwrap_or_default()
 }

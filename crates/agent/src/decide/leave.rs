@@ -46,7 +46,7 @@ fn lower(case: &Case<'_>) -> Decision {
     // Somebody keeps raising what this grant has lowered.
     let grant = case.grant;
     let begin = grant.ttl_seconds.saturating_add(Grant::CLOCK_SKEW_SECONDS);
-    let begin = begin.saturating_add(hooks::seconds_before(grant));
+    let begin = begin.saturating_add(hooks::seconds_before(case));
     if case.now > after_seconds(grant.granted.0, begin.saturating_add(grant.drain.deadline_seconds)) {
         return Decision::end(Phase::Leaving, Outcome::Failed, "InServiceOverridden")
             .saying("InService was raised by somebody else");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use super::answer::{Answer, Verdict};
 use super::called::Ask;
-use super::http;
+use super::{exec, http};
 use crate::view::NodePod;
 
 /// Calls that are under way at a time; others wait their turn.
@@ -63,6 +64,7 @@ pub struct Runner {
     replies: Arc<Mutex<Vec<Reply>>>,
     turns: Arc<Semaphore>,
     wake: Arc<Notify>,
+    proc_root: PathBuf,
 }
 
 #[derive(Debug, Default)]
@@ -98,10 +100,11 @@ impl Order {
 }
 
 impl Runner {
-    /// Nothing is called yet. `wake` is notified of replies.
+    /// Nothing is called yet. `wake` is notified of replies; `proc_root` is the `/proc` of the node's process namespace.
     #[must_use]
-    pub fn new(wake: Arc<Notify>) -> Self {
-        Self { running: Mutex::default(), replies: Arc::default(), turns: Arc::new(Semaphore::new(CONCURRENT)), wake }
+    pub fn new(wake: Arc<Notify>, proc_root: PathBuf) -> Self {
+        let (running, replies, turns) = (Mutex::default(), Arc::default(), Arc::new(Semaphore::new(CONCURRENT)));
+        Self { running, replies, turns, wake, proc_root }
     }
 
     /// These calls are under way from now on, and no others: what is not asked for any more is given up, and nothing that is
@@ -134,13 +137,11 @@ impl Runner {
 
     fn work(&self, order: Order) -> impl Future<Output = ()> + use<> {
         let (replies, turns, wake) = (self.replies.clone(), self.turns.clone(), self.wake.clone());
+        let proc_root = self.proc_root.clone();
         async move {
             let Ok(_turn) = turns.acquire().await else { return };
             let begun = Instant::now();
-            let limit = Duration::from_secs(order.hook.timeout_seconds.into());
-            let (verdict, output) = timeout(limit, call(&order)).await.unwrap_or_else(|_| {
-                (Verdict::Failed, format!("no answer within {} s (timeoutSeconds)", order.hook.timeout_seconds))
-            });
+            let (verdict, output) = call(&order, proc_root).await;
             let milliseconds = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
             tracing::info!(
                 namespace = order.pod.namespace, pod = order.pod.name, hook = order.hook.name,
@@ -152,12 +153,20 @@ impl Runner {
     }
 }
 
-async fn call(order: &Order) -> (Verdict, String) {
+async fn call(order: &Order, proc_root: PathBuf) -> (Verdict, String) {
     let key = Hook::key(&order.call.grant, &order.call.hook);
+    let limit = Duration::from_secs(order.hook.timeout_seconds.into());
     match (order.hook.call(), order.address) {
-        (Some(HookCall::Http(http)), Some(address)) => http::call(http, address, &key).await,
+        (Some(HookCall::Http(http)), Some(address)) => {
+            timeout(limit, http::call(http, address, &key)).await.unwrap_or_else(|_| {
+                (Verdict::Failed, format!("no answer within {} s (timeoutSeconds)", order.hook.timeout_seconds))
+            })
+        }
         (Some(HookCall::Http(_)), None) => (Verdict::Failed, "the pod has no address".to_owned()),
-        (Some(HookCall::Exec(_)), _) => (Verdict::Failed, "this agent can't run commands in containers".to_owned()),
+        (Some(HookCall::Exec(hook)), _) => match &order.container_id {
+            Some(container) => exec::call(hook, &order.pod.uid, container, key, limit, proc_root).await,
+            None => (Verdict::Failed, format!("container {} does not run", hook.container)),
+        },
         (None, _) => (Verdict::Failed, "the hook has neither http nor exec".to_owned()),
     }
 }

@@ -1,6 +1,7 @@
 //! Operations of pods with hooks.
 
 use hitless_agent::hooks::answer::Verdict;
+use hitless_agent::hooks::task::{Saying, Word};
 use hitless_api::{
     GrantMode, Hook, HookFailurePolicy, HookOutcome, HookTime, HttpHook, Outcome, Phase, StragglerPolicy, Transition,
 };
@@ -233,6 +234,56 @@ fn of_a_container_that_does_not_run_nobody_is_asked() {
     (status.running_since, status.ready) = (None, false);
     assert_eq!(ended(&mut world), end(Outcome::Done, "Done"));
     assert_eq!(world.app.calls(), ["warm"]);
+}
+
+/// What a pod without hooks says by itself, and until which second.
+fn saying(world: &mut World, task: Word, seconds: i64) {
+    let until = start().checked_add(SignedDuration::from_secs(seconds)).unwrap();
+    world.app.saying = Some(Saying { task, until, message: "exporting".into() });
+}
+
+#[test]
+fn a_pod_that_says_not_yet_by_itself_stays_in_service_until_that_has_passed() {
+    for mode in [GrantMode::Leave, GrantMode::Hold] {
+        let mut world = World::new(grant(start()), Image::Good(200));
+        world.transition.spec.grants[0].mode = mode;
+        saying(&mut world, Word::NotYet, 40);
+        let mut waited = false;
+        world.run(SignedDuration::from_secs(39), |world| {
+            assert!(world.in_service() && world.patches.is_empty());
+            let report = world.transition.transition(world.grant());
+            waited |= report.is_some_and(|report| report.message.ends_with(": exporting"));
+        });
+        assert!(waited, "the report says so");
+        world.run(LIMIT, |_| ());
+        assert_eq!(world.result(), Some(end(Outcome::Done, "Done")));
+        assert!((40..45).contains(&seconds(&world)), "{} s", seconds(&world));
+    }
+}
+
+#[test]
+fn a_pod_that_says_not_yet_for_ever_is_given_up_and_one_that_says_never_at_once() {
+    let mut world = World::new(grant(start()), Image::Good(200));
+    saying(&mut world, Word::NotYet, 9999);
+    assert_eq!(ended(&mut world), end(Outcome::Failed, "HookFailed"));
+    assert!((600..605).contains(&seconds(&world)), "{} s", seconds(&world));
+    assert_eq!(reported(&world).message, "the application has said not yet for 600 s: exporting");
+    let mut world = World::new(grant(start()), Image::Good(200));
+    saying(&mut world, Word::Never, 9999);
+    assert_eq!(ended(&mut world), end(Outcome::Refused, "TaskRefused"));
+    assert_eq!(reported(&world).message, "the application says never: exporting");
+    assert!(world.patches.is_empty() && world.in_service());
+}
+
+#[test]
+fn a_pod_that_has_left_may_say_what_it_likes() {
+    let mut world = World::new(grant(start()), Image::Good(200));
+    world.run(LIMIT, |world| {
+        if !world.in_service() {
+            saying(world, Word::Never, 9999);
+        }
+    });
+    assert_eq!(world.result(), Some(end(Outcome::Done, "Done")));
 }
 
 #[test]

@@ -218,7 +218,9 @@ impl World {
         let now = self.now;
         let (transition, node) = (self.transition.clone(), self.node.clone());
         for grant in &transition.spec.grants {
-            self.memories.entry(grant.id.clone()).or_default().see(grant, now);
+            let memory = self.memories.entry(grant.id.clone()).or_default();
+            memory.see(grant, now);
+            memory.saying = self.app.saying.clone().filter(|saying| now < saying.until);
         }
         if let (Some((ask, answer)), Some(memory)) = (self.app.reply(now), self.memories.values_mut().next()) {
             memory.hook_answered(&ask.name, ask.attempt, answer, now);
@@ -249,9 +251,7 @@ impl World {
             let memory = self.memories.get_mut(&grant.id).unwrap();
             memory.enter(step.phase, reported, now);
             memory.observe(step.phase, observation, now);
-            if let Some(ask) = &step.hook {
-                memory.ask(ask, now);
-            }
+            memory.ask(step, now);
             entries.push(report::entry(grant, step, memory, observation, reported, now));
         }
         let ask = steps.first().and_then(|(_, step)| step.hook.as_ref());

@@ -110,7 +110,7 @@ struct Caller {
 impl Caller {
     fn new() -> Self {
         let wake = Arc::new(Notify::new());
-        Self { runner: Runner::new(wake.clone()), wake }
+        Self { runner: Runner::new(wake.clone(), "/proc".into()), wake }
     }
 
     async fn reply(&self) -> Reply {

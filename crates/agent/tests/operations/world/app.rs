@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hitless_agent::hooks::answer::{Answer, Verdict};
 use hitless_agent::hooks::called::Ask;
+use hitless_agent::hooks::task::Saying;
 use jiff::{SignedDuration, Timestamp};
 
 /// A call that the application has received.
@@ -22,6 +23,8 @@ pub(crate) struct App {
     /// How long an answer takes, in milliseconds.
     pub(crate) takes: i64,
     pub(crate) received: Vec<Received>,
+    /// What it says by itself.
+    pub(crate) saying: Option<Saying>,
     running: Option<(Ask, Timestamp, Option<Verdict>)>,
 }
 
