@@ -22,7 +22,8 @@ pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatmen
 pub use drain_policy::{DrainPolicy, DrainPolicySpec, ModeWish};
 pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef, PostCheck};
 pub use hook::{
-    ExecHook, Hook, HookCall, HookFailurePolicy, HookLayer, HookMethod, HookOutcome, HookReport, HookScheme, HookTime, HttpHook,
+    ExecHook, Hook, HookCall, HookFailurePolicy, HookLayer, HookMethod, HookOutcome, HookReport, HookScheme, HookTime,
+    HttpHook,
 };
 pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
 pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};

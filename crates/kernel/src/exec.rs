@@ -97,10 +97,8 @@ pub fn can_exec() -> bool {
 pub fn execute(proc_root: &Path, helper: &Path, order: &ExecOrder, kept: Kept) -> Result<Executed, KernelError> {
     let exit = ProcessExit::of_container(proc_root, &order.pod_uid, &order.container_id)?;
     let pid = exit.pid();
-    let gone = || KernelError::ContainerNotFound {
-        pod_uid: order.pod_uid.clone(),
-        container_id: order.container_id.clone(),
-    };
+    let gone =
+        || KernelError::ContainerNotFound { pod_uid: order.pod_uid.clone(), container_id: order.container_id.clone() };
     let failed = |what: &'static str| move |error: io::Error| KernelError::of_call(what, error, NEEDS);
     let process = Process::open(proc_root, pid).map_err(failed("open a container's process"))?.ok_or_else(gone)?;
     let ids = Ids::of(&process).map_err(failed("read the user of a container"))?.ok_or_else(gone)?;

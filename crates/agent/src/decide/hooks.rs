@@ -129,7 +129,12 @@ fn task(case: &Case<'_>) -> Step {
 
 /// Why the operation ended as it did, if a hook was the reason: the words are lost with the decision that raised InService.
 pub(super) fn last_words(case: &Case<'_>) -> String {
-    let words = |hook: &Hook| match case.memory.hooks.get(&hook.name).map(|called| (called, called.state(hook, case.now))) {
+    let words = |hook: &Hook| match case
+        .memory
+        .hooks
+        .get(&hook.name)
+        .map(|called| (called, called.state(hook, case.now)))
+    {
         Some((called, State::Over(End::Failed))) => Some(format!("hook {} has failed: {}", hook.name, called.output)),
         Some((called, State::Over(End::Refused))) => Some(format!("hook {} says never: {}", hook.name, called.output)),
         Some((_, State::Over(End::Done | End::Ignored) | State::Due | State::Waits(_))) | None => None,

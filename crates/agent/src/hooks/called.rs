@@ -202,7 +202,10 @@ mod tests {
             let asked = i64::from(attempt) * 30;
             called.answered(attempt, answer(Verdict::NotYet { retry_after_seconds: 30 }), at(asked));
             assert_eq!(called.state(&hook, at(asked + 29)), State::Waits(at(asked + 30)), "{attempt}");
-            assert_eq!(called.state(&hook, at(asked + 30)), if attempt < 19 { State::Due } else { State::Over(End::Failed) });
+            assert_eq!(
+                called.state(&hook, at(asked + 30)),
+                if attempt < 19 { State::Due } else { State::Over(End::Failed) }
+            );
         }
         let mut patient = called.clone();
         patient.answered(20, answer(Verdict::Go), at(601));

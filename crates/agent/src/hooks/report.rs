@@ -26,7 +26,9 @@ pub fn report(
         }
         let report = match known {
             Some((called, state)) if !is_known_done => Some(of(&hook.name, called, state)),
-            Some(_) | None => stored.and_then(|stored| stored.hooks.iter().find(|each| each.name == hook.name).cloned()),
+            Some(_) | None => {
+                stored.and_then(|stored| stored.hooks.iter().find(|each| each.name == hook.name).cloned())
+            }
         };
         reports.extend(report);
     }

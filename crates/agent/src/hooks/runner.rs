@@ -83,12 +83,8 @@ impl Order {
             let id = &pod.view.container(&exec.container)?.status.as_ref()?.container_id;
             (!id.is_empty()).then(|| id.clone())
         };
-        let call = CallKey {
-            grant: grant.id.clone(),
-            granted: grant.granted.0,
-            hook: ask.name.clone(),
-            attempt: ask.attempt,
-        };
+        let call =
+            CallKey { grant: grant.id.clone(), granted: grant.granted.0, hook: ask.name.clone(), attempt: ask.attempt };
         Some(Self {
             call,
             address: pod.view.ip.as_ref().and_then(|ip| ip.parse().ok()),
@@ -144,8 +140,14 @@ impl Runner {
             let (verdict, output) = call(&order, proc_root).await;
             let milliseconds = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
             tracing::info!(
-                namespace = order.pod.namespace, pod = order.pod.name, hook = order.hook.name,
-                attempt = order.call.attempt, ?verdict, milliseconds, output, "hook"
+                namespace = order.pod.namespace,
+                pod = order.pod.name,
+                hook = order.hook.name,
+                attempt = order.call.attempt,
+                ?verdict,
+                milliseconds,
+                output,
+                "hook"
             );
             lock(&replies).push(Reply { call: order.call, answer: Answer { verdict, milliseconds, output } });
             wake.notify_one();

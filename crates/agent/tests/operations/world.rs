@@ -157,11 +157,7 @@ impl World {
             let step = self.now.checked_add(SignedDuration::from_millis(5)).unwrap();
             let alarm = self.alarms.iter().copied().filter(|at| *at > self.now).min();
             let events = [self.kubelet.next(), self.holder.next(), self.app.next()];
-            let next = [wake, self.next_count(), self.next_pass(), alarm]
-                .into_iter()
-                .chain(events)
-                .flatten()
-                .min();
+            let next = [wake, self.next_count(), self.next_pass(), alarm].into_iter().chain(events).flatten().min();
             self.now = next.unwrap_or(end).max(step).min(end);
             self.kubelet.step(&mut self.pod, self.now);
             let cap = i64::from(self.grant().drain.hold_cap_milliseconds);

@@ -108,7 +108,10 @@ fn fault(hooks: &[Hook], pod: &PodView) -> Option<String> {
             return Some(format!("{name}: {why}"));
         }
         if let Some(exec) = hook.exec.as_ref().filter(|exec| pod.container(&exec.container).is_none()) {
-            return Some(format!("{name}: the pod has no container {:?} (init containers don't count)", exec.container));
+            return Some(format!(
+                "{name}: the pod has no container {:?} (init containers don't count)",
+                exec.container
+            ));
         }
     }
     let bytes = serde_json::to_string(hooks).map_or(usize::MAX, |text| text.len());
@@ -170,9 +173,7 @@ mod tests {
             hook[key] = value;
             json!([hook])
         };
-        let exec = |container: &str, command: Value| {
-            json!([{"name": "ask", "when": "AfterDrain", "exec": {"container": container, "command": command}}])
-        };
+        let exec = |container: &str, command: Value| json!([{"name": "ask", "when": "AfterDrain", "exec": {"container": container, "command": command}}]);
         let many: Vec<Value> = (0..9).map(|number| hook(&format!("h{number}"))).collect();
         let long = "x".repeat(1024);
         let table = [

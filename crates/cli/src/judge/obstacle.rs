@@ -73,8 +73,7 @@ pub(crate) fn of_obstacle(obstacle: &hitless_workloads::Obstacle) -> InTheWay {
 
 /// The pod's annotation must make sense before the pod is operated.
 pub(super) fn drain(pod: &PodView) -> Option<InTheWay> {
-    let invalid =
-        DrainSpec::of(pod).err().or_else(|| ModeWish::of(pod).err()).or_else(|| Hook::of(pod).err())?;
+    let invalid = DrainSpec::of(pod).err().or_else(|| ModeWish::of(pod).err()).or_else(|| Hook::of(pod).err())?;
     let (text, unblock) = match &invalid {
         InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. } => {
             (invalid.to_string(), "correct it in the pod's template and on the pod")

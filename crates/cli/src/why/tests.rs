@@ -66,7 +66,8 @@ fn hooks_that_make_no_sense_are_in_the_way_and_one_that_is_waited_for_is_named()
     let mut pod = old("a");
     pod["metadata"]["annotations"] = json!({"hitless.dev/hooks": r#"[{"name": "ask", "when": "BeforeDrain"}]"#});
     let (text, answer) = why(&rollout(&[pod]), "pod/a");
-    let words = "! InvalidDrain: annotation hitless.dev/hooks is not usable: ask: it has to have exactly one of http and exec";
+    let words =
+        "! InvalidDrain: annotation hitless.dev/hooks is not usable: ask: it has to have exactly one of http and exec";
     assert!(text.contains(words), "{text}");
     assert!(matches!(answer.blocked(), Blocked::Otherwise("a")));
     let waiting = json!({"id": "g", "phase": "Leaving", "since": "2026-01-01T00:00:20.000000Z",

@@ -9,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, set_dumpable_behavior};
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, set_dumpable_behavior,
+};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
     set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
@@ -60,7 +62,8 @@ fn give_up_rights(ids: &Ids) -> Result<(), HelperError> {
     clear_ambient_capability_set().map_err(call("can't give up ambient capabilities"))?;
     set_thread_groups(&ids.groups()).map_err(call("can't take the container's groups (CAP_SETGID is needed)"))?;
     let (user, group) = (ids.user(), ids.group());
-    set_thread_res_gid(group, group, group).map_err(call("can't become the container's group (CAP_SETGID is needed)"))?;
+    set_thread_res_gid(group, group, group)
+        .map_err(call("can't become the container's group (CAP_SETGID is needed)"))?;
     set_thread_res_uid(user, user, user).map_err(call("can't become the container's user (CAP_SETUID is needed)"))?;
     set_no_new_privs(true).map_err(call("can't give up new rights"))?;
     let none = CapabilitySet::empty();

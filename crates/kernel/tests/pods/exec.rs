@@ -40,8 +40,10 @@ fn a_command_is_in_the_container_as_its_user_and_has_no_rights() {
     let _container = lab.start_container();
     let Executed { code, output } = run(&lab, &["grep", "-E", "^(Uid|Gid|Groups|NoNewPrivs|Cap)", "/proc/self/status"]);
     assert_eq!(code, 0, "{output}");
-    let status: BTreeMap<&str, Vec<&str>> =
-        output.lines().filter_map(|line| Some((line.split(':').next()?, line.split_whitespace().skip(1).collect()))).collect();
+    let status: BTreeMap<&str, Vec<&str>> = output
+        .lines()
+        .filter_map(|line| Some((line.split(':').next()?, line.split_whitespace().skip(1).collect())))
+        .collect();
     assert_eq!(status["Uid"], ["1000"; 4]);
     assert_eq!(status["Gid"], ["1000"; 4]);
     assert_eq!(status["Groups"], ["1000", "2000"]);
@@ -123,9 +125,9 @@ fn when_nobody_waits_any_more_the_command_is_ended_with_its_whole_group() {
         let order = order(&lab, &["sh", "-c", "echo begun; sleep 1000 & sleep 1000"]);
         let running = scope.spawn(move || execute(proc_root(), helper(), &order, kept).unwrap());
         let sleepers = || {
-            let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-                std::fs::read_to_string(entry.ok()?.path().join("environ")).ok()
-            });
+            let all = std::fs::read_dir("/proc")
+                .unwrap()
+                .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("environ")).ok());
             all.filter(|environment| environment.contains("HITLESS_OPERATION=uid.hash/flush")).count()
         };
         eventually("the command has begun", || (sleepers() >= 3).then_some(()));

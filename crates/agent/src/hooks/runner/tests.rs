@@ -156,10 +156,7 @@ async fn a_call_names_its_operation_and_its_answer_comes_back() {
 #[tokio::test]
 async fn answers_are_understood() {
     let mut hook = Server::start(Does::Nothing, None).await.hook();
-    assert_eq!(
-        said(Does::Say(NOT_YET)).await,
-        (Verdict::NotYet { retry_after_seconds: 9 }, "mid".to_owned())
-    );
+    assert_eq!(said(Does::Say(NOT_YET)).await, (Verdict::NotYet { retry_after_seconds: 9 }, "mid".to_owned()));
     let later = "HTTP/1.1 503 Later\r\nRetry-After: 4\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(said(Does::Say(later)).await.0, Verdict::NotYet { retry_after_seconds: 4 });
     let never = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"task\": \"never\"}";
@@ -197,7 +194,8 @@ async fn an_answer_without_an_end_is_cut_and_only_what_can_not_be_a_word_means_g
     let (verdict, output) = call(endless.hook()).await;
     assert_eq!(verdict, Verdict::Go);
     assert!(output.len() <= 16 * 1024, "{}", output.len());
-    let endless = Server::start(Does::SayForEver("HTTP/1.1 200 OK\r\n\r\n{\"x\": \"xxxxxxxxxxxxxxxxxxxxxx\"}"), None).await;
+    let endless =
+        Server::start(Does::SayForEver("HTTP/1.1 200 OK\r\n\r\n{\"x\": \"xxxxxxxxxxxxxxxxxxxxxx\"}"), None).await;
     let (verdict, output) = call(endless.hook()).await;
     assert_eq!((verdict, output.as_str()), (Verdict::Failed, "the answer is longer than 16384 bytes"));
 }
