@@ -109,8 +109,8 @@ fn let_agents_run_commands(stack: &Stack) -> anyhow::Result<()> {
     if added.as_array().is_some_and(|added| added.contains(&json!("SETPCAP"))) {
         return Ok(());
     }
-    let path = "/spec/template/spec/containers/0/securityContext/capabilities/add/-";
-    let add = |value: &str| json!({"op": "add", "path": path, "value": value});
+    let list = "/spec/template/spec/containers/0/securityContext/capabilities/add/-";
+    let add = |value: &str| json!({"op": "add", "path": list, "value": value});
     let patch = json!(["SYS_CHROOT", "SETUID", "SETGID", "SETPCAP"].map(add)).to_string();
     system.run(&["patch", "daemonset", "hitless-agent", "--type=json", "-p", &patch])?;
     system.run(&["rollout", "status", "daemonset/hitless-agent", "--timeout=120s"]).map(drop)

@@ -112,18 +112,17 @@ struct Body {
     message: String,
 }
 
-async fn read(State(tasks): State<Tasks>, Extension(caller): Extension<TaskCaller>) -> Response {
-    match own(&caller) {
-        Ok(pod) => answer(tasks.of(&pod.uid, Timestamp::now())),
-        Err(refusal) => refusal,
-    }
+async fn read(State(tasks): State<Tasks>, Extension(TaskCaller(caller)): Extension<TaskCaller>) -> Response {
+    let Some(pod) = caller else { return stranger() };
+    answer(tasks.of(&pod.uid, Timestamp::now()))
 }
 
-async fn put(State(tasks): State<Tasks>, Extension(caller): Extension<TaskCaller>, body: Bytes) -> Response {
-    let pod = match own(&caller) {
-        Ok(pod) => pod,
-        Err(refusal) => return refusal,
-    };
+async fn put(
+    State(tasks): State<Tasks>,
+    Extension(TaskCaller(caller)): Extension<TaskCaller>,
+    body: Bytes,
+) -> Response {
+    let Some(pod) = caller else { return stranger() };
     match parse(&body, Timestamp::now()) {
         Ok(saying) => {
             tasks.say(&pod.uid, saying.clone());
@@ -133,19 +132,14 @@ async fn put(State(tasks): State<Tasks>, Extension(caller): Extension<TaskCaller
     }
 }
 
-async fn delete(State(tasks): State<Tasks>, Extension(caller): Extension<TaskCaller>) -> Response {
-    match own(&caller) {
-        Ok(pod) => {
-            tasks.say(&pod.uid, None);
-            answer(None)
-        }
-        Err(refusal) => refusal,
-    }
+async fn delete(State(tasks): State<Tasks>, Extension(TaskCaller(caller)): Extension<TaskCaller>) -> Response {
+    let Some(pod) = caller else { return stranger() };
+    tasks.say(&pod.uid, None);
+    answer(None)
 }
 
-fn own(caller: &TaskCaller) -> Result<&PodRef, Response> {
-    let stranger = || refusal(StatusCode::FORBIDDEN, "only a pod of this node has a task of its own");
-    caller.0.as_ref().ok_or_else(stranger)
+fn stranger() -> Response {
+    refusal(StatusCode::FORBIDDEN, "only a pod of this node has a task of its own")
 }
 
 fn parse(body: &[u8], now: Timestamp) -> Result<Option<Saying>, String> {

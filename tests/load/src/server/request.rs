@@ -11,12 +11,19 @@ const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Usual,
+    Health,
+    Hook,
+}
+
 /// What matters of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
     get: bool,
-    health: bool,
-    hook: bool,
+    route: Route,
     /// How long the answer is to take.
     pub(super) delay: Duration,
     /// The client wants no further answer on this connection.
@@ -44,20 +51,24 @@ impl Request {
         let get = head.method == Some("GET");
         // Where a body may follow, the next request cannot be found: such a connection ends after its answer.
         let closes = !get || head.version == Some(0) || has("connection", b"close");
-        let (health, hook) = (path == "/healthz", path == "/hook");
-        let request = Self { get, health, hook, delay: delay(query), closes };
+        let route = match path {
+            "/healthz" => Route::Health,
+            "/hook" => Route::Hook,
+            _ => Route::Usual,
+        };
+        let request = Self { get, route, delay: delay(query), closes };
         buffer.drain(..length);
         Ok(Some(request))
     }
 
     /// The bytes of the answer; `closes` announces the end of the connection, `hooks` counts the hooks so far.
     pub(super) fn answer(&self, config: &ServerConfig, hooks: &AtomicUsize, closes: bool) -> Vec<u8> {
-        let (status, body) = if self.hook {
+        let (status, body) = if self.route == Route::Hook {
             let before = hooks.fetch_add(1, Ordering::Relaxed);
             hook(config, before)
         } else if !self.get {
             ("405 Method Not Allowed", "only GET\n".to_owned())
-        } else if !self.health {
+        } else if self.route != Route::Health {
             ("200 OK", format!("{} {} {}\n", config.version, config.hostname, config.start_id))
         } else if config.fail == Some(Fail::Unready) {
             ("500 Internal Server Error", "unready, as FAIL=unready asks\n".to_owned())
@@ -96,9 +107,9 @@ mod tests {
         let mut buffer =
             b"GET /?d=20 HTTP/1.1\r\nHost: a\r\n\r\nGET /healthz HTTP/1.1\r\nConnection: Close\r\n\r\nGET".to_vec();
         let first = Request::take(&mut buffer).unwrap().unwrap();
-        assert_eq!((first.delay, first.health, first.closes), (Duration::from_millis(20), false, false));
+        assert_eq!((first.delay, first.route, first.closes), (Duration::from_millis(20), Route::Usual, false));
         let second = Request::take(&mut buffer).unwrap().unwrap();
-        assert_eq!((second.delay, second.health, second.closes), (Duration::ZERO, true, true));
+        assert_eq!((second.delay, second.route, second.closes), (Duration::ZERO, Route::Health, true));
         assert_eq!(Request::take(&mut buffer).unwrap(), None);
         assert_eq!(buffer, b"GET");
     }

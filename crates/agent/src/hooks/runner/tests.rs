@@ -40,10 +40,11 @@ impl Server {
                 count.fetch_add(1, Ordering::Relaxed);
                 match &tls {
                     None => answer(stream, does, &log).await,
-                    Some(tls) => match tls.accept(stream).await {
-                        Ok(stream) => answer(stream, does, &log).await,
-                        Err(_) => {}
-                    },
+                    Some(tls) => {
+                        if let Ok(stream) = tls.accept(stream).await {
+                            answer(stream, does, &log).await;
+                        }
+                    }
                 }
                 count.fetch_sub(1, Ordering::Relaxed);
             }
@@ -221,6 +222,18 @@ async fn tls_is_spoken_with_any_certificate() {
     hook.http.as_mut().unwrap().port = plain.port;
     let (verdict, output) = call(Hook { timeout_seconds: 2, ..hook }).await;
     assert!(verdict == Verdict::Failed, "{output}");
+}
+
+#[tokio::test]
+async fn a_command_in_a_container_that_is_not_there_has_failed() {
+    let command = vec!["true".to_owned()];
+    let exec = Some(ExecHook { container: "web".into(), command });
+    let hook = Hook { http: None, exec, ..Server::start(Does::Nothing, None).await.hook() };
+    assert_eq!(call(hook.clone()).await, (Verdict::Failed, "container web does not run".to_owned()));
+    let caller = Caller::new();
+    caller.runner.order(vec![Order { container_id: Some("containerd://gone".into()), ..order(hook) }]);
+    let output = caller.reply().await.answer.output;
+    assert!(output.starts_with("container gone of pod uid has no process"), "{output}");
 }
 
 #[tokio::test]
