@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::{ContainerView, PodView};
-use hitless_api::{Grant, GrantMode, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_api::{Grant, GrantMode, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_kernel::exec::can_exec;
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
@@ -29,6 +30,8 @@ use pods::Pods;
 
 use crate::decide::{Decision, Hold, Watch};
 use crate::drain::{Threads, holder, observed};
+use crate::hooks::runner::{Order, Reply, Runner};
+use crate::hooks::task::Tasks;
 use crate::http::{Published, Step, Waiters};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
@@ -51,6 +54,8 @@ pub struct Agent {
     pods: Pods,
     caches: Caches,
     threads: Arc<Threads>,
+    hooks: Runner,
+    tasks: Tasks,
     wake: Arc<Notify>,
     metrics: Metrics,
     memories: BTreeMap<String, Memory>,
@@ -81,8 +86,10 @@ impl Agent {
             transitions: Api::all(client.clone()),
             pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone()),
             caches,
+            hooks: Runner::new(wake.clone(), threads.proc_root.clone()),
             threads,
             waiters: Waiters::new(wake.clone()),
+            tasks: Tasks::new(wake.clone()),
             wake,
             metrics,
             memories: BTreeMap::new(),
@@ -109,6 +116,12 @@ impl Agent {
     #[must_use]
     pub const fn info(&self) -> &AgentInfo {
         &self.info
+    }
+
+    /// Where applications say that they are not to be operated yet.
+    #[must_use]
+    pub fn tasks(&self) -> Tasks {
+        self.tasks.clone()
     }
 
     /// Runs until `token` is cancelled.
@@ -156,6 +169,7 @@ impl Agent {
         let transition = self.caches.transitions.get("", &self.node.name);
         let observations = self.threads.observations();
         self.remember_grants(transition.as_deref(), now);
+        self.remember_replies(now);
         let (node, memories) = (self.node.clone(), self.memories.clone());
         let view = View {
             node: &node,
@@ -177,6 +191,7 @@ impl Agent {
         looks.extend(self.waiters.orders(pods.values().map(Arc::as_ref), is_live, now));
         self.threads.observer.order(looks);
         self.threads.holder.order(self.holds(&steps, &view));
+        self.hooks.order(calls(&steps, &view));
         self.has_decided |= view.synced;
 
         for (grant, decision) in &steps {
@@ -208,7 +223,19 @@ impl Agent {
         let ids: BTreeSet<&str> = grants.iter().map(|grant| grant.id.as_str()).collect();
         self.memories.retain(|id, _| ids.contains(id.as_str()));
         for grant in grants {
-            self.memories.entry(grant.id.clone()).or_default().see(grant, now);
+            let memory = self.memories.entry(grant.id.clone()).or_default();
+            memory.see(grant, now);
+            memory.saying = self.tasks.of(&grant.pod.uid, now);
+        }
+    }
+
+    /// What the hooks have answered.
+    fn remember_replies(&mut self, now: Timestamp) {
+        for Reply { call, answer } in self.hooks.replies() {
+            let memory = self.memories.get_mut(&call.grant);
+            if let Some(memory) = memory.filter(|memory| memory.granted == Some(call.granted)) {
+                memory.hook_answered(&call.hook, call.attempt, answer, now);
+            }
         }
     }
 
@@ -226,6 +253,7 @@ impl Agent {
             let pod = format!("{}/{}", grant.pod.namespace, grant.pod.name);
             tracing::info!(pod, grant = grant.id, phase = ?decision.phase, message = decision.message, "phase");
         }
+        memory.ask(decision, now);
         if let Some(observation) = observations.get(&grant.pod.uid) {
             memory.observe(decision.phase, observation, now);
         }
@@ -361,6 +389,14 @@ fn orders(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, obs
     steps.iter().filter_map(order).collect()
 }
 
+/// Which hooks are to be called.
+fn calls(steps: &[(&Grant, Decision)], view: &View<'_>) -> Vec<Order> {
+    let order = |(grant, decision): &(&Grant, Decision)| {
+        Order::new(grant, decision.hook.as_ref()?, view.pods.get(&grant.pod.uid)?)
+    };
+    steps.iter().filter_map(order).collect()
+}
+
 /// containerID of each container of the grant that has one.
 fn ids(grant: &Grant, pod: &PodView) -> Vec<String> {
     let touched = pod.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
@@ -374,7 +410,14 @@ fn features() -> Vec<String> {
     let has = |capability| !missing.iter().any(|missing| missing.capability == capability);
     let destroys = has(Capability::NetAdmin);
     let holds = destroys && has(Capability::NetRaw);
-    let all = [("Leave", true), ("gap", true), ("destroy", destroys), ("hold", holds)];
+    let all = [
+        ("Leave", true),
+        ("gap", true),
+        ("destroy", destroys),
+        ("hold", holds),
+        (Hook::FEATURE, true),
+        (Hook::EXEC_FEATURE, can_exec()),
+    ];
     all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
 }
 

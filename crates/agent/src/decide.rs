@@ -18,6 +18,7 @@
 
 mod case;
 mod hold;
+mod hooks;
 mod leave;
 mod returned;
 mod rollback;
@@ -29,6 +30,7 @@ use std::fmt;
 use hitless_api::{Grant, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
+use crate::hooks::called::Ask;
 use crate::memory::Memory;
 use crate::patch::Direction;
 use crate::view::{Missing, NodeIdentity, Observation, Presence};
@@ -146,6 +148,15 @@ pub enum WaitingFor {
     Api(u32),
     /// The next attempt, then.
     Attempt(Timestamp),
+    /// What the application has said by itself.
+    Task(String),
+    /// A hook.
+    Hook {
+        /// Its name.
+        name: String,
+        /// How it stands.
+        words: String,
+    },
 }
 
 impl fmt::Display for WaitingFor {
@@ -170,6 +181,8 @@ impl fmt::Display for WaitingFor {
             Self::InFlight(count) => write!(f, "{count} requests in flight to be answered; new clients are held"),
             Self::Api(took) => write!(f, "the API server to answer quickly (it took {took} ms); no Hold begins before"),
             Self::Attempt(at) => write!(f, "the next attempt to hold, at {at}"),
+            Self::Task(words) => write!(f, "the application, which says {words}"),
+            Self::Hook { name, words } => write!(f, "hook {name} {words}"),
         }
     }
 }
@@ -197,6 +210,8 @@ pub struct Decision {
     pub watch: Watch,
     /// What to do about new connections, in a Hold.
     pub hold: Hold,
+    /// The hook to call; a call that is under way goes on as long as it is asked for.
+    pub hook: Option<Ask>,
 }
 
 impl Decision {
@@ -212,6 +227,7 @@ impl Decision {
             wake_at: None,
             watch: Watch::No,
             hold: Hold::No,
+            hook: None,
         }
     }
 
@@ -279,6 +295,8 @@ pub fn mark(grant: &Grant) -> String {
 #[must_use]
 pub fn begun(input: &Input<'_>) -> bool {
     if input.memory.rollback.is_some()
+        || !input.memory.hooks.is_empty()
+        || input.memory.task_since.is_some()
         || input.reported.is_some_and(|reported| reported.phase > Phase::Granted || reported.rollback.is_some())
     {
         return true;

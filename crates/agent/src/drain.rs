@@ -28,13 +28,15 @@ pub struct Threads {
     pub observer: Observer,
     /// Holds new connections of pods that stay.
     pub holder: Holder,
+    /// The `/proc` of the node's process namespace.
+    pub proc_root: PathBuf,
 }
 
 impl Threads {
     /// Nothing is to be done yet. `proc_root` is the `/proc` of the node's process namespace; `wake` is notified of news.
     pub fn start(proc_root: PathBuf, wake: &Arc<Notify>) -> io::Result<Self> {
         let observer = Observer::start(proc_root.clone(), wake.clone())?;
-        Ok(Self { observer, holder: Holder::new(proc_root, wake.clone()) })
+        Ok(Self { observer, holder: Holder::new(proc_root.clone(), wake.clone()), proc_root })
     }
 
     /// What is known of one pod.

@@ -8,6 +8,7 @@ pub mod agent;
 pub mod config;
 pub mod decide;
 pub mod drain;
+pub mod hooks;
 pub mod http;
 pub mod in_service;
 pub mod instant;

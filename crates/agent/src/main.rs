@@ -15,7 +15,7 @@ use hitless_agent::http::limits::Limits;
 use hitless_agent::http::serve::{UnixDoor, serve};
 use hitless_agent::http::socket::Socket;
 use hitless_agent::metrics::Metrics;
-use hitless_kernel::check_capabilities;
+use hitless_kernel::{check_capabilities, exec};
 use hitless_runtime::config::{EXIT_CONFIGURATION, Settings};
 use hitless_runtime::http::Health;
 use hitless_runtime::liveness::Heartbeat;
@@ -29,6 +29,10 @@ use tokio::time::Instant;
 const GRACE: Duration = Duration::from_secs(6);
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == exec::HELPER) {
+        return exec::helper(arguments);
+    }
     let config = match Config::read(&Settings::from_environment()) {
         Ok(config) => config,
         Err(error) => {

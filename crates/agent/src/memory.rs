@@ -4,10 +4,13 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, Phase, Transition};
+use hitless_api::{Grant, HookTime, Phase, Transition};
 use jiff::Timestamp;
 
-use crate::decide::Action;
+use crate::decide::{Action, Decision, WaitingFor};
+use crate::hooks::answer::Answer;
+use crate::hooks::called::Called;
+use crate::hooks::task::Saying;
 use crate::instant::after_seconds;
 use crate::patch::Direction;
 use crate::view::{Count, Held, HoldNumbers, Listening, Missing, Observation, Stage};
@@ -46,6 +49,12 @@ pub struct Memory {
     pub listening: Option<Listening>,
     /// How quickly the API server answered last.
     pub round_trip: Option<RoundTrip>,
+    /// The hooks that were called, by name.
+    pub hooks: BTreeMap<String, Called>,
+    /// What the application has said by itself.
+    pub saying: Option<Saying>,
+    /// Since when the operation waits because of that.
+    pub task_since: Option<Timestamp>,
 }
 
 /// A question to the API server, and how long its answer took.
@@ -102,7 +111,9 @@ impl Memory {
 
     /// The pod's connections were counted.
     pub fn count(&mut self, phase: Phase, count: Count) {
-        if phase <= Phase::Operating && self.operated.is_none() {
+        // While a hook is called that waited for the connections to go, its own are counted.
+        let was_drained = self.hooks.values().any(|called| called.when == HookTime::AfterDrain);
+        if phase <= Phase::Operating && self.operated.is_none() && !was_drained {
             self.drained = Some(count);
         }
     }
@@ -128,6 +139,23 @@ impl Memory {
         self.listening = self.listening.or(held.listening);
         if held.stage == Stage::Released && phase < Phase::Operating {
             self.hold_failed = Some(now);
+        }
+    }
+
+    /// The application is asked, or waited for.
+    pub fn ask(&mut self, decision: &Decision, now: Timestamp) {
+        if let Some(ask) = &decision.hook {
+            self.hooks.entry(ask.name.clone()).or_insert_with(|| Called::new(ask, now));
+        }
+        if decision.waiting_for.iter().any(|what| matches!(what, WaitingFor::Task(_))) {
+            self.task_since.get_or_insert(now);
+        }
+    }
+
+    /// A call of a hook has ended.
+    pub fn hook_answered(&mut self, name: &str, attempt: u32, answer: Answer, now: Timestamp) {
+        if let Some(called) = self.hooks.get_mut(name) {
+            called.answered(attempt, answer, now);
         }
     }
 

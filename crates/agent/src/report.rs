@@ -8,6 +8,7 @@ use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Phase, Transition, Tra
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::Decision;
+use crate::hooks;
 use crate::instant::after;
 use crate::memory::Memory;
 use crate::view::{Count, HoldNumbers, Listening, Observation, Stage};
@@ -47,6 +48,7 @@ pub fn entry(
         },
         Observation::None | Observation::Failed(_) => None,
     };
+    let (hooks_done, hooks) = hooks::report::report(grant, &memory.hooks, stored, now);
     let is_leaving = matches!(decision.phase, Phase::Leaving | Phase::Draining | Phase::Holding | Phase::Settling);
     Transition {
         id: grant.id.clone(),
@@ -56,6 +58,8 @@ pub fn entry(
         deadline: decision.deadline.map(MicroTime),
         connections: count.filter(|_| is_leaving),
         gap_milliseconds: gap(memory).or_else(|| stored.and_then(|stored| stored.gap_milliseconds)),
+        hooks_done,
+        hooks,
         rollback: decision
             .rollback
             .clone()
@@ -171,7 +175,9 @@ impl Pace {
         now: Timestamp,
     ) -> Report {
         // Entries whose grant is gone are no reason to write: they go with the next write, and nobody takes them for an answer.
-        let mut due = None;
+        // What an earlier agent could do says nothing of this one, and the controller waits for what it can.
+        let is_other = stored.agent.as_ref().is_some_and(|known| known != agent);
+        let mut due = is_other.then_some(now);
         for entry in wanted {
             let stored =
                 stored.transitions.iter().find(|stored| stored.id == entry.id && stored.granted == entry.granted);
@@ -211,7 +217,11 @@ impl Pace {
         match stored {
             Some(stored) if stored.phase == entry.phase => {
                 let differs = stored.connections != entry.connections || stored.message != entry.message;
-                differs.then(|| not_before(BETWEEN_NUMBERS).max(after(entry.since.0, BETWEEN_NUMBERS)))
+                let numbers = differs.then(|| not_before(BETWEEN_NUMBERS).max(after(entry.since.0, BETWEEN_NUMBERS)));
+                // An agent that is killed before calls them again.
+                let is_done = stored.hooks_done != entry.hooks_done;
+                let hooks = is_done.then(|| not_before(BETWEEN_PHASES).max(after(entry.since.0, PHASE_LASTS)));
+                numbers.into_iter().chain(hooks).min()
             }
             Some(_) | None => Some(not_before(BETWEEN_PHASES).max(after(entry.since.0, PHASE_LASTS))),
         }
@@ -241,6 +251,8 @@ mod tests {
             deadline: None,
             connections: None,
             gap_milliseconds: None,
+            hooks_done: Vec::new(),
+            hooks: Vec::new(),
             rollback: None,
             message: String::new(),
             result: result.map(|outcome| TransitionResult { outcome, reason: "R".into(), report: BTreeMap::new() }),
@@ -331,6 +343,31 @@ mod tests {
         let wanted = std::slice::from_ref(&live);
         let report = Pace::default().report(&status(&[refused]), wanted, &AgentInfo::default(), at(9000));
         assert_eq!(report.write.map(|status| status.transitions), Some(vec![live]));
+    }
+
+    #[test]
+    fn an_agent_that_can_do_other_things_than_the_one_before_says_so_at_once_and_once() {
+        let status = |version: &str| NodeTransitionStatus {
+            agent: Some(AgentInfo { version: version.into(), ..AgentInfo::default() }),
+            transitions: Vec::new(),
+        };
+        let (own, mut pace) = (status("2").agent.unwrap(), Pace::default());
+        let write = pace.report(&status("1"), &[], &own, at(0)).write;
+        assert_eq!(write.and_then(|status| status.agent), Some(own.clone()));
+        assert_eq!(pace.report(&status("2"), &[], &own, at(0)), Report { write: None, wake_at: None });
+        let silent = pace.report(&NodeTransitionStatus::default(), &[], &own, at(0));
+        assert_eq!(silent, Report { write: None, wake_at: None }, "with the first report");
+    }
+
+    #[test]
+    fn hooks_that_are_over_are_told_of_once_their_phase_lasts() {
+        let stored = entry("a", Phase::Leaving, 0, None);
+        let wanted = Transition { hooks_done: vec!["ask".into()], ..stored.clone() };
+        let wanted = std::slice::from_ref(&wanted);
+        assert_eq!(due(&mut Pace::default(), std::slice::from_ref(&stored), wanted, 20), Some(3000));
+        let mut pace = Pace::default();
+        pace.wrote(at(8500));
+        assert_eq!(due(&mut pace, &[stored], wanted, 9000), Some(9500));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Hook;
 use crate::drain::DrainOverrides;
 
 /// How pods of its namespace are taken out of traffic. Of several that select a pod the first one by name counts. One named
@@ -40,6 +41,10 @@ pub struct DrainPolicySpec {
     /// Single fields of how the result is judged.
     #[serde(default)]
     pub verify: VerifyOverrides,
+    /// What the pod is told or asked meanwhile; an empty list means: nothing. A list replaces those of weaker policies as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub hooks: Option<Vec<Hook>>,
 }
 
 /// Name of the DrainPolicy in `hitless-system` that concerns all pods.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DrainSpec, MicroTime, VerifySpec, digest};
+use crate::{DrainSpec, Hook, MicroTime, VerifySpec, digest};
 
 /// Identity of a pod; a name alone never identifies one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -117,6 +117,10 @@ pub struct Grant {
     pub drain: DrainSpec,
     /// How the result is judged.
     pub verify: VerifySpec,
+    /// What the pod is told or asked meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub hooks: Vec<Hook>,
     /// Names of the rules that allowed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<String>,

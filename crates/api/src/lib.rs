@@ -8,6 +8,7 @@ pub mod digest;
 pub mod drain;
 pub mod drain_policy;
 pub mod grant;
+pub mod hook;
 pub mod ledger;
 pub mod names;
 pub mod node_transition;
@@ -20,6 +21,10 @@ pub mod transition_budget;
 pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
 pub use drain_policy::{DrainPolicy, DrainPolicySpec, ModeWish};
 pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef, PostCheck};
+pub use hook::{
+    ExecHook, Hook, HookCall, HookFailurePolicy, HookLayer, HookMethod, HookOutcome, HookReport, HookScheme, HookTime,
+    HttpHook,
+};
 pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
 pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};
 pub use owner::OwnerKey;

@@ -44,6 +44,8 @@ pub mod annotations {
     pub const DRAIN: &str = "hitless.dev/drain";
     /// On a pod (usually from its template): how requests are kept safe, see [`crate::ModeWish`].
     pub const MODE: &str = "hitless.dev/mode";
+    /// On a pod (usually from its template): JSON list of its hooks, see [`crate::Hook`].
+    pub const HOOKS: &str = "hitless.dev/hooks";
     /// On a Deployment: JSON `{"<revision>": milliseconds, …}`, how long its containers were away (image patch → LISTEN) when
     /// they were brought to each of the last revisions, the newest last. Written by the controller.
     pub const GAP: &str = "hitless.dev/gap";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Grant, MicroTime};
+use crate::{Grant, HookReport, MicroTime};
 
 /// Where an operation is. `Granted → Leaving → Draining` or `Granted → Holding → Settling`, then
 /// `Operating → Verifying → Returning`.
@@ -80,6 +80,14 @@ pub struct Transition {
     /// Image patch → LISTEN of the new process, in milliseconds, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_milliseconds: Option<u32>,
+    /// Names of the hooks that have had their answer and are not called again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub hooks_done: Vec<String>,
+    /// What the hooks that were called have said, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub hooks: Vec<HookReport>,
     /// Set *before* the way back is begun, so that an agent that restarts does not operate again; the reason in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<String>,

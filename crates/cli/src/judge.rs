@@ -6,9 +6,10 @@ mod obstacle;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::{
-    Grant, GrantOp, NodeTransition, NodeTransitionSpec, Phase, Reservation, Transition, TransitionResult,
+    Grant, GrantOp, Hook, NodeTransition, NodeTransitionSpec, Phase, Reservation, Transition, TransitionResult,
 };
 use hitless_gate::{Because, Candidate, Gate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Verdict};
 use hitless_workloads::deployment::Observed;
@@ -174,6 +175,7 @@ impl<'a> Judge<'a> {
         found.extend(obstacle::of_wish(self.wish(pod).as_ref()));
         found.extend(obstacle::drain(pod));
         found.extend(self.no_way(pod).filter(|_| found.is_empty()));
+        found.extend(self.no_hooks(pod));
         found.extend(self.node_obstacle(pod));
         found.extend(self.halt(pod));
         found
@@ -182,9 +184,22 @@ impl<'a> Judge<'a> {
     /// A pod without the gate on a node whose agent can't hold it.
     fn no_way(&self, pod: &PodView) -> Option<InTheWay> {
         let node = pod.node.as_deref().filter(|_| !pod.gated)?;
-        let known = self.snapshot.transitions.iter().find(|known| known.metadata.name.as_deref() == Some(node))?;
-        let agent = known.status.as_ref()?.agent.as_ref()?;
+        let agent = self.agent(node)?;
         (!agent.can("Hold")).then(|| obstacle::no_gate("the agent on its node can't hold it"))
+    }
+
+    /// A pod whose own annotation has hooks that the agent on its node can't carry out. Those of policies are not known here.
+    fn no_hooks(&self, pod: &PodView) -> Option<InTheWay> {
+        let (node, hooks) = (pod.node.as_deref()?, Hook::of(pod).ok()?);
+        let agent = self.agent(node)?;
+        let missing = Hook::features(&hooks).find(|feature| !agent.can(feature))?;
+        Some(obstacle::no_hooks(node, missing))
+    }
+
+    /// What the agent of the node has said of itself.
+    fn agent(&self, node: &str) -> Option<&AgentInfo> {
+        let known = self.snapshot.transitions.iter().find(|known| known.metadata.name.as_deref() == Some(node))?;
+        known.status.as_ref()?.agent.as_ref()
     }
 
     fn node_obstacle(&self, pod: &PodView) -> Option<InTheWay> {

@@ -18,6 +18,7 @@
 //! | [`close_idle`], [`close_quiet`], [`PodNetns::listeners_of`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
 //! | [`PodNetns::destroy`] | `CAP_NET_ADMIN` | `SOCK_DESTROY` |
 //! | [`SynHold::open`] | `CAP_SYS_ADMIN`, `CAP_NET_RAW`, `CAP_NET_ADMIN` | `setns`, packet and raw sockets and their buffers |
+//! | [`exec::execute`] | `CAP_SYS_ADMIN`, `CAP_SYS_PTRACE`, `CAP_SYS_CHROOT`, `CAP_SETUID`, `CAP_SETGID`, `CAP_SETPCAP` | `setns` with mounts, become the container's user, give everything up |
 //! | [`SynHold`], [`sweep_holds`], [`list_holds`] | `CAP_NET_ADMIN` | nf_tables |
 //!
 //! All of them need the host's process namespace (`hostPID`). [`check_capabilities`] asks beforehand.
@@ -28,6 +29,7 @@ mod close;
 mod connection;
 mod counters;
 mod error;
+pub mod exec;
 mod exit;
 mod hold;
 mod listen;

@@ -64,7 +64,8 @@ impl Process {
             .transpose()
     }
 
-    fn text(&self, name: &str) -> io::Result<Option<String>> {
+    /// The content of a file below the directory; `None` when the process is gone.
+    pub(crate) fn text(&self, name: &str) -> io::Result<Option<String>> {
         let Some(mut file) = self.file(name)? else { return Ok(None) };
         let mut bytes = Vec::new();
         match file.read_to_end(&mut bytes) {

@@ -1,12 +1,13 @@
 //! The reference server: what the pods of the demo, the end-to-end tests and the benchmarks run.
 //!
-//! It answers `<version> <hostname> <start id>` on every path (`?d=MS` delays the answer) and `ok` on `/healthz`.
+//! It answers `<version> <hostname> <start id>` on every path (`?d=MS` delays the answer), `ok` on `/healthz`, and hooks on `/hook`.
 //! How it ends is the point of it: see [`Mode`].
 
 mod config;
 mod request;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::io::{self, AsyncReadExt, AsyncWriteExt};
@@ -27,6 +28,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// [`Mode::Graceful`] first closes the listener, ends idle connections with a FIN and finishes requests under way.
 pub async fn serve(listener: TcpListener, config: ServerConfig, shutdown: CancellationToken) {
     let config = Arc::new(config);
+    let hooks = Arc::new(AtomicUsize::new(0));
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -34,7 +36,7 @@ pub async fn serve(listener: TcpListener, config: ServerConfig, shutdown: Cancel
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _peer)) => {
-                    connections.spawn(answer_all(stream, Arc::clone(&config), shutdown.clone()));
+                    connections.spawn(answer_all(stream, Arc::clone(&config), Arc::clone(&hooks), shutdown.clone()));
                 }
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             },
@@ -49,11 +51,21 @@ pub async fn serve(listener: TcpListener, config: ServerConfig, shutdown: Cancel
 }
 
 /// Errors end the connection and concern nobody else.
-async fn answer_all(stream: TcpStream, config: Arc<ServerConfig>, shutdown: CancellationToken) {
-    let _ended = answer_each(stream, &config, &shutdown).await;
+async fn answer_all(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    hooks: Arc<AtomicUsize>,
+    shutdown: CancellationToken,
+) {
+    let _ended = answer_each(stream, &config, &hooks, &shutdown).await;
 }
 
-async fn answer_each(mut stream: TcpStream, config: &ServerConfig, shutdown: &CancellationToken) -> io::Result<()> {
+async fn answer_each(
+    mut stream: TcpStream,
+    config: &ServerConfig,
+    hooks: &AtomicUsize,
+    shutdown: &CancellationToken,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::with_capacity(1024);
     while let Some(request) = next_request(&mut stream, &mut buffer, config, shutdown).await? {
@@ -62,7 +74,7 @@ async fn answer_each(mut stream: TcpStream, config: &ServerConfig, shutdown: &Ca
         }
         let graceful_end = config.mode == Mode::Graceful && shutdown.is_cancelled();
         let closes = request.closes || graceful_end;
-        stream.write_all(&request.answer(config, closes)).await?;
+        stream.write_all(&request.answer(config, hooks, closes)).await?;
         if closes {
             break;
         }

@@ -297,6 +297,8 @@ fn done(grant: &Grant, wall: jiff::Timestamp) -> Transition {
         deadline: None,
         connections: None,
         gap_milliseconds: None,
+        hooks_done: Vec::new(),
+        hooks: Vec::new(),
         rollback: None,
         message: String::new(),
         result: Some(TransitionResult { outcome: Outcome::Done, reason: "Done".to_owned(), report: BTreeMap::new() }),

@@ -4,7 +4,7 @@ use hitless_api::{Phase, StragglerPolicy};
 use jiff::{SignedDuration, Timestamp};
 
 use super::case::Case;
-use super::{Action, Decision, Hold, WaitingFor, leave, returned};
+use super::{Action, Decision, Hold, WaitingFor, hooks, leave, returned};
 use crate::instant::{after, after_seconds};
 use crate::patch::Direction;
 use crate::view::{Observation, Stage};
@@ -41,7 +41,7 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
             parked(case, Decision::at(Phase::Settling).waiting_for(WaitingFor::InFlight(*busy)))
         }
         Some(Stage::Settled(left)) => settled(case, *left),
-        other => begin(case, other),
+        other => hooks::before(case, Decision::at(Phase::Granted)).unwrap_or_else(|| begin(case, other)),
     }
 }
 

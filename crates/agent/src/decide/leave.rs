@@ -1,9 +1,10 @@
 //! Out of service, until the pod's connections are gone; then the image patch.
 
-use hitless_api::{Grant, Outcome, Phase, StragglerPolicy};
+use hitless_api::{Grant, HookTime, Outcome, Phase, StragglerPolicy};
 use jiff::Timestamp;
 
 use super::case::{Case, names};
+use super::hooks::{self, Step};
 use super::{Action, Decision, WaitingFor, Watch, returned};
 use crate::instant::after_seconds;
 use crate::view::Observation;
@@ -39,9 +40,13 @@ fn lower(case: &Case<'_>) -> Decision {
     if let Some(denied) = case.denied(&Action::Lower) {
         return Decision::refused(denied.reason, &denied.words);
     }
+    if let Some(decision) = hooks::before(case, Decision::at(Phase::Leaving)) {
+        return decision;
+    }
     // Somebody keeps raising what this grant has lowered.
     let grant = case.grant;
     let begin = grant.ttl_seconds.saturating_add(Grant::CLOCK_SKEW_SECONDS);
+    let begin = begin.saturating_add(hooks::seconds_before(case));
     if case.now > after_seconds(grant.granted.0, begin.saturating_add(grant.drain.deadline_seconds)) {
         return Decision::end(Phase::Leaving, Outcome::Failed, "InServiceOverridden")
             .saying("InService was raised by somebody else");
@@ -63,12 +68,16 @@ fn draining(case: &Case<'_>, lowered: Timestamp) -> Decision {
     let drain = &case.grant.drain;
     let deadline = after_seconds(lowered, drain.deadline_seconds);
     let minimum = after_seconds(case.surely_lowered(lowered), drain.min_seconds).min(deadline);
+    // Its connections were gone once, and what is counted now is the hook's.
+    if hooks::called(case, HookTime::AfterDrain) {
+        return gone(case, deadline);
+    }
     let waiting = Decision::at(Phase::Draining).until(deadline).watching(Watch::Draining);
     if case.now < minimum {
         return waiting.waiting_for(WaitingFor::Minimum(minimum)).waking_at(minimum);
     }
     let waits = match drained(case) {
-        Ok(()) => return operate(case),
+        Ok(()) => return gone(case, deadline),
         Err(waits) => waits,
     };
     if case.now >= deadline {
@@ -76,15 +85,15 @@ fn draining(case: &Case<'_>, lowered: Timestamp) -> Decision {
             StragglerPolicy::Abort => {
                 case.give_up("DeadlineAborted", format!("not drained in time: waited for {}", texts(&waits)))
             }
-            StragglerPolicy::Wait | StragglerPolicy::Close | StragglerPolicy::Destroy => operate(case),
+            StragglerPolicy::Wait | StragglerPolicy::Close | StragglerPolicy::Destroy => gone(case, deadline),
         };
     }
     let straggling = after_seconds(lowered, drain.straggler_after_seconds);
     let counted = matches!(case.observation, Observation::Counted(_));
     if counted && case.now >= straggling {
         match drain.stragglers {
-            StragglerPolicy::Close => return operate(case),
-            StragglerPolicy::Destroy if is_empty(case) => return operate(case),
+            StragglerPolicy::Close => return gone(case, deadline),
+            StragglerPolicy::Destroy if is_empty(case) => return gone(case, deadline),
             StragglerPolicy::Destroy | StragglerPolicy::Wait | StragglerPolicy::Abort => {}
         }
     }
@@ -98,6 +107,19 @@ fn draining(case: &Case<'_>, lowered: Timestamp) -> Decision {
         StragglerPolicy::Close | StragglerPolicy::Wait | StragglerPolicy::Abort => waiting,
     };
     waits.into_iter().fold(waiting, Decision::waiting_for).saying(message)
+}
+
+/// Nobody is waited for any more: the hooks, then the image patch. Nothing is closed meanwhile: it could be the hook's connection.
+fn gone(case: &Case<'_>, deadline: Timestamp) -> Decision {
+    if !case.any_runs() {
+        return operate(case);
+    }
+    match hooks::step(case, HookTime::AfterDrain, deadline) {
+        Step::Over => operate(case),
+        Step::Waits(wait) => wait.put(Decision::at(Phase::Draining).watching(Watch::Leaving)),
+        Step::Failed(words) => case.give_up(hooks::FAILED, words),
+        Step::Refused(words) => case.give_up(hooks::REFUSED, words),
+    }
 }
 
 /// Whether everybody is gone, else what there is to wait for.

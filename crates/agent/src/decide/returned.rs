@@ -5,7 +5,7 @@ use hitless_api::{Outcome, Phase};
 use jiff::Timestamp;
 
 use super::case::{Case, Images};
-use super::{Decision, WaitingFor};
+use super::{Decision, WaitingFor, hooks};
 use crate::instant::after_seconds;
 
 /// Reason of an InService condition that is True as it should be.
@@ -17,6 +17,8 @@ pub(super) const NEVER_BEGUN: &str = "CancelledInService";
 /// Reason of an InService condition that was written again because the pod has become available, and the budget was asked for
 /// one that is not.
 pub(super) const AVAILABLE: &str = "PodAvailable";
+/// Reason of an InService condition that was written again because the application says that this pod is not to be operated.
+pub(super) const REFUSED: &str = "TaskRefused";
 /// Reason of an InService condition that was written again because a Hold could not be begun before the grant expired.
 pub(super) const EXPIRED: &str = "ExpiredInService";
 
@@ -36,7 +38,8 @@ pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
         (NEVER_BEGUN, _) => Decision::end(Phase::Granted, Outcome::Cancelled, cancelled(case)),
         (AVAILABLE, _) => available(),
         (EXPIRED, _) => expired(),
-        (reason, _) => Decision::end(Phase::Returning, Outcome::Failed, reason),
+        (REFUSED, _) => Decision::refused(REFUSED, hooks::last_words(case)),
+        (reason, _) => Decision::end(Phase::Returning, Outcome::Failed, reason).saying(hooks::last_words(case)),
     }
 }
 

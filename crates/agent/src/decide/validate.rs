@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Change, GrantMode, GrantOp, PostCheck};
+use hitless_api::{Change, GrantMode, GrantOp, Hook, PostCheck};
 use jiff::Timestamp;
 
 use super::case::expiry;
@@ -18,6 +18,10 @@ pub(super) fn refusal_of_grant(input: &Input<'_>, now: Timestamp) -> Option<Deci
         ("UnsupportedMode", format!("this agent does not know the mode {mode:?}"))
     } else if grant.mode == GrantMode::Hold && grant.post_check == Some(PostCheck::Pending) {
         ("UnsupportedMode", "a held pod stays in service, so no rule can keep it out until it has passed".to_owned())
+    } else if grant.mode == GrantMode::Hold && Hook::need_leave(&grant.hooks) {
+        ("UnsupportedMode", "a held pod's connections are never gone, so no hook can be called then".to_owned())
+    } else if let Some(hook) = grant.hooks.iter().find(|hook| hook.call().is_none()) {
+        ("UnsupportedHook", format!("this agent does not know how to call hook {}", hook.name))
     } else if input.granted_node_uid != input.node.uid {
         ("NodeUIDMismatch", "the grant was made for an earlier node of this name".to_owned())
     } else if grant.containers.values().all(|change| change.from == change.to) {

@@ -1,10 +1,11 @@
 //! The images are patched: is the new container there, is it good, and do the rules let it return?
 
 use hitless_api::pod::ContainerView;
-use hitless_api::{Outcome, Phase, PostCheck};
+use hitless_api::{HookTime, Outcome, Phase, PostCheck};
 use jiff::Timestamp;
 
 use super::case::{Case, names, runs};
+use super::hooks::{self, Step};
 use super::{Decision, WaitingFor};
 use crate::instant::after_seconds;
 
@@ -41,7 +42,7 @@ fn judge(case: &Case<'_>) -> Decision {
     let missing = names(case.containers().filter(|container| !case.replaced(container)));
     let unready = names(case.containers().filter(|container| !is_ready(container)));
     if missing.is_empty() && unready.is_empty() {
-        return soak(case, operated);
+        return after_start(case, operated, deadline);
     }
     if case.now >= deadline {
         let what = if missing.is_empty() { format!("{unready} not ready") } else { format!("{missing} not replaced") };
@@ -56,6 +57,16 @@ fn judge(case: &Case<'_>) -> Decision {
     let patience = after_seconds(operated, START_PATIENCE_SECONDS);
     let waiting = if case.now < patience { waiting.waking_at(patience) } else { waiting };
     waiting.until(deadline)
+}
+
+/// The new containers are ready: the hooks, then whether they stay so.
+fn after_start(case: &Case<'_>, operated: Timestamp, deadline: Timestamp) -> Decision {
+    match hooks::step(case, HookTime::AfterStart, deadline) {
+        Step::Over => soak(case, operated),
+        Step::Waits(wait) => wait.put(Decision::at(Phase::Verifying)),
+        Step::Failed(words) => undo(hooks::FAILED, &words),
+        Step::Refused(words) => undo(hooks::REFUSED, &words),
+    }
 }
 
 /// The pod was raised by somebody else, or patched by hand: it takes traffic, so nothing may be undone.

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_agent::decide::{Action, Hold, mark};
+use hitless_agent::hooks::answer::Verdict;
+use hitless_agent::hooks::called::Called;
+use hitless_agent::hooks::task::{Saying, Word};
 use hitless_agent::in_service::reason_to_raise;
 use hitless_agent::memory::{Denied, Memory, Operated, RoundTrip};
 use hitless_agent::patch::Direction;
@@ -11,8 +14,9 @@ use hitless_agent::turn::{Turn, turn};
 use hitless_agent::view::{Count, Held, HoldNumbers, Missing, NodeIdentity, NodePod, Observation, Stage, View};
 use hitless_api::pod::ConditionView;
 use hitless_api::{
-    Cancel, DrainSpec, Grant, GrantMode, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, Outcome,
-    Phase, PostCheck, StragglerPolicy, Transition, TransitionResult, VerifySpec,
+    Cancel, DrainSpec, Grant, GrantMode, Hook, HookFailurePolicy, HookMethod, HookScheme, HookTime, HttpHook,
+    MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, Outcome, Phase, PostCheck, StragglerPolicy,
+    Transition, TransitionResult, VerifySpec,
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::option::weighted;
@@ -36,6 +40,54 @@ fn id() -> impl Strategy<Value = String> {
     prop_oneof![Just("containerd://0".to_owned()), Just("containerd://1".to_owned()), Just(String::new())]
 }
 
+fn any_hooks() -> impl Strategy<Value = Vec<Hook>> {
+    let when = prop_oneof![Just(HookTime::BeforeDrain), Just(HookTime::AfterDrain), Just(HookTime::AfterStart)];
+    let policy = prop_oneof![Just(HookFailurePolicy::Fail), Just(HookFailurePolicy::Ignore)];
+    let hook = (when, policy, number(), number(), number());
+    prop_oneof![2 => Just(Vec::new()), 3 => prop::collection::vec(hook, 1..4)].prop_map(|hooks| {
+        let hook = |(index, (when, failure_policy, timeout_seconds, retries, deadline_seconds))| Hook {
+            name: format!("h{index}"),
+            when,
+            http: Some(HttpHook { port: 80, path: "/".into(), method: HookMethod::Get, scheme: HookScheme::Http }),
+            exec: None,
+            timeout_seconds,
+            retries,
+            failure_policy,
+            deadline_seconds,
+        };
+        hooks.into_iter().enumerate().map(hook).collect()
+    })
+}
+
+/// Of hooks that the grant may have.
+fn any_called() -> impl Strategy<Value = BTreeMap<String, Called>> {
+    let verdict = prop_oneof![
+        Just(Verdict::Go),
+        Just(Verdict::Never),
+        Just(Verdict::Failed),
+        number().prop_map(|retry_after_seconds| Verdict::NotYet { retry_after_seconds })
+    ];
+    let when = prop_oneof![Just(HookTime::BeforeDrain), Just(HookTime::AfterDrain), Just(HookTime::AfterStart)];
+    let called = (when, time(), time(), number(), number(), weighted(0.7, (time(), verdict))).prop_map(
+        |(when, since, deadline, attempts, failures, last)| Called {
+            when,
+            since,
+            deadline,
+            attempts,
+            failures,
+            last,
+            milliseconds: 1,
+            output: String::new(),
+        },
+    );
+    prop::collection::btree_map((0..3_u8).prop_map(|index| format!("h{index}")), called, 0..3)
+}
+
+fn any_saying() -> impl Strategy<Value = Option<Saying>> {
+    let word = prop_oneof![Just(Word::NotYet), Just(Word::Never)];
+    weighted(0.1, (word, time()).prop_map(|(task, until)| Saying { task, until, message: String::new() }))
+}
+
 prop_compose! {
     fn any_grant()(
         granted in time(),
@@ -49,6 +101,7 @@ prop_compose! {
         while_unavailable in any::<bool>(),
         mode in prop_oneof![Just(GrantMode::Leave), Just(GrantMode::Hold)],
         post_check in weighted(0.5, prop_oneof![Just(PostCheck::Pending), Just(PostCheck::Passed)]),
+        hooks in any_hooks(),
     ) -> Grant {
         let [min_seconds, straggler_after_seconds, deadline_seconds, progress_seconds, soak_seconds, ttl_seconds] = numbers;
         Grant {
@@ -58,6 +111,7 @@ prop_compose! {
             while_unavailable,
             mode,
             post_check,
+            hooks,
             cancel: cancel.then(|| Cancel { reason: "Stop".into(), since: MicroTime(granted) }),
             before: BTreeMap::from([(pod::CONTAINER.to_owned(), before)]),
             ..grant(granted)
@@ -115,11 +169,12 @@ prop_compose! {
         since in time(),
         rollback in weighted(0.3, Just("CrashLoopBackOff".to_owned())),
         ended in prop::bool::weighted(0.1),
+        hooks_done in prop::collection::vec((0..3_u8).prop_map(|index| format!("h{index}")), 0..3),
     ) -> Transition {
         let result =
             ended.then(|| TransitionResult { outcome: Outcome::Failed, reason: "X".into(), report: BTreeMap::new() });
         Transition { id: grant.id.clone(), granted: grant.granted.clone(), phase, since: MicroTime(since), deadline: None, connections: None,
-            gap_milliseconds: None, rollback, message: String::new(), result }
+            gap_milliseconds: None, hooks_done, hooks: Vec::new(), rollback, message: String::new(), result }
     }
 }
 
@@ -133,8 +188,13 @@ prop_compose! {
         answered in weighted(0.5, (time(), 0..500_u32)),
         hold_failed in weighted(0.2, time()),
         missing in weighted(0.5, prop_oneof![Just(Missing::Gone), Just(Missing::OtherUid), Just(Missing::OtherNode)]),
+        hooks in any_called(),
+        (saying, task_since) in (any_saying(), weighted(0.1, time())),
     ) -> Memory {
         Memory {
+            hooks,
+            saying,
+            task_since,
             seen,
             lowered,
             operated: operated.map(|(at, id)| Operated { at, before: BTreeMap::from([(pod::CONTAINER.into(), id)]) }),
@@ -248,7 +308,8 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
         Some(Action::Raise { reason, message }) => {
             let pod = pod.unwrap();
             let is_in_service_again =
-                matches!(reason.as_str(), "CancelledInService" | "PodAvailable" | "ExpiredInService");
+                matches!(reason.as_str(), "CancelledInService" | "PodAvailable" | "ExpiredInService")
+                    || matches!(reason.as_str(), "TaskRefused" | "HookFailed");
             assert!(!pod.is(IN_SERVICE) || is_in_service_again, "{reason}");
             assert_eq!(message, &mark(grant));
             let is_pending = grant.post_check == Some(PostCheck::Pending);
@@ -273,6 +334,17 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
             assert!(rollback.is_some());
             assert_eq!(pod.containers[0].image, pod::TO);
         }
+    }
+    if let Some(ask) = &step.hook {
+        let pod = pod.unwrap();
+        assert!(step.action.is_none() && step.result.is_none() && !has_ended && rollback.is_none());
+        assert!(grant.hooks.iter().any(|hook| hook.name == ask.name && hook.when == ask.when), "{ask:?}");
+        assert!(grant.cancel.is_none() && ask.attempt > 0 && step.hold != Hold::Park(Direction::Forward));
+        let image = if ask.when == HookTime::AfterStart { pod::TO } else { pod::FROM };
+        assert_eq!(pod.containers[0].image, image);
+        assert!(ask.when != HookTime::AfterDrain || !is_hold && !pod.ready() && !pod.is(IN_SERVICE));
+        let runs = pod.containers[0].status.as_ref().is_some_and(|status| status.running_since.is_some());
+        assert!(runs, "nobody else could answer");
     }
     if step.phase == Phase::Checking && step.result.is_none() && pod.is_some() {
         assert!(grant.post_check == Some(PostCheck::Pending) && grant.cancel.is_none(), "{step:?}");

@@ -7,6 +7,8 @@ mod conditional;
 #[cfg(test)]
 mod held;
 #[cfg(test)]
+mod hooks;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod runs;

@@ -60,6 +60,8 @@ impl Situation {
             deadline: None,
             connections: None,
             gap_milliseconds: None,
+            hooks_done: Vec::new(),
+            hooks: Vec::new(),
             rollback: None,
             message: String::new(),
             result: None,

@@ -1,6 +1,7 @@
 //! A node in miniature: one pod, a kubelet, an API server that keeps every object, and an agent that may lose its memory at
 //! any write. No time passes but what the test lets pass.
 
+pub(crate) mod app;
 pub(crate) mod holder;
 pub(crate) mod kubelet;
 pub(crate) mod pod;
@@ -20,6 +21,7 @@ use hitless_api::{
 };
 use jiff::{SignedDuration, Timestamp};
 
+use app::App;
 use holder::Holder;
 use kubelet::{Image, Kubelet};
 use pod::{CONTAINER, FROM, TO};
@@ -71,6 +73,7 @@ pub(crate) struct World {
     pub(crate) transition: NodeTransition,
     pub(crate) kubelet: Kubelet,
     pub(crate) holder: Holder,
+    pub(crate) app: App,
     pub(crate) clients: Clients,
     /// How long the API server takes to answer a question, in milliseconds.
     pub(crate) answers_after: u32,
@@ -102,6 +105,7 @@ impl World {
             transition,
             kubelet: Kubelet::new(new_image),
             holder: Holder::new(),
+            app: App::default(),
             answers_after: 8,
             clients: Clients::Leave(0),
             rules: Rules::NeverPass,
@@ -140,6 +144,7 @@ impl World {
     pub(crate) fn kill(&mut self) {
         self.memories.clear();
         self.pace = Pace::default();
+        self.app.kill();
         self.holder.kill(self.grant().drain.hold_cap_milliseconds.into());
     }
 
@@ -151,10 +156,8 @@ impl World {
             let wake = self.turn();
             let step = self.now.checked_add(SignedDuration::from_millis(5)).unwrap();
             let alarm = self.alarms.iter().copied().filter(|at| *at > self.now).min();
-            let next = [wake, self.kubelet.next(), self.holder.next(), self.next_count(), self.next_pass(), alarm]
-                .into_iter()
-                .flatten()
-                .min();
+            let events = [self.kubelet.next(), self.holder.next(), self.app.next()];
+            let next = [wake, self.next_count(), self.next_pass(), alarm].into_iter().chain(events).flatten().min();
             self.now = next.unwrap_or(end).max(step).min(end);
             self.kubelet.step(&mut self.pod, self.now);
             let cap = i64::from(self.grant().drain.hold_cap_milliseconds);
@@ -211,7 +214,12 @@ impl World {
         let now = self.now;
         let (transition, node) = (self.transition.clone(), self.node.clone());
         for grant in &transition.spec.grants {
-            self.memories.entry(grant.id.clone()).or_default().see(grant, now);
+            let memory = self.memories.entry(grant.id.clone()).or_default();
+            memory.see(grant, now);
+            memory.saying = self.app.saying.clone().filter(|saying| now < saying.until);
+        }
+        if let (Some((ask, answer)), Some(memory)) = (self.app.reply(now), self.memories.values_mut().next()) {
+            memory.hook_answered(&ask.name, ask.attempt, answer, now);
         }
         let uid = self.pod.view.id.uid.clone();
         let pods = BTreeMap::from([(uid.clone(), Arc::new(self.pod.clone()))]);
@@ -239,8 +247,12 @@ impl World {
             let memory = self.memories.get_mut(&grant.id).unwrap();
             memory.enter(step.phase, reported, now);
             memory.observe(step.phase, observation, now);
+            memory.ask(step, now);
             entries.push(report::entry(grant, step, memory, observation, reported, now));
         }
+        let ask = steps.first().and_then(|(_, step)| step.hook.as_ref());
+        let in_service = self.in_service();
+        self.app.order(ask, (in_service, &self.pod.view.containers[0].image), now);
         let told = steps.first().map_or(Hold::No, |(_, step)| step.hold);
         if let Some(grant) = transition.spec.grants.first() {
             self.holder.order(told, grant, now);
@@ -398,6 +410,7 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         before: BTreeMap::from([(CONTAINER.to_owned(), "containerd://0".to_owned())]),
         drain: hitless_api::DrainSpec::default(),
         verify: hitless_api::VerifySpec::default(),
+        hooks: vec![],
         rules: vec![],
         granted: MicroTime(now),
         ttl_seconds: 60,

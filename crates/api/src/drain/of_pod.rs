@@ -19,6 +19,14 @@ pub enum InvalidDrain {
         /// What it is.
         value: String,
     },
+    /// Hooks can't be used.
+    #[error("{origin} is not usable: {why}")]
+    Hooks {
+        /// Whose they are.
+        origin: String,
+        /// What is wrong.
+        why: String,
+    },
     /// A DrainPolicy can't be used.
     #[error("DrainPolicy {policy} is not usable: {why}")]
     Policy {

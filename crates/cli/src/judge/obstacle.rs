@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, InvalidDrain, ModeWish, NodeTransitionSpec, TransitionResult};
+use hitless_api::{DrainSpec, Hook, InvalidDrain, ModeWish, NodeTransitionSpec, TransitionResult};
 use serde::Serialize;
 
 use super::Wish;
@@ -73,14 +73,25 @@ pub(crate) fn of_obstacle(obstacle: &hitless_workloads::Obstacle) -> InTheWay {
 
 /// The pod's annotation must make sense before the pod is operated.
 pub(super) fn drain(pod: &PodView) -> Option<InTheWay> {
-    let invalid = DrainSpec::of(pod).err().or_else(|| ModeWish::of(pod).err())?;
+    let invalid = DrainSpec::of(pod).err().or_else(|| ModeWish::of(pod).err()).or_else(|| Hook::of(pod).err())?;
     let (text, unblock) = match &invalid {
-        InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } => {
+        InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. } => {
             (invalid.to_string(), "correct it in the pod's template and on the pod")
         }
         InvalidDrain::Policy { .. } => (invalid.to_string(), "correct the DrainPolicy"),
     };
     Some(found("InvalidDrain", text, Some(unblock)))
+}
+
+/// The agent on its node leaves out what it does not know.
+pub(super) fn no_hooks(node: &str, feature: &str) -> InTheWay {
+    let text = format!("it has hooks, and the agent on its node {node} does not have the feature {feature}");
+    let hint = if feature == Hook::EXEC_FEATURE {
+        "use http instead of exec, or let agents run commands (docs/hooks.md)"
+    } else {
+        "update the DaemonSet hitless-agent"
+    };
+    found("HooksUnsupported", text, Some(hint))
 }
 
 pub(super) fn node_gone(node: &str) -> InTheWay {

@@ -62,6 +62,39 @@ fn what_is_no_rule_is_named_with_what_to_do() {
 }
 
 #[test]
+fn hooks_that_make_no_sense_are_in_the_way_and_one_that_is_waited_for_is_named() {
+    let mut pod = old("a");
+    pod["metadata"]["annotations"] = json!({"hitless.dev/hooks": r#"[{"name": "ask", "when": "BeforeDrain"}]"#});
+    let (text, answer) = why(&rollout(&[pod]), "pod/a");
+    let words =
+        "! InvalidDrain: annotation hitless.dev/hooks is not usable: ask: it has to have exactly one of http and exec";
+    assert!(text.contains(words), "{text}");
+    assert!(matches!(answer.blocked(), Blocked::Otherwise("a")));
+    let waiting = json!({"id": "g", "phase": "Leaving", "since": "2026-01-01T00:00:20.000000Z",
+        "message": "hook ask that says not yet; it is called again at 2026-01-01T00:00:50Z: exporting"});
+    let (text, _) = why(&with_grant(rollout(&[old("a")]), "a", &waiting), "pod/a");
+    assert!(text.contains("is being operated, Leaving: ") && text.contains("hook ask that says not yet"), "{text}");
+}
+
+#[test]
+fn an_agent_that_knows_no_hooks_is_in_the_way_of_a_pod_that_has_some() {
+    let mut pod = old("a");
+    let hooks = r#"[{"name": "ask", "when": "BeforeDrain", "exec": {"container": "web", "command": ["true"]}}]"#;
+    pod["metadata"]["annotations"] = json!({"hitless.dev/hooks": hooks});
+    let snapshot = rollout(&[pod, old("b")]);
+    let done = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:20.000000Z",
+        "result": {"outcome": "Done", "reason": "Done"}});
+    let mut snapshot = with_grant(snapshot, "b", &done);
+    for (features, words) in [(json!(["Leave"]), "feature hooks"), (json!(["hooks"]), "feature exec-hooks")] {
+        let node = Arc::make_mut(&mut snapshot.transitions[0]);
+        let agent = json!({"version": "1", "bootID": "b", "features": features});
+        node.status.as_mut().unwrap().agent = serde_json::from_value(agent).unwrap();
+        let (text, _) = why(&snapshot, "pod/a");
+        assert!(text.contains("! HooksUnsupported: ") && text.contains(words), "{text}");
+    }
+}
+
+#[test]
 fn a_pod_that_wishes_nothing_says_so_and_what_would_be_said() {
     let (text, answer) = why(&with_rule(rollout(&[pod("a", "web:v2")]), 0), "a");
     insta::assert_snapshot!("hypothetical", text);

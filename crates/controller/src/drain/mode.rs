@@ -16,6 +16,8 @@ pub struct Situation {
     pub serving: bool,
     /// A rule of stage PostCheck concerns the pod: it has to stay out of service until that has passed.
     pub post_check: bool,
+    /// A hook is called after its connections are gone: it has to leave, or they never are.
+    pub hook_after_drain: bool,
     /// What the node's agent says; `None`: it has not said anything yet, and refuses what it does not know.
     pub agent_can_hold: Option<bool>,
     /// The longest gap between two processes that was seen of late, in milliseconds.
@@ -52,24 +54,26 @@ const SHARE_OF_CAP: u32 = 2;
 /// # Errors
 /// If the pod can neither leave nor be held.
 pub fn choose(situation: &Situation) -> Result<Mode, Impossible> {
-    let can_hold = situation.agent_can_hold != Some(false) && !situation.post_check;
     let no_hold = if situation.post_check {
-        "PostCheck: a rule of that stage keeps the pod out of service until it passes"
+        Some((
+            "PostCheck: a rule of that stage keeps the pod out of service until it passes",
+            "and a rule of stage PostCheck wants it out of service",
+        ))
+    } else if situation.hook_after_drain {
+        Some((
+            "HookAfterDrain: it has a hook that is called when its connections are gone",
+            "and one of its hooks is called when its connections are gone (AfterDrain)",
+        ))
+    } else if situation.agent_can_hold == Some(false) {
+        Some(("AgentCannotHold: the agent on its node can't hold it", "and the agent on its node can't hold it"))
     } else {
-        "AgentCannotHold: the agent on its node can't hold it"
+        None
     };
-    match situation.wish {
-        ModeWish::Leave => leave(situation, format!("Wished: by {}", situation.origin), "and Leave is wished"),
-        ModeWish::Hold if can_hold => Ok(hold(format!("Wished: by {}", situation.origin))),
-        ModeWish::Hold | ModeWish::Auto if !can_hold => {
-            let because = if situation.post_check {
-                "and a rule of stage PostCheck wants it out of service"
-            } else {
-                "and the agent on its node can't hold it"
-            };
-            leave(situation, no_hold.to_owned(), because)
-        }
-        ModeWish::Hold | ModeWish::Auto => Ok(auto(situation)),
+    match (situation.wish, no_hold) {
+        (ModeWish::Leave, _) => leave(situation, format!("Wished: by {}", situation.origin), "and Leave is wished"),
+        (ModeWish::Hold | ModeWish::Auto, Some((reason, because))) => leave(situation, reason.to_owned(), because),
+        (ModeWish::Hold, None) => Ok(hold(format!("Wished: by {}", situation.origin))),
+        (ModeWish::Auto, None) => Ok(auto(situation)),
     }
 }
 
@@ -126,6 +130,7 @@ mod tests {
             gated: true,
             serving: true,
             post_check: false,
+            hook_after_drain: false,
             agent_can_hold: Some(true),
             gap_milliseconds: None,
             cap_milliseconds: 2500,
@@ -161,6 +166,7 @@ mod tests {
         for wish in [ModeWish::Auto, ModeWish::Hold] {
             check(|s| (s.wish, s.agent_can_hold) = (wish, Some(false)), GrantMode::Leave, "AgentCannotHold");
             check(|s| (s.wish, s.post_check) = (wish, true), GrantMode::Leave, "PostCheck");
+            check(|s| (s.wish, s.hook_after_drain) = (wish, true), GrantMode::Leave, "HookAfterDrain");
         }
     }
 
@@ -173,8 +179,12 @@ mod tests {
 
     #[test]
     fn without_the_gate_a_pod_that_has_to_leave_is_not_operated() {
-        let refused: [fn(&mut Situation); 3] =
-            [|s| s.wish = ModeWish::Leave, |s| s.post_check = true, |s| s.agent_can_hold = Some(false)];
+        let refused: [fn(&mut Situation); 4] = [
+            |s| s.wish = ModeWish::Leave,
+            |s| s.post_check = true,
+            |s| s.hook_after_drain = true,
+            |s| s.agent_can_hold = Some(false),
+        ];
         for change in refused {
             let mut situation = Situation { gated: false, ..usual() };
             change(&mut situation);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use hitless_api::drain_policy::DEFAULT;
 use hitless_api::names::{SYSTEM_NAMESPACE, annotations};
 use hitless_api::pod::PodView;
-use hitless_api::{DrainOverrides, DrainPolicySpec, DrainSpec, InvalidDrain, ModeWish, PortTreatment, VerifySpec};
+use hitless_api::{
+    DrainOverrides, DrainPolicySpec, DrainSpec, Hook, HookLayer, InvalidDrain, ModeWish, PortTreatment, VerifySpec,
+};
 use hitless_gate::selector;
 
 /// A DrainPolicy.
@@ -56,6 +58,8 @@ pub struct Resolved {
     pub drain: DrainSpec,
     /// How the result is judged.
     pub verify: VerifySpec,
+    /// What it is told or asked meanwhile.
+    pub hooks: Vec<Hook>,
     /// Leave, Hold, or what is best.
     pub mode: ModeWish,
     /// Who says so.
@@ -109,6 +113,11 @@ impl<'a> Policies<'a> {
         let chain: Vec<&Known<'_>> = own.into_iter().chain(&self.default).collect();
         let overrides: Vec<&DrainOverrides> = chain.iter().map(|known| &known.policy.spec.drain).collect();
         let drain = DrainSpec::resolve(pod, &overrides, told)?;
+        let hooks: Vec<HookLayer<'_>> = chain
+            .iter()
+            .map(|known| HookLayer { origin: &known.origin, hooks: known.policy.spec.hooks.as_deref() })
+            .collect();
+        let hooks = Hook::resolve(pod, &hooks)?;
         let verifies = || chain.iter().map(|known| &known.policy.spec.verify);
         let built_in = VerifySpec::default();
         let verify = VerifySpec {
@@ -121,7 +130,7 @@ impl<'a> Policies<'a> {
         let by_policy = || chain.iter().find_map(|known| Some((known.policy.spec.mode?, known.origin.clone())));
         let by_pod = ModeWish::of(pod)?.map(|mode| (mode, format!("annotation {}", annotations::MODE)));
         let (mode, mode_origin) = by_pod.or_else(by_policy).unwrap_or_else(|| (ModeWish::Auto, "default".to_owned()));
-        Ok(Resolved { drain, verify, mode, mode_origin })
+        Ok(Resolved { drain, verify, hooks, mode, mode_origin })
     }
 
     /// Of several that select the pod: the one that counts, and the first that does not.
@@ -177,6 +186,29 @@ mod tests {
         let resolved = resolve(&all, json!({})).unwrap();
         assert_eq!((resolved.mode, resolved.drain.min_seconds), (ModeWish::Hold, 6));
         assert_eq!(resolve(&[], json!({})).unwrap().mode_origin, "default");
+    }
+
+    #[test]
+    fn hooks_are_those_of_the_strongest_that_has_some() {
+        let hook = |name: &str| json!([{"name": name, "when": "BeforeDrain", "http": {"port": 80, "path": "/"}}]);
+        let mut all = vec![
+            policy("shop", "a", json!({"selector": {}, "drain": {"minSeconds": 5}, "hooks": hook("policy")})),
+            policy(SYSTEM_NAMESPACE, DEFAULT, json!({"hooks": hook("default")})),
+        ];
+        let names = |all: &[Arc<PolicyView>], own: Option<Value>| {
+            let annotations = own.map_or(json!({}), |own| json!({"hitless.dev/hooks": own.to_string()}));
+            let hooks = resolve(all, annotations).unwrap().hooks;
+            hooks.into_iter().map(|hook| hook.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&all, None), ["policy"]);
+        assert_eq!(names(&all, Some(hook("own"))), ["own"]);
+        assert_eq!(names(&all, Some(json!([]))), [""; 0]);
+        all[0] = policy("shop", "a", json!({"selector": {}, "drain": {"minSeconds": 5}}));
+        assert_eq!(names(&all, None), ["default"], "a policy that says nothing of hooks takes none away");
+        let exec = json!([{"name": "x", "when": "AfterStart", "exec": {"container": "db", "command": ["true"]}}]);
+        all[0] = policy("shop", "a", json!({"selector": {}, "hooks": exec}));
+        let error = resolve(&all, json!({})).unwrap_err().to_string();
+        assert!(error.starts_with("DrainPolicy shop/a is not usable: x: "), "{error}");
     }
 
     #[test]

@@ -22,10 +22,17 @@ pub enum Waiting {
     Rules,
     /// The operation can't be derived.
     Obstacle(Obstacle),
-    /// Its annotation `hitless.dev/drain` makes no sense.
+    /// What is wished of its drain, its mode or its hooks makes no sense.
     Drain(InvalidDrain),
     /// It has no readiness gate `hitless.dev/InService`, so it can't leave service, and it has to, for this reason.
     NoReadinessGate(&'static str),
+    /// The agent on its node can't carry its hooks out.
+    HooksUnsupported {
+        /// Name of the node.
+        node: String,
+        /// The feature that it lacks.
+        feature: &'static str,
+    },
     /// These Services are being opened for it.
     Opening(String),
     /// This Service sends connections to pods that are not Ready, because another one is held.
@@ -76,6 +83,7 @@ impl Waiting {
             Self::Obstacle(obstacle) => obstacle.reason(),
             Self::Drain(_) => "InvalidDrain",
             Self::NoReadinessGate(_) => "NoReadinessGate",
+            Self::HooksUnsupported { .. } => "HooksUnsupported",
             Self::Opening(_) => "Opening",
             Self::ServiceOpen(_) => "ServiceOpen",
             Self::ServiceBusy { .. } => "ServiceBusy",
@@ -105,6 +113,9 @@ impl Waiting {
             Self::NoReadinessGate(because) => format!(
                 "it has no readiness gate hitless.dev/InService and can't leave service, {because}; {}",
                 intents::gate_hint()
+            ),
+            Self::HooksUnsupported { node, feature } => format!(
+                "it has hooks, and the agent on its node {node} does not have the feature {feature}; see docs/hooks.md"
             ),
             Self::Opening(services) => {
                 format!("its Service {services} is being opened, so that it keeps its only endpoint while it is held")

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::pod::PodView;
 use hitless_api::{
-    DrainSpec, Grant, GrantMode, ModeWish, Outcome, PostCheck, Reservation, TransitionResult, VerifySpec,
+    DrainSpec, Grant, GrantMode, Hook, ModeWish, Outcome, PostCheck, Reservation, TransitionResult, VerifySpec,
 };
 use hitless_gate::{Candidate, Gate, Held, LedgerError, Verdict};
 use hitless_workloads::PodIntent;
@@ -28,6 +28,7 @@ struct Ready<'a> {
     intent: PodIntent,
     drain: DrainSpec,
     verify: VerifySpec,
+    hooks: Vec<Hook>,
     /// How it is kept from losing requests, but for who else serves at that moment.
     situation: Situation,
     owner: String,
@@ -171,12 +172,16 @@ fn candidate<'a>(
     let resolved =
         policies.resolve(pod, |port| holds.treatment(pod, port), progress_seconds).map_err(Waiting::Drain)?;
     let node_transition = draft.snapshot.node_transitions.get(node);
+    if let Some(feature) = node_transition.and_then(|node| lacks(node, &resolved.hooks)) {
+        return Err(Waiting::HooksUnsupported { node: node.to_owned(), feature });
+    }
     let situation = Situation {
         wish: resolved.mode,
         origin: resolved.mode_origin,
         gated: pod.gated,
         serving: pod.ready(),
         post_check: gate.has_post_check(uid),
+        hook_after_drain: Hook::need_leave(&resolved.hooks),
         agent_can_hold: node_transition.and_then(|node| can_hold(node, uid)),
         gap_milliseconds: deployment.and_then(holds::gap),
         cap_milliseconds: resolved.drain.hold_cap_milliseconds,
@@ -184,8 +189,15 @@ fn candidate<'a>(
         always_published: holds.always_published(pod),
     };
     choose(&situation)?;
-    let (drain, verify) = (resolved.drain, resolved.verify);
-    Ok(Ready { pod, node, intent, drain, verify, situation, owner: wishes.owner_label(pod) })
+    let (drain, verify, hooks) = (resolved.drain, resolved.verify, resolved.hooks);
+    Ok(Ready { pod, node, intent, drain, verify, hooks, situation, owner: wishes.owner_label(pod) })
+}
+
+/// What the node's agent would need for these hooks and does not have, as far as it has said: an agent that does not know hooks
+/// would leave them out without a word.
+fn lacks(node: &NodeTransitionView, hooks: &[Hook]) -> Option<&'static str> {
+    let agent = node.agent.as_ref()?;
+    Hook::features(hooks).find(|feature| !agent.can(feature))
 }
 
 /// Whether the node's agent can hold the pod, as far as it has said.
@@ -328,6 +340,7 @@ fn grant_of(ready: &Ready<'_>, mode: Mode, epoch: i64, rules: Vec<String>, grant
         before: ready.intent.operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
         drain: ready.drain.clone(),
         verify: ready.verify,
+        hooks: ready.hooks.clone(),
         rules,
         granted: micro(granted),
         ttl_seconds: Grant::DEFAULT_TTL_SECONDS,

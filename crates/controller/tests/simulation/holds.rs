@@ -243,6 +243,51 @@ fn an_agent_that_does_not_know_hold_says_so_once() {
 }
 
 #[test]
+fn hooks_come_with_the_grant_and_one_after_the_drain_makes_the_pod_leave() {
+    let hooks = |when: &str| json!([{"name": "ask", "when": when, "http": {"port": 80, "path": "/"}}]).to_string();
+    for (when, mode) in [("BeforeDrain", GrantMode::Hold), ("AfterDrain", GrantMode::Leave)] {
+        let mut cluster = Cluster::new(1, 1).service("web");
+        let mut brain = Brain::new(1, &cluster);
+        for pod in cluster.pods.values_mut() {
+            pod["metadata"]["annotations"]["hitless.dev/hooks"] = json!(hooks(when));
+        }
+        cluster.set_image(2);
+        turns(&mut cluster, &mut brain, 6);
+        let grant = cluster.grants().pop().unwrap();
+        assert_eq!((&grant.mode, grant.hooks[0].name.as_str()), (&mode, "ask"), "{}", grant.mode_reason);
+    }
+}
+
+#[test]
+fn a_pod_with_hooks_waits_for_an_agent_that_knows_hooks() {
+    let mut cluster = Cluster::new(1, 1);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 6);
+    finish(&mut cluster, &mut brain, Fate::Done);
+    let exec = json!([{"name": "ask", "when": "BeforeDrain", "exec": {"container": "web", "command": ["true"]}}]);
+    for pod in cluster.pods.values_mut() {
+        pod["metadata"]["annotations"]["hitless.dev/hooks"] = json!(exec.to_string());
+    }
+    cluster.set_image(3);
+    for features in [["Leave", "Hold"].as_slice(), &["Leave", "hooks"]] {
+        for node in cluster.transitions.values_mut() {
+            node.agent = Some(hitless_api::node_transition::AgentInfo {
+                features: features.iter().map(|feature| (*feature).to_owned()).collect(),
+                ..Default::default()
+            });
+        }
+        turns(&mut cluster, &mut brain, 6);
+        assert_eq!(cluster.grants(), [], "{features:?}");
+    }
+    for node in cluster.transitions.values_mut() {
+        node.agent.as_mut().unwrap().features.push("exec-hooks".to_owned());
+    }
+    turns(&mut cluster, &mut brain, 6);
+    assert_eq!(cluster.grants()[0].hooks[0].name, "ask");
+}
+
+#[test]
 fn a_pod_that_could_not_be_held_leaves() {
     let (mut cluster, mut brain, _) = held(&["web"]);
     assert!(cluster.agent(0, Fate::UnsupportedMode), "though it says that it can");

@@ -52,6 +52,8 @@ impl Cluster {
             deadline: None,
             connections: None,
             gap_milliseconds,
+            hooks_done: Vec::new(),
+            hooks: Vec::new(),
             rollback: None,
             message: String::new(),
             result,

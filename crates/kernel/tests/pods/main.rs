@@ -9,6 +9,7 @@
 
 mod close;
 mod crowd;
+mod exec;
 mod hold;
 mod lab;
 mod load;

@@ -17,6 +17,9 @@ pub struct ServerConfig {
     pub mode: Mode,
     /// `START_DELAY` in milliseconds before the server listens, default 0.
     pub start_delay: Duration,
+    /// `HOOK`, what hooks on `/hook` are answered, one after another, the last one again and again: `go` (default), `notYet`,
+    /// `never` or `fail`, separated by commas.
+    pub hook: Vec<String>,
     /// `FAIL`, `exit` (or `1`) or `unready`; default: do not fail.
     pub fail: Option<Fail>,
 }
@@ -72,6 +75,7 @@ impl ServerConfig {
             start_delay: Duration::from_millis(
                 number("START_DELAY", setting("START_DELAY"), 0_u32, "milliseconds")?.into(),
             ),
+            hook: setting("HOOK").unwrap_or_else(|| "go".to_owned()).split(',').map(str::to_owned).collect(),
             fail,
         })
     }

@@ -1,5 +1,6 @@
 //! Requests of the reference server: GET without a body, answered in a line.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io;
@@ -10,11 +11,19 @@ const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 const MAX_DELAY: Duration = Duration::from_mins(1);
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Usual,
+    Health,
+    Hook,
+}
+
 /// What matters of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
     get: bool,
-    health: bool,
+    route: Route,
     /// How long the answer is to take.
     pub(super) delay: Duration,
     /// The client wants no further answer on this connection.
@@ -42,16 +51,24 @@ impl Request {
         let get = head.method == Some("GET");
         // Where a body may follow, the next request cannot be found: such a connection ends after its answer.
         let closes = !get || head.version == Some(0) || has("connection", b"close");
-        let request = Self { get, health: path == "/healthz", delay: delay(query), closes };
+        let route = match path {
+            "/healthz" => Route::Health,
+            "/hook" => Route::Hook,
+            _ => Route::Usual,
+        };
+        let request = Self { get, route, delay: delay(query), closes };
         buffer.drain(..length);
         Ok(Some(request))
     }
 
-    /// The bytes of the answer; `closes` announces the end of the connection.
-    pub(super) fn answer(&self, config: &ServerConfig, closes: bool) -> Vec<u8> {
-        let (status, body) = if !self.get {
+    /// The bytes of the answer; `closes` announces the end of the connection, `hooks` counts the hooks so far.
+    pub(super) fn answer(&self, config: &ServerConfig, hooks: &AtomicUsize, closes: bool) -> Vec<u8> {
+        let (status, body) = if self.route == Route::Hook {
+            let before = hooks.fetch_add(1, Ordering::Relaxed);
+            hook(config, before)
+        } else if !self.get {
             ("405 Method Not Allowed", "only GET\n".to_owned())
-        } else if !self.health {
+        } else if self.route != Route::Health {
             ("200 OK", format!("{} {} {}\n", config.version, config.hostname, config.start_id))
         } else if config.fail == Some(Fail::Unready) {
             ("500 Internal Server Error", "unready, as FAIL=unready asks\n".to_owned())
@@ -61,6 +78,17 @@ impl Request {
         let connection = if closes { "Connection: close\r\n" } else { "" };
         let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n{connection}");
         format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    }
+}
+
+/// What the hook after so many others is answered.
+fn hook(config: &ServerConfig, before: usize) -> (&'static str, String) {
+    match config.hook.get(before).or(config.hook.last()).map(String::as_str) {
+        Some("fail") => ("500 Internal Server Error", "failing, as HOOK asks\n".to_owned()),
+        word => {
+            let (word, call) = (word.unwrap_or("go"), before + 1);
+            ("200 OK", format!("{{\"task\": \"{word}\", \"retryAfterSeconds\": 5, \"message\": \"call {call}\"}}\n"))
+        }
     }
 }
 
@@ -79,9 +107,9 @@ mod tests {
         let mut buffer =
             b"GET /?d=20 HTTP/1.1\r\nHost: a\r\n\r\nGET /healthz HTTP/1.1\r\nConnection: Close\r\n\r\nGET".to_vec();
         let first = Request::take(&mut buffer).unwrap().unwrap();
-        assert_eq!((first.delay, first.health, first.closes), (Duration::from_millis(20), false, false));
+        assert_eq!((first.delay, first.route, first.closes), (Duration::from_millis(20), Route::Usual, false));
         let second = Request::take(&mut buffer).unwrap().unwrap();
-        assert_eq!((second.delay, second.health, second.closes), (Duration::ZERO, true, true));
+        assert_eq!((second.delay, second.route, second.closes), (Duration::ZERO, Route::Health, true));
         assert_eq!(Request::take(&mut buffer).unwrap(), None);
         assert_eq!(buffer, b"GET");
     }
@@ -92,7 +120,18 @@ mod tests {
         let request = Request::take(&mut buffer).unwrap().unwrap();
         assert!(request.closes);
         let config = ServerConfig::read(|_| None).unwrap();
-        assert!(request.answer(&config, true).starts_with(b"HTTP/1.1 405 "));
+        assert!(request.answer(&config, &AtomicUsize::new(0), true).starts_with(b"HTTP/1.1 405 "));
+    }
+
+    #[test]
+    fn hooks_are_answered_one_after_another_whatever_their_method() {
+        let request = Request::take(&mut b"POST /hook HTTP/1.1\r\n\r\n".to_vec()).unwrap().unwrap();
+        let config = ServerConfig::read(|name| (name == "HOOK").then(|| "notYet,fail,go".to_owned())).unwrap();
+        let hooks = AtomicUsize::new(0);
+        for words in ["\"notYet\"", "HTTP/1.1 500 ", "\"go\"", "\"message\": \"call 4\""] {
+            let answer = String::from_utf8(request.answer(&config, &hooks, true)).unwrap();
+            assert!(answer.contains(words), "{answer}");
+        }
     }
 
     #[test]

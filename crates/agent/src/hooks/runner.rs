@@ -1,0 +1,182 @@
+//! The calls, one task each.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hitless_api::{ExecHook, Grant, Hook, HookCall, PodRef};
+use jiff::Timestamp;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout};
+
+use super::answer::{Answer, Verdict};
+use super::called::Ask;
+use super::{exec, http};
+use crate::view::NodePod;
+
+/// Calls that are under way at a time; others wait their turn.
+const CONCURRENT: usize = 16;
+
+/// A call to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Which one.
+    pub call: CallKey,
+    /// The hook.
+    pub hook: Hook,
+    /// The pod's address, if it has one.
+    pub address: Option<IpAddr>,
+    /// The pod.
+    pub pod: PodRef,
+    /// containerID of the container of an [`ExecHook`], if it has one.
+    pub container_id: Option<String>,
+}
+
+/// Tells a call from all others of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallKey {
+    /// Id of the grant.
+    pub grant: String,
+    /// `granted` of the grant: its id may come again.
+    pub granted: Timestamp,
+    /// Name of the hook.
+    pub hook: String,
+    /// Which of its calls, from 1.
+    pub attempt: u32,
+}
+
+/// The end of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Which one.
+    pub call: CallKey,
+    /// How it ended.
+    pub answer: Answer,
+}
+
+/// Makes calls. Dropping it gives those up that are under way.
+#[derive(Debug)]
+pub struct Runner {
+    running: Mutex<Running>,
+    replies: Arc<Mutex<Vec<Reply>>>,
+    turns: Arc<Semaphore>,
+    wake: Arc<Notify>,
+    proc_root: PathBuf,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    tasks: JoinSet<()>,
+    /// By id of the grant.
+    calls: BTreeMap<String, (CallKey, AbortHandle)>,
+}
+
+impl Order {
+    /// The call that a decision asks for; `None` if the grant has no such hook.
+    #[must_use]
+    pub fn new(grant: &Grant, ask: &Ask, pod: &NodePod) -> Option<Self> {
+        let hook = grant.hooks.iter().find(|hook| hook.name == ask.name)?.clone();
+        let container_id = |exec: &ExecHook| {
+            let id = &pod.view.container(&exec.container)?.status.as_ref()?.container_id;
+            (!id.is_empty()).then(|| id.clone())
+        };
+        let call =
+            CallKey { grant: grant.id.clone(), granted: grant.granted.0, hook: ask.name.clone(), attempt: ask.attempt };
+        Some(Self {
+            call,
+            address: pod.view.ip.as_ref().and_then(|ip| ip.parse().ok()),
+            pod: grant.pod.clone(),
+            container_id: hook.exec.as_ref().and_then(container_id),
+            hook,
+        })
+    }
+}
+
+impl Runner {
+    /// Nothing is called yet. `wake` is notified of replies; `proc_root` is the `/proc` of the node's process namespace.
+    #[must_use]
+    pub fn new(wake: Arc<Notify>, proc_root: PathBuf) -> Self {
+        let (running, replies, turns) = (Mutex::default(), Arc::default(), Arc::new(Semaphore::new(CONCURRENT)));
+        Self { running, replies, turns, wake, proc_root }
+    }
+
+    /// These calls are under way from now on, and no others: what is not asked for any more is given up, and nothing that is
+    /// under way is begun again.
+    pub fn order(&self, orders: Vec<Order>) {
+        let mut running = lock(&self.running);
+        let Running { tasks, calls } = &mut *running;
+        while tasks.try_join_next().is_some() {}
+        calls.retain(|_, (call, task)| {
+            let is_ordered = orders.iter().any(|order| order.call == *call);
+            if !is_ordered {
+                task.abort();
+            }
+            is_ordered
+        });
+        for order in orders {
+            if !calls.contains_key(&order.call.grant) {
+                let (call, grant) = (order.call.clone(), order.call.grant.clone());
+                let work = self.work(order);
+                calls.insert(grant, (call, tasks.spawn(work)));
+            }
+        }
+    }
+
+    /// What has come since this was asked last.
+    #[must_use]
+    pub fn replies(&self) -> Vec<Reply> {
+        std::mem::take(&mut lock(&self.replies))
+    }
+
+    fn work(&self, order: Order) -> impl Future<Output = ()> + use<> {
+        let (replies, turns, wake) = (self.replies.clone(), self.turns.clone(), self.wake.clone());
+        let proc_root = self.proc_root.clone();
+        async move {
+            let Ok(_turn) = turns.acquire().await else { return };
+            let begun = Instant::now();
+            let (verdict, output) = call(&order, proc_root).await;
+            let milliseconds = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
+            tracing::info!(
+                namespace = order.pod.namespace,
+                pod = order.pod.name,
+                hook = order.hook.name,
+                attempt = order.call.attempt,
+                ?verdict,
+                milliseconds,
+                output,
+                "hook"
+            );
+            lock(&replies).push(Reply { call: order.call, answer: Answer { verdict, milliseconds, output } });
+            wake.notify_one();
+        }
+    }
+}
+
+async fn call(order: &Order, proc_root: PathBuf) -> (Verdict, String) {
+    let key = Hook::key(&order.call.grant, &order.call.hook);
+    let limit = Duration::from_secs(order.hook.timeout_seconds.into());
+    match (order.hook.call(), order.address) {
+        (Some(HookCall::Http(http)), Some(address)) => {
+            timeout(limit, http::call(http, address, &key)).await.unwrap_or_else(|_| {
+                (Verdict::Failed, format!("no answer within {} s (timeoutSeconds)", order.hook.timeout_seconds))
+            })
+        }
+        (Some(HookCall::Http(_)), None) => (Verdict::Failed, "the pod has no address".to_owned()),
+        (Some(HookCall::Exec(hook)), _) => match &order.container_id {
+            Some(container) => exec::call(hook, &order.pod.uid, container, key, limit, proc_root).await,
+            None => (Verdict::Failed, format!("container {} does not run", hook.container)),
+        },
+        (None, _) => (Verdict::Failed, "the hook has neither http nor exec".to_owned()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change is a single operation, so a panic elsewhere can't have left it broken.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Commands in a container with a root, namespaces and a user of its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hitless_kernel::exec::{ExecOrder, Executed, HELPER_FAILED, execute, keep};
+use hitless_kernel::{KernelError, find_pod_pids};
+
+use crate::lab::{Lab, eventually};
+use crate::proc_root;
+
+fn order(lab: &Lab, command: &[&str]) -> ExecOrder {
+    ExecOrder {
+        pod_uid: lab.pod_uid.clone(),
+        container_id: format!("containerd://{}", lab.container_id),
+        command: command.iter().map(|word| (*word).to_owned()).collect(),
+        operation: "uid.hash/flush".to_owned(),
+        longest_output: 1024,
+    }
+}
+
+fn helper() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_exec-helper"))
+}
+
+fn run(lab: &Lab, command: &[&str]) -> Executed {
+    let (_keep, kept) = keep().unwrap();
+    execute(proc_root(), helper(), &order(lab, command), kept).unwrap()
+}
+
+fn shell(lab: &Lab, script: &str) -> Executed {
+    run(lab, &["sh", "-c", script])
+}
+
+#[test]
+fn a_command_is_in_the_container_as_its_user_and_has_no_rights() {
+    let Some(lab) = Lab::new() else { return };
+    let _container = lab.start_container();
+    let Executed { code, output } = run(&lab, &["grep", "-E", "^(Uid|Gid|Groups|NoNewPrivs|Cap)", "/proc/self/status"]);
+    assert_eq!(code, 0, "{output}");
+    let status: BTreeMap<&str, Vec<&str>> = output
+        .lines()
+        .filter_map(|line| Some((line.split(':').next()?, line.split_whitespace().skip(1).collect())))
+        .collect();
+    assert_eq!(status["Uid"], ["1000"; 4]);
+    assert_eq!(status["Gid"], ["1000"; 4]);
+    assert_eq!(status["Groups"], ["1000", "2000"]);
+    assert_eq!(status["NoNewPrivs"], ["1"]);
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(u64::from_str_radix(status[set][0], 16), Ok(0), "{set}");
+    }
+}
+
+#[test]
+fn a_command_sees_what_the_container_sees() {
+    let Some(lab) = Lab::new() else { return };
+    let _container = lab.start_container();
+    let script = "cat /marker; pwd; hostname; echo $GREETING, $HITLESS_OPERATION; cat /proc/1/comm; ls /sys 2>&1 | head -1;
+        [ -e /proc/self/fd/3 ] && echo more than three files; wc -l < /proc/net/dev; readlink /proc/self/fd/0; echo error >&2";
+    let Executed { code, output } = shell(&lab, script);
+    let lines: Vec<&str> = output.lines().map(str::trim).collect();
+    let expected = [
+        "here",
+        "/work",
+        "container",
+        "good day, uid.hash/flush",
+        "sleep",
+        "ls: cannot access '/sys': No such file or directory",
+        // Two lines of headings, and the loopback.
+        "3",
+        "/dev/null",
+        "error",
+    ];
+    assert_eq!((code, lines.as_slice()), (0, expected.as_slice()));
+}
+
+#[test]
+fn the_container_can_not_look_into_the_helper() {
+    let Some(lab) = Lab::new() else { return };
+    let _container = lab.start_container();
+    let script = "cat /proc/$PPID/comm; ls -l /proc/$PPID/exe /proc/$PPID/root 2>&1 | grep -c 'Permission denied'; kill -9 $PPID";
+    let Executed { code, output } = shell(&lab, script);
+    // Ending it is all that its user can do, and what comes of that is a failed hook.
+    assert_eq!((code, output.lines().nth(1)), (137, Some("2")), "{output}");
+}
+
+#[test]
+fn exit_codes_come_back_and_what_can_not_be_run_is_named() {
+    let Some(lab) = Lab::new() else { return };
+    let _container = lab.start_container();
+    for expected in [0, 1, 75, 77] {
+        assert_eq!(shell(&lab, &format!("exit {expected}")).code, expected);
+    }
+    assert_eq!(shell(&lab, "kill -9 $$").code, 128 + 9);
+    let Executed { code, output } = run(&lab, &["no-such-program"]);
+    assert_eq!(code, i32::from(HELPER_FAILED));
+    assert!(output.starts_with("can't run \"no-such-program\" in the container: No such file"), "{output}");
+    let mut elsewhere = order(&lab, &["true"]);
+    elsewhere.container_id = "containerd://another".to_owned();
+    let (_keep, kept) = keep().unwrap();
+    let error = execute(proc_root(), helper(), &elsewhere, kept).unwrap_err();
+    assert!(matches!(error, KernelError::ContainerNotFound { .. }), "{error}");
+}
+
+#[test]
+fn only_the_end_of_a_long_output_is_kept() {
+    let Some(lab) = Lab::new() else { return };
+    let _container = lab.start_container();
+    let Executed { code, output } = shell(&lab, "seq 200000");
+    assert_eq!((code, output.len()), (0, 1024));
+    assert!(output.ends_with("\n199999\n200000\n"), "{output}");
+}
+
+#[test]
+fn when_nobody_waits_any_more_the_command_is_ended_with_its_whole_group() {
+    let Some(lab) = Lab::new() else { return };
+    let _container = lab.start_container();
+    let processes = || find_pod_pids(proc_root(), &lab.pod_uid).unwrap().len();
+    let before = processes();
+    let (keep, kept) = keep().unwrap();
+    let begun = Instant::now();
+    let executed = thread::scope(|scope| {
+        let order = order(&lab, &["sh", "-c", "echo begun; sleep 1000 & sleep 1000"]);
+        let running = scope.spawn(move || execute(proc_root(), helper(), &order, kept).unwrap());
+        let sleepers = || {
+            let all = std::fs::read_dir("/proc")
+                .unwrap()
+                .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("environ")).ok());
+            all.filter(|environment| environment.contains("HITLESS_OPERATION=uid.hash/flush")).count()
+        };
+        eventually("the command has begun", || (sleepers() >= 3).then_some(()));
+        drop(keep);
+        let executed = running.join().unwrap();
+        eventually("nobody is left", || (sleepers() == 0).then_some(()));
+        executed
+    });
+    assert_eq!((executed.code, executed.output.as_str()), (124, "begun\n"));
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert_eq!(processes(), before);
+}
+
+#[test]
+fn who_leaves_the_group_does_not_keep_the_agent_waiting() {
+    let Some(lab) = Lab::new() else { return };
+    let _container = lab.start_container();
+    let begun = Instant::now();
+    let Executed { code, output } = shell(&lab, "setsid sleep 15 & echo done");
+    assert_eq!((code, output.as_str()), (0, "done\n"));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}

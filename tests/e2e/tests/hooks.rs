@@ -1,0 +1,146 @@
+//! Hooks of real pods. One test restarts all agents, so they take turns.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::ensure;
+use hitless_e2e::app::{PATIENCE, Shape, condition, image_of, is_ready};
+use hitless_e2e::stack::echo_image;
+use hitless_e2e::watch::Objects;
+use hitless_e2e::{App, Stack, Watch};
+use serde_json::{Value, json};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One pod with these hooks, whose application answers them so, as user 1000.
+fn start(stack: &Stack, namespace: &str, hooks: &Value, answers: &str) -> anyhow::Result<App> {
+    let annotations = json!({"hitless.dev/hooks": hooks.to_string()});
+    let container = json!({
+        "name": "web", "image": echo_image("v1"), "ports": [{"containerPort": 8080, "name": "http"}],
+        "env": [{"name": "HOOK", "value": answers}], "securityContext": {"runAsUser": 1000, "runAsGroup": 1000},
+        "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
+    });
+    let template = json!({"metadata": {"annotations": annotations}, "spec": {"containers": [container]}});
+    let patch = json!({"spec": {"template": template}});
+    App::start(&stack.cluster, namespace, &Shape { replicas: 1, patch, ..Shape::default() })
+}
+
+/// What the agents have reported of the application's only pod, the newest last.
+fn reports(app: &App, transitions: &Objects) -> Vec<Value> {
+    let uids: Vec<String> = app.identities().into_iter().map(|pod| pod.uid).collect();
+    let all = transitions.values().filter_map(|node| node["status"]["transitions"].as_array()).flatten();
+    let is_own = |report: &&Value| {
+        let id = report["id"].as_str().unwrap_or_default();
+        uids.iter().any(|uid| id.starts_with(uid.as_str()))
+    };
+    all.filter(is_own).cloned().collect()
+}
+
+fn ended(app: &App, transitions: &Watch) -> anyhow::Result<Value> {
+    transitions.wait("the operation to have ended", PATIENCE, |transitions| {
+        reports(app, transitions).into_iter().find(|report| report["result"].is_object())
+    })
+}
+
+fn assert_in_service_with(app: &App, version: &str) -> anyhow::Result<()> {
+    let pods = app.pods.objects();
+    for pod in pods.values() {
+        ensure!(condition(pod, "hitless.dev/InService") == Some("True"), "out of service: {pod}");
+        ensure!(is_ready(pod) && image_of(pod) == echo_image(version), "{pod}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pod_that_says_not_yet_twice_stays_in_service_until_it_says_go() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let hooks = json!([{"name": "ask", "when": "BeforeDrain", "http": {"port": 8080, "path": "/hook"}}]);
+    let app = start(&stack, "t-hook-ask", &hooks, "notYet,notYet,go")?;
+    let before = app.identities();
+    let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
+    app.set_version("v2")?;
+    transitions.wait("the report that the pod says not yet", PATIENCE, |transitions| {
+        let says = |report: &Value| report["message"].as_str().is_some_and(|message| message.contains("says not yet"));
+        reports(&app, transitions).iter().any(says).then_some(())
+    })?;
+    assert_in_service_with(&app, "v1")?;
+    let why = stack.hitless_output(&app, &["why", "web"])?;
+    let why = String::from_utf8_lossy(&why.stdout).into_owned();
+    println!("{why}");
+    ensure!(why.contains("hook ask that says not yet"), "{why}");
+    app.rollout_status()?;
+    let report = ended(&app, &transitions)?;
+    ensure!(report["result"]["outcome"] == "Done" && report["hooksDone"] == json!(["ask"]), "{report}");
+    let hook = &report["hooks"][0];
+    ensure!(hook["attempts"] == 3 && hook["outcome"] == "Done" && hook["output"] == "call 3", "{report}");
+    ensure!(app.identities() == before, "the pod was replaced");
+    assert_in_service_with(&app, "v2")
+}
+
+#[test]
+fn a_hook_that_fails_gives_up_and_the_pod_is_in_service_as_it_was() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let hooks = json!([{"name": "flush", "when": "AfterDrain", "http": {"port": 8080, "path": "/hook"}, "retries": 1}]);
+    let app = start(&stack, "t-hook-fail", &hooks, "fail")?;
+    let before = app.identities();
+    let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
+    app.set_version("v2")?;
+    let report = ended(&app, &transitions)?;
+    ensure!(report["result"]["outcome"] == "Failed" && report["result"]["reason"] == "HookFailed", "{report}");
+    let hook = &report["hooks"][0];
+    ensure!(hook["attempts"] == 2 && hook["outcome"] == "Failed", "{report}");
+    ensure!(hook["output"].as_str().is_some_and(|output| output.starts_with("HTTP 500: failing")), "{report}");
+    app.wait_ready(1)?;
+    assert_in_service_with(&app, "v1")?;
+    ensure!(app.identities() == before, "the pod was replaced");
+    Ok(())
+}
+
+/// What `manifests/exec-hooks` adds.
+fn let_agents_run_commands(stack: &Stack) -> anyhow::Result<()> {
+    let system = stack.system();
+    let agents = system.get(&["daemonset", "hitless-agent"])?;
+    let added = &agents["spec"]["template"]["spec"]["containers"][0]["securityContext"]["capabilities"]["add"];
+    if added.as_array().is_some_and(|added| added.contains(&json!("SETPCAP"))) {
+        return Ok(());
+    }
+    let list = "/spec/template/spec/containers/0/securityContext/capabilities/add/-";
+    let add = |value: &str| json!({"op": "add", "path": list, "value": value});
+    let patch = json!(["SYS_CHROOT", "SETUID", "SETGID", "SETPCAP"].map(add)).to_string();
+    system.run(&["patch", "daemonset", "hitless-agent", "--type=json", "-p", &patch])?;
+    system.run(&["rollout", "status", "daemonset/hitless-agent", "--timeout=120s"]).map(drop)
+}
+
+#[test]
+fn a_command_after_the_drain_runs_as_the_containers_user_without_rights() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let_agents_run_commands(&stack)?;
+    let exec = json!({"container": "web", "command": ["/echo-server", "whoami"]});
+    let hooks = json!([{"name": "whoami", "when": "AfterDrain", "exec": exec}]);
+    let app = start(&stack, "t-hook-exec", &hooks, "go")?;
+    let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
+    app.set_version("v2")?;
+    let report = ended(&app, &transitions)?;
+    println!("{report}");
+    ensure!(report["result"]["outcome"] == "Done", "{report}");
+    let output = report["hooks"][0]["output"].as_str().unwrap_or_default();
+    for words in [
+        "Uid: 1000 1000 1000 1000",
+        "Gid: 1000 1000 1000 1000",
+        "NoNewPrivs: 1",
+        "CapEff: 0000000000000000",
+        "CapBnd: 0000000000000000",
+        "first=echo-server",
+        "/whoami",
+    ] {
+        ensure!(output.contains(words), "{words} is not in {output}");
+    }
+    app.rollout_status()?;
+    assert_in_service_with(&app, "v2")
+}
