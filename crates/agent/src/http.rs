@@ -3,7 +3,7 @@
 //!
 //! A request passes [`serve`] (connections), [`guard`] (who asks, how often) and one of the rooms that answer: [`wait`],
 //! [`selected`], [`events`], [`node`], [`lb`], [`openapi`]. They read what the agent's last turn has [`published`], and have the agent look at
-//! pods that somebody waits for ([`waiters`]). Nothing here writes anything anywhere.
+//! pods that somebody waits for ([`waiters`]). Nothing here writes anything anywhere; what a pod says of itself ([`task`]) is kept in memory.
 
 pub mod answer;
 pub mod desk;
@@ -20,6 +20,7 @@ pub mod refusal;
 pub mod selected;
 pub mod serve;
 pub mod socket;
+pub mod task;
 mod wait;
 pub mod waiters;
 
@@ -51,6 +52,8 @@ pub enum Route {
     OwnDrain,
     /// Of the pod that asks, at each change.
     OwnEvents,
+    /// What the pod that asks says of itself.
+    OwnTask,
     /// For load balancers.
     Lb,
     /// For the kubelet.
@@ -63,7 +66,7 @@ pub enum Route {
 
 impl Route {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::OpenApi,
         Self::Node,
         Self::Drain,
@@ -71,6 +74,7 @@ impl Route {
         Self::Events,
         Self::OwnDrain,
         Self::OwnEvents,
+        Self::OwnTask,
         Self::Lb,
         Self::Healthz,
         Self::Readyz,
@@ -88,6 +92,7 @@ impl Route {
             Self::Events => "/v1/pods/{namespace}/{name}/drain/events",
             Self::OwnDrain => "/v1/self/drain",
             Self::OwnEvents => "/v1/self/drain/events",
+            Self::OwnTask => "/v1/self/task",
             Self::Lb => "/lb/{namespace}/{name}",
             Self::Healthz => "/healthz",
             Self::Readyz => "/readyz",
@@ -105,6 +110,7 @@ impl Route {
             Self::Events => Some(get(events::events)),
             Self::OwnDrain => Some(get(wait::own_drain)),
             Self::OwnEvents => Some(get(events::own_events)),
+            Self::OwnTask => Some(get(task::read).put(task::put).delete(task::delete)),
             Self::Lb => Some(get(lb::lb)),
             Self::Healthz | Self::Readyz | Self::Metrics => None,
         }

@@ -113,6 +113,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         sight: Box::new(http::Live { caches, threads }),
         published: agent.published(),
         waiters: agent.waiters(),
+        tasks: agent.tasks(),
         limits: Limits::default(),
         trusted: config.trusted,
         refusals,

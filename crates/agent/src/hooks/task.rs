@@ -6,32 +6,22 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Extension, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
-use hitless_api::{HookReport, PodRef};
+use hitless_api::HookReport;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::called::tail;
 use crate::instant::after_seconds;
 
-/// The route.
-pub const PATH: &str = "/v1/self/task";
 /// How long a word counts if it does not say, in seconds.
 const USUAL_SECONDS: u32 = 60;
 /// No word counts for longer, in seconds.
 const LONGEST_SECONDS: u32 = 3600;
-/// Longest body, in bytes.
-const LONGEST_BODY: usize = 4096;
 
 /// A word that keeps a pod from being operated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// Not as long as this counts.
     NotYet,
@@ -40,14 +30,13 @@ pub enum Word {
 }
 
 /// What an application has said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saying {
     /// The word.
     pub task: Word,
     /// It counts until then.
     pub until: Timestamp,
     /// For people.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
@@ -91,58 +80,24 @@ impl Tasks {
     }
 }
 
-/// The pod that asks; `None`: somebody else. To be put into each request's extensions by who knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskCaller(pub Option<PodRef>);
-
-/// The route, for a pod about itself.
-pub fn router(tasks: Tasks) -> Router {
-    Router::new()
-        .route(PATH, get(read).put(put).delete(delete))
-        .layer(DefaultBodyLimit::max(LONGEST_BODY))
-        .with_state(tasks)
-}
-
-#[derive(Deserialize)]
+/// What an application says of itself.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Body {
+pub(crate) struct Body {
+    /// `go`, `notYet` or `never`.
     task: String,
+    /// How long it counts, 1 to 3600; default 60.
     for_seconds: Option<u32>,
+    /// For people.
     #[serde(default)]
     message: String,
 }
 
-async fn read(State(tasks): State<Tasks>, Extension(TaskCaller(caller)): Extension<TaskCaller>) -> Response {
-    let Some(pod) = caller else { return stranger() };
-    answer(tasks.of(&pod.uid, Timestamp::now()))
-}
-
-async fn put(
-    State(tasks): State<Tasks>,
-    Extension(TaskCaller(caller)): Extension<TaskCaller>,
-    body: Bytes,
-) -> Response {
-    let Some(pod) = caller else { return stranger() };
-    match parse(&body, Timestamp::now()) {
-        Ok(saying) => {
-            tasks.say(&pod.uid, saying.clone());
-            answer(saying)
-        }
-        Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
-    }
-}
-
-async fn delete(State(tasks): State<Tasks>, Extension(TaskCaller(caller)): Extension<TaskCaller>) -> Response {
-    let Some(pod) = caller else { return stranger() };
-    tasks.say(&pod.uid, None);
-    answer(None)
-}
-
-fn stranger() -> Response {
-    refusal(StatusCode::FORBIDDEN, "only a pod of this node has a task of its own")
-}
-
-fn parse(body: &[u8], now: Timestamp) -> Result<Option<Saying>, String> {
+/// What a request's body says; `None`: it may be operated.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub(crate) fn parse(body: &[u8], now: Timestamp) -> Result<Option<Saying>, String> {
     let body: Body = serde_json::from_slice(body).map_err(|error| format!("the body can't be understood: {error}"))?;
     let task = match body.task.as_str() {
         "go" => return Ok(None),
@@ -158,85 +113,49 @@ fn parse(body: &[u8], now: Timestamp) -> Result<Option<Saying>, String> {
     Ok(Some(Saying { task, until: after_seconds(now, seconds), message }))
 }
 
-fn answer(saying: Option<Saying>) -> Response {
-    match saying {
-        Some(saying) => Json(saying).into_response(),
-        None => Json(serde_json::json!({"task": "go"})).into_response(),
-    }
-}
-
-fn refusal(status: StatusCode, why: &str) -> Response {
-    (status, Json(serde_json::json!({"error": why}))).into_response()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::{Body as HttpBody, to_bytes};
-    use axum::http::Request;
-    use serde_json::{Value, json};
-    use tower::ServiceExt;
+    use serde_json::json;
 
-    fn pod() -> PodRef {
-        PodRef { namespace: "shop".into(), name: "web-0".into(), uid: "uid-0".into() }
-    }
-
-    async fn ask(tasks: &Tasks, caller: Option<PodRef>, method: &str, body: &str) -> (u16, Value) {
-        let request = Request::builder().method(method).uri(PATH).extension(TaskCaller(caller));
-        let response = router(tasks.clone()).oneshot(request.body(HttpBody::from(body.to_owned())).unwrap());
-        let response = response.await.unwrap();
-        let status = response.status().as_u16();
-        let bytes = to_bytes(response.into_body(), 4096).await.unwrap();
-        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    fn say(tasks: &Tasks, body: &serde_json::Value, now: Timestamp) {
+        tasks.say("uid-0", parse(body.to_string().as_bytes(), now).unwrap());
     }
 
     #[tokio::test]
-    async fn a_pod_says_of_itself_what_counts_for_a_while() {
+    async fn a_word_counts_for_a_while_and_for_its_pod_only() {
         let wake = Arc::new(Notify::new());
         let tasks = Tasks::new(wake.clone());
-        let before = Timestamp::now();
-        let body = json!({"task": "notYet", "forSeconds": 120, "message": "exporting"}).to_string();
-        let (status, said) = ask(&tasks, Some(pod()), "PUT", &body).await;
-        assert_eq!((status, &said["task"], &said["message"]), (200, &json!("notYet"), &json!("exporting")));
+        let now = Timestamp::UNIX_EPOCH;
+        say(&tasks, &json!({"task": "notYet", "forSeconds": 120, "message": "exporting"}), now);
         wake.notified().await;
-        let known = tasks.of("uid-0", before).unwrap();
+        let known = tasks.of("uid-0", now).unwrap();
         assert_eq!((known.task, known.message.as_str()), (Word::NotYet, "exporting"));
-        assert_eq!(tasks.of("uid-1", before), None, "of itself only");
-        assert_eq!(ask(&tasks, Some(pod()), "GET", "").await.1, said);
-        assert_eq!(tasks.of("uid-0", after_seconds(before, 125)), None);
-        assert_eq!(ask(&tasks, Some(pod()), "GET", "").await, (200, json!({"task": "go"})));
+        assert_eq!(tasks.of("uid-1", now), None);
+        assert!(tasks.of("uid-0", after_seconds(now, 119)).is_some());
+        assert_eq!(tasks.of("uid-0", after_seconds(now, 120)), None);
     }
 
-    #[tokio::test]
-    async fn go_and_delete_take_it_back() {
-        let tasks = Tasks::new(Arc::default());
-        for (method, body) in [("PUT", r#"{"task": "go"}"#), ("DELETE", "")] {
-            ask(&tasks, Some(pod()), "PUT", r#"{"task": "never"}"#).await;
-            assert_eq!(tasks.of("uid-0", Timestamp::now()).map(|saying| saying.task), Some(Word::Never));
-            assert_eq!(ask(&tasks, Some(pod()), method, body).await, (200, json!({"task": "go"})));
-            assert_eq!(tasks.of("uid-0", Timestamp::now()), None);
-        }
+    #[test]
+    fn go_takes_it_back() {
+        let (tasks, now) = (Tasks::new(Arc::default()), Timestamp::UNIX_EPOCH);
+        say(&tasks, &json!({"task": "never"}), now);
+        assert_eq!(tasks.of("uid-0", now).map(|saying| saying.task), Some(Word::Never));
+        say(&tasks, &json!({"task": "go"}), now);
+        assert_eq!(tasks.of("uid-0", now), None);
     }
 
-    #[tokio::test]
-    async fn nonsense_and_strangers_are_refused_in_words() {
-        let tasks = Tasks::new(Arc::default());
-        let long = format!(r#"{{"task": "go", "message": "{}"}}"#, "x".repeat(5000));
-        for (body, status, words) in [
-            ("{", 400, "can't be understood"),
-            (r#"{"task": "soon"}"#, 400, "use go, notYet or never"),
-            (r#"{"task": "notYet", "forSeconds": 0}"#, 400, "use 1 to 3600"),
-            (r#"{"task": "notYet", "forSeconds": 3601}"#, 400, "use 1 to 3600"),
-            (r#"{"task": "notYet", "until": 1}"#, 400, "unknown field"),
-            (long.as_str(), 413, ""),
+    #[test]
+    fn nonsense_is_refused_in_words() {
+        for (body, words) in [
+            ("{", "can't be understood"),
+            (r#"{"task": "soon"}"#, "use go, notYet or never"),
+            (r#"{"task": "notYet", "forSeconds": 0}"#, "use 1 to 3600"),
+            (r#"{"task": "notYet", "forSeconds": 3601}"#, "use 1 to 3600"),
+            (r#"{"task": "notYet", "until": 1}"#, "unknown field"),
         ] {
-            let (code, answer) = ask(&tasks, Some(pod()), "PUT", body).await;
-            assert_eq!(code, status, "{answer}");
-            assert!(answer["error"].as_str().unwrap_or_default().contains(words), "{answer}");
+            let error = parse(body.as_bytes(), Timestamp::UNIX_EPOCH).unwrap_err();
+            assert!(error.contains(words), "{error}");
         }
-        for method in ["GET", "PUT", "DELETE"] {
-            assert_eq!(ask(&tasks, None, method, r#"{"task": "never"}"#).await.0, 403);
-        }
-        assert_eq!(tasks.of("uid-0", Timestamp::now()), None);
     }
 }

@@ -17,6 +17,7 @@ use super::refusal::Refusal;
 use super::waiters::{Waiters, drain_of};
 use crate::agent::Caches;
 use crate::drain::Threads;
+use crate::hooks::task::Tasks;
 use crate::metrics::Refusals;
 use crate::view::{NodePod, Observation};
 
@@ -76,6 +77,8 @@ pub struct Parts {
     pub published: Published,
     /// Who waits for them.
     pub waiters: Waiters,
+    /// What their applications have said.
+    pub tasks: Tasks,
     /// What one caller may take.
     pub limits: Limits,
     /// Who sees what the node sees, beside it.

@@ -1,16 +1,21 @@
 //! In front of every route but the kubelet's probes: who asks, how often, and without a body.
 
 use axum::Extension;
-use axum::body::HttpBody;
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant, timeout};
 
+use super::Route;
 use super::desk::Desk;
 use super::identity::Peer;
 use super::refusal::Refusal;
+use super::task::LONGEST_BODY;
+
+/// A body comes in one piece, or its sender is slow on purpose.
+const BODY: Duration = Duration::from_secs(5);
 
 /// The connection that a request came on.
 #[derive(Clone, Debug)]
@@ -43,8 +48,14 @@ pub(super) async fn guard(
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         return refused("rate", Refusal::too_many("too many requests; ask less often, or wait for news", seconds));
     }
-    if !request.body().is_end_stream() {
-        let refusal = Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "no request here has a body; send none");
+    let has_body = !request.body().is_end_stream();
+    if has_body && request.uri().path() == Route::OwnTask.path() {
+        request = match whole(request).await {
+            Ok(request) => request,
+            Err(refusal) => return refused("body", refusal),
+        };
+    } else if has_body {
+        let refusal = Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "this request has no body; send none");
         let mut response = refused("body", refusal);
         // Nobody reads what is still to come.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -52,4 +63,15 @@ pub(super) async fn guard(
     }
     request.extensions_mut().insert(caller);
     next.run(request).await
+}
+
+/// The request with all of its body.
+async fn whole(request: Request) -> Result<Request, Refusal> {
+    let (head, body) = request.into_parts();
+    let refusal = |error: String| Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error);
+    match timeout(BODY, to_bytes(body, LONGEST_BODY)).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, Body::from(body))),
+        Ok(Err(error)) => Err(refusal(format!("a body has at most {LONGEST_BODY} bytes: {error}"))),
+        Err(_) => Err(refusal(format!("the body did not come within {} s; send it with the request", BODY.as_secs()))),
+    }
 }

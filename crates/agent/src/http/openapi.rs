@@ -11,6 +11,8 @@ use super::answer::DrainStatus;
 use super::node::NodeSummary;
 use super::refusal::Refused;
 use super::selected::SelectionStatus;
+use super::task::TaskStatus;
+use crate::hooks::task::Body;
 
 /// The committed description.
 pub const COMMITTED: &str = include_str!("../../../../docs/openapi.json");
@@ -29,7 +31,13 @@ pub fn document() -> String {
     let mut schemas = settings.into_generator();
     let paths: Map<String, Value> = Route::ALL
         .into_iter()
-        .map(|route| (route.path().to_owned(), json!({"get": describe(route, &mut schemas)})))
+        .map(|route| {
+            let methods = match route {
+                Route::OwnTask => task(&mut schemas),
+                _ => json!({"get": describe(route, &mut schemas)}),
+            };
+            (route.path().to_owned(), methods)
+        })
         .collect();
     let document = json!({
         "openapi": "3.1.0",
@@ -91,6 +99,7 @@ fn describe(route: Route, schemas: &mut SchemaGenerator) -> Value {
             let answers = answers([(200, events)], &[403, 404, 413, 429, 503], schemas);
             operation("The same at each change, until it has ended", &pod(route), &answers)
         }
+        Route::OwnTask => operation("What the pod that asks has said of itself", &[], &task_answers(&[], schemas)),
         Route::Lb => {
             let text = [(200, any("text/plain")), (404, any("text/plain")), (503, any("text/plain"))];
             operation(
@@ -106,6 +115,23 @@ fn describe(route: Route, schemas: &mut SchemaGenerator) -> Value {
             operation("Metrics", &[], &answers(text, &[429], schemas))
         }
     }
+}
+
+fn task(schemas: &mut SchemaGenerator) -> Value {
+    let mut put = operation(
+        "The pod that asks may be operated (`go`), not yet, or never; counts for a while and is to be said again",
+        &[],
+        &task_answers(&[400, 413], schemas),
+    );
+    put["requestBody"] = of::<Body>("application/json", schemas);
+    put["requestBody"]["required"] = true.into();
+    let delete = operation("The same as `go`", &[], &task_answers(&[], schemas));
+    json!({"get": describe(Route::OwnTask, schemas), "put": put, "delete": delete})
+}
+
+fn task_answers(more: &[u16], schemas: &mut SchemaGenerator) -> Map<String, Value> {
+    let status = of::<TaskStatus>("application/json", schemas);
+    answers([(200, status)], &[&[403, 429], more].concat(), schemas)
 }
 
 fn operation(summary: &str, parameters: &[Value], responses: &Map<String, Value>) -> Value {
@@ -136,10 +162,10 @@ fn answers<const N: usize>(
 fn meaning(status: u16) -> &'static str {
     match status {
         200 => "Yes",
-        400 => "The query makes no sense",
+        400 => "The query or the body makes no sense",
         403 => "The caller may not see it",
         404 => "It is not on this node",
-        413 => "No request has a body",
+        413 => "A body that is too long, too slow or not wanted",
         429 => "Too many; see Retry-After",
         _ => "Not now",
     }

@@ -10,4 +10,5 @@ mod events;
 mod node;
 mod selected;
 mod socket;
+mod task;
 mod who;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use hitless_agent::hooks::task::Tasks;
 use hitless_agent::http::identity::Peer;
 use hitless_agent::http::limits::Limits;
 use hitless_agent::http::serve::{Door, UnixDoor, serve};
@@ -91,6 +92,7 @@ impl Node {
             sight: Box::new(fake.clone()),
             published: Published::default(),
             waiters: Waiters::new(Arc::new(Notify::new())),
+            tasks: Tasks::new(Arc::new(Notify::new())),
             limits: Limits::default(),
             trusted: vec!["10.3.0.0/16".parse().unwrap()],
             refusals: Refusals::default(),

@@ -31,6 +31,8 @@ async fn a_pod_sees_only_itself_the_node_all_and_a_stranger_nobody() {
         (NODE, "/v1/self/drain", 404),
         (STRANGER, "/v1/self/drain", 403),
         (STRANGER, "/v1/self/drain/events", 403),
+        (WEB, "/v1/self/task", 200),
+        (NODE, "/v1/self/task", 403),
         (STRANGER, "/v1/openapi.json", 200),
         (STRANGER, "/metrics", 200),
         (STRANGER, "/healthz", 200),

@@ -1,0 +1,94 @@
+//! `/v1/self/task`: an application says, without being asked, whether its pod may be operated.
+
+use axum::body::Bytes;
+use axum::extract::{Extension, State};
+use axum::http::StatusCode;
+use axum::response::Json;
+use hitless_api::PodRef;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::desk::Desk;
+use super::identity::Caller;
+use super::refusal::Refusal;
+use crate::hooks::task::{Saying, Word, parse};
+
+/// Longest body, in bytes.
+pub(super) const LONGEST_BODY: usize = 4096;
+
+/// What the pod that asks has said.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TaskStatus {
+    /// Whether it may be operated.
+    pub task: TaskWord,
+    /// That counts until then; absent for `go`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub until: Option<Timestamp>,
+    /// For people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// Whether a pod may be operated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum TaskWord {
+    /// Yes.
+    Go,
+    /// Not as long as this counts.
+    NotYet,
+    /// Not at all, as long as this counts.
+    Never,
+}
+
+impl TaskStatus {
+    fn of(saying: Option<Saying>) -> Self {
+        let Some(Saying { task, until, message }) = saying else {
+            return Self { task: TaskWord::Go, until: None, message: String::new() };
+        };
+        let task = match task {
+            Word::NotYet => TaskWord::NotYet,
+            Word::Never => TaskWord::Never,
+        };
+        Self { task, until: Some(until), message }
+    }
+}
+
+pub(super) async fn read(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<TaskStatus>, Refusal> {
+    let pod = pod(&caller)?;
+    Ok(Json(TaskStatus::of(desk.tasks.of(&pod.uid, Timestamp::now()))))
+}
+
+pub(super) async fn put(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Caller>,
+    body: Bytes,
+) -> Result<Json<TaskStatus>, Refusal> {
+    let pod = pod(&caller)?;
+    let saying = parse(&body, Timestamp::now()).map_err(Refusal::bad)?;
+    desk.tasks.say(&pod.uid, saying.clone());
+    Ok(Json(TaskStatus::of(saying)))
+}
+
+pub(super) async fn delete(
+    State(desk): State<Desk>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<TaskStatus>, Refusal> {
+    desk.tasks.say(&pod(&caller)?.uid, None);
+    Ok(Json(TaskStatus::of(None)))
+}
+
+fn pod(caller: &Caller) -> Result<&PodRef, Refusal> {
+    match caller {
+        Caller::Pod(pod) => Ok(pod),
+        Caller::Node | Caller::Stranger { .. } => Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "only a pod of this node has a task of its own; ask from inside of it",
+        )),
+    }
+}
