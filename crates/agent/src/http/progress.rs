@@ -141,6 +141,8 @@ mod tests {
             deadline: None,
             connections: None,
             gap_milliseconds: None,
+            hooks_done: Vec::new(),
+            hooks: Vec::new(),
             rollback: rollback.map(str::to_owned),
             message: String::new(),
             result,

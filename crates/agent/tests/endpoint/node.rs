@@ -226,6 +226,8 @@ fn step(phase: Phase, outcome: Option<Outcome>) -> Step {
         deadline: Some(since),
         connections: None,
         gap_milliseconds: None,
+        hooks_done: Vec::new(),
+        hooks: Vec::new(),
         rollback: None,
         message: "words".to_owned(),
         result,

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hitless_agent::drain::observer::Observer;
+use hitless_agent::hooks::task::Tasks;
 use hitless_agent::http::limits::Limits;
 use hitless_agent::http::serve::serve;
 use hitless_agent::http::{Desk, Parts, Published, Sight, Waiters, router};
@@ -72,6 +73,7 @@ async fn agent(shop: Shop, seen: Arc<Notify>, token: CancellationToken, tell: im
         sight: Box::new(shop.clone()),
         published: published.clone(),
         waiters: waiters.clone(),
+        tasks: Tasks::new(wake.clone()),
         limits: Limits::default(),
         trusted: vec![],
         refusals: Refusals::default(),
