@@ -30,7 +30,7 @@ use pods::Pods;
 
 use crate::decide::{Decision, Hold, Watch};
 use crate::drain::{Threads, holder, observed};
-use crate::hooks::runner::{Order, Reply, Runner};
+use crate::hooks::runner::{self, Runner};
 use crate::hooks::task::Tasks;
 use crate::http::{Published, Step, Waiters};
 use crate::memory::Memory;
@@ -169,7 +169,7 @@ impl Agent {
         let transition = self.caches.transitions.get("", &self.node.name);
         let observations = self.threads.observations();
         self.remember_grants(transition.as_deref(), now);
-        self.remember_replies(now);
+        self.hooks.tell(&mut self.memories, now);
         let (node, memories) = (self.node.clone(), self.memories.clone());
         let view = View {
             node: &node,
@@ -191,7 +191,7 @@ impl Agent {
         looks.extend(self.waiters.orders(pods.values().map(Arc::as_ref), is_live, now));
         self.threads.observer.order(looks);
         self.threads.holder.order(self.holds(&steps, &view));
-        self.hooks.order(calls(&steps, &view));
+        self.hooks.order(runner::orders(&steps, &pods));
         self.has_decided |= view.synced;
 
         for (grant, decision) in &steps {
@@ -226,16 +226,6 @@ impl Agent {
             let memory = self.memories.entry(grant.id.clone()).or_default();
             memory.see(grant, now);
             memory.saying = self.tasks.of(&grant.pod.uid, now);
-        }
-    }
-
-    /// What the hooks have answered.
-    fn remember_replies(&mut self, now: Timestamp) {
-        for Reply { call, answer } in self.hooks.replies() {
-            let memory = self.memories.get_mut(&call.grant);
-            if let Some(memory) = memory.filter(|memory| memory.granted == Some(call.granted)) {
-                memory.hook_answered(&call.hook, call.attempt, answer, now);
-            }
         }
     }
 
@@ -385,14 +375,6 @@ fn orders(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, obs
         let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
         let order = observed::Order { stage, drain: grant.drain.clone(), probe_periods, containers: ids(grant, pod) };
         Some((grant.pod.uid.clone(), order))
-    };
-    steps.iter().filter_map(order).collect()
-}
-
-/// Which hooks are to be called.
-fn calls(steps: &[(&Grant, Decision)], view: &View<'_>) -> Vec<Order> {
-    let order = |(grant, decision): &(&Grant, Decision)| {
-        Order::new(grant, decision.hook.as_ref()?, view.pods.get(&grant.pod.uid)?)
     };
     steps.iter().filter_map(order).collect()
 }

@@ -15,6 +15,8 @@ use tokio::time::{Instant, timeout};
 use super::answer::{Answer, Verdict};
 use super::called::Ask;
 use super::{exec, http};
+use crate::decide::Decision;
+use crate::memory::Memory;
 use crate::view::NodePod;
 
 /// Calls that are under way at a time; others wait their turn.
@@ -95,6 +97,14 @@ impl Order {
     }
 }
 
+/// The calls that decisions ask for.
+#[must_use]
+pub fn orders(steps: &[(&Grant, Decision)], pods: &BTreeMap<String, Arc<NodePod>>) -> Vec<Order> {
+    let order =
+        |(grant, decision): &(&Grant, Decision)| Order::new(grant, decision.hook.as_ref()?, pods.get(&grant.pod.uid)?);
+    steps.iter().filter_map(order).collect()
+}
+
 impl Runner {
     /// Nothing is called yet. `wake` is notified of replies; `proc_root` is the `/proc` of the node's process namespace.
     #[must_use]
@@ -129,6 +139,16 @@ impl Runner {
     #[must_use]
     pub fn replies(&self) -> Vec<Reply> {
         std::mem::take(&mut lock(&self.replies))
+    }
+
+    /// Notes what has come in the memories of the grants, by id.
+    pub fn tell(&self, memories: &mut BTreeMap<String, Memory>, now: Timestamp) {
+        for Reply { call, answer } in self.replies() {
+            let memory = memories.get_mut(&call.grant).filter(|memory| memory.granted == Some(call.granted));
+            if let Some(memory) = memory {
+                memory.hook_answered(&call.hook, call.attempt, answer, now);
+            }
+        }
     }
 
     fn work(&self, order: Order) -> impl Future<Output = ()> + use<> {

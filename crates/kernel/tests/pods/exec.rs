@@ -5,8 +5,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hitless_kernel::exec::{ExecOrder, Executed, HELPER_FAILED, execute, keep};
+use hitless_kernel::exec::{ExecOrder, Executed, HELPER_FAILED, can_exec, execute, keep};
 use hitless_kernel::{KernelError, find_pod_pids};
+use rustix::thread::{CapabilitySet, CapabilitySets, remove_capability_from_bounding_set, set_capabilities};
 
 use crate::lab::{Lab, eventually};
 use crate::proc_root;
@@ -50,6 +51,55 @@ fn a_command_is_in_the_container_as_its_user_and_has_no_rights() {
     assert_eq!(status["NoNewPrivs"], ["1"]);
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(u64::from_str_radix(status[set][0], 16), Ok(0), "{set}");
+    }
+}
+
+/// What the agent has, as its manifest and `manifests/exec-hooks` say.
+fn agents_capabilities() -> CapabilitySet {
+    CapabilitySet::SYS_ADMIN
+        | CapabilitySet::SYS_PTRACE
+        | CapabilitySet::DAC_READ_SEARCH
+        | CapabilitySet::NET_ADMIN
+        | CapabilitySet::NET_RAW
+        | CapabilitySet::SYS_CHROOT
+        | CapabilitySet::SETUID
+        | CapabilitySet::SETGID
+        | CapabilitySet::SETPCAP
+}
+
+/// As in a container with these capabilities: a program that root starts has no others either. On a thread of its own,
+/// because capabilities belong to threads.
+fn with_only<T: Send>(capabilities: CapabilitySet, run: impl FnOnce() -> T + Send) -> T {
+    let limit_and_run = || {
+        for capability in (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number)) {
+            if !capabilities.contains(capability) {
+                // The kernel does not know all of them.
+                let _ = remove_capability_from_bounding_set(capability);
+            }
+        }
+        let (effective, permitted) = (capabilities, capabilities);
+        set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() }).unwrap();
+        run()
+    };
+    thread::scope(|scope| scope.spawn(limit_and_run).join().unwrap())
+}
+
+#[test]
+fn the_agents_capabilities_are_enough_and_one_that_is_missing_is_named() {
+    let Some(lab) = Lab::new() else { return };
+    let _container = lab.start_container();
+    let (has_all, executed) = with_only(agents_capabilities(), || (can_exec(), shell(&lab, "cat /marker")));
+    assert_eq!((has_all, executed.code, executed.output.as_str()), (true, 0, "here\n"));
+    for (missing, name) in [
+        (CapabilitySet::SYS_CHROOT, "CAP_SYS_CHROOT"),
+        (CapabilitySet::SETUID, "CAP_SETUID"),
+        (CapabilitySet::SETGID, "CAP_SETGID"),
+        (CapabilitySet::SETPCAP, "CAP_SETPCAP"),
+    ] {
+        let run = || (can_exec(), shell(&lab, "cat /marker"));
+        let (has_all, Executed { code, output }) = with_only(agents_capabilities() - missing, run);
+        assert_eq!((has_all, code), (false, i32::from(HELPER_FAILED)), "{output}");
+        assert!(output.contains(name), "{output}");
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::hooks::called::Called;
 
 /// What a server does once it has read a request.
 #[derive(Clone, Copy)]
@@ -172,6 +173,24 @@ async fn answers_are_understood() {
     hook.http.as_mut().unwrap().port = 1;
     let (verdict, output) = call(hook).await;
     assert!(verdict == Verdict::Failed && output.starts_with("no connection to 127.0.0.1:1: "), "{output}");
+}
+
+#[tokio::test]
+async fn an_answer_is_noted_for_its_own_grant_and_not_for_a_later_one_of_the_same_id() {
+    let server = Server::start(Does::Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), None).await;
+    let wanted = order(server.hook());
+    for (granted, noted) in [(wanted.call.granted, 1), (wanted.call.granted + jiff::SignedDuration::from_secs(9), 0)] {
+        let ask = Ask { name: "ask".into(), when: HookTime::BeforeDrain, attempt: 1, deadline: Timestamp::MAX };
+        let called = Called::new(&ask, granted);
+        let hooks = BTreeMap::from([("ask".to_owned(), called)]);
+        let memory = Memory { granted: Some(granted), hooks, ..Memory::default() };
+        let mut memories = BTreeMap::from([(wanted.call.grant.clone(), memory)]);
+        let caller = Caller::new();
+        caller.runner.order(vec![wanted.clone()]);
+        caller.wake.notified().await;
+        caller.runner.tell(&mut memories, granted);
+        assert_eq!(memories["uid.hash"].hooks["ask"].attempts, noted);
+    }
 }
 
 #[tokio::test]
