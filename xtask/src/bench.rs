@@ -4,6 +4,7 @@ mod footprint;
 mod gate;
 mod restarts;
 mod rollout;
+mod servers;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ enum What {
     Restarts(restarts::Restarts),
     /// Memory and CPU of agent and controller when nothing happens, and sizes of the binaries.
     Footprint(footprint::Footprint),
+    /// nginx, HAProxy and others: failed requests by server and way of upgrading it.
+    Servers(servers::Servers),
     /// Memory and time of the gate with 150,000 pods; needs no cluster.
     Gate,
 }
@@ -44,6 +47,10 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
         What::Rollout(options) => on_cluster(bench.keep, |stack| rollout::run(options, stack, bench.json)),
         What::Restarts(options) => on_cluster(bench.keep, |stack| restarts::run(options, stack, bench.json)),
         What::Footprint(options) => on_cluster(bench.keep, |stack| footprint::run(options, stack, bench.json)),
+        What::Servers(options) => {
+            servers::prepare(options)?;
+            on_cluster(bench.keep, |stack| servers::run(options, stack, bench.json))
+        }
         What::Gate => gate::run(bench.json),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ pub mod build;
 pub mod endpoint;
 pub mod kubectl;
 pub mod measure;
+pub mod servers;
 pub mod stack;
 pub mod traffic;
 pub mod watch;
