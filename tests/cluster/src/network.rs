@@ -95,10 +95,18 @@ pub(crate) fn remove(cluster: &str) -> Result<()> {
 
 /// The names of a cluster's namespaces that exist.
 pub(crate) fn namespaces(cluster: &str) -> Vec<String> {
-    let prefix = format!("hitless.{cluster}.");
+    with_prefix(&format!("hitless.{cluster}."))
+}
+
+/// Whether there is any cluster on this machine, of this checkout or of another.
+pub(crate) fn any_cluster() -> bool {
+    !with_prefix("hitless.").is_empty()
+}
+
+fn with_prefix(prefix: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir("/run/netns") else { return Vec::new() };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with(&prefix)).collect()
+    names.filter(|name| name.starts_with(prefix)).collect()
 }
 
 /// Sets `net.ipv4` sysctls of a namespace. `/proc/sys/net` shows the namespace of the thread that opens it.

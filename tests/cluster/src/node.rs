@@ -244,10 +244,15 @@ conf_dir = {cni}
     }
 }
 
-/// Removes the directories of the machine that nodes had to mount over, where nobody else uses them.
+/// Removes the directories of the machine that nodes had to mount over, where nobody else uses them. While there is another
+/// cluster they stay: the kernel lets an empty directory go that is a mount point in another mount namespace only, and with it
+/// what is mounted there.
 pub(crate) fn remove_mount_points() {
+    if network::any_cluster() {
+        return;
+    }
     for path in ["/var/lib/kubelet", "/var/lib/cni"] {
-        // Not empty, or a mount point of another cluster's node: then it stays.
+        // Not empty, and so somebody else's: then it stays.
         let _ = fs::remove_dir(path);
     }
 }

@@ -50,6 +50,9 @@ const PAPERS: [&str; 5] = ["usr/share/doc", "usr/share/man", "usr/share/locale",
 const MERGED: [(&str, &str); 4] =
     [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")];
 
+/// Made by no package that is unpacked here, and expected by all.
+const EMPTY: [&str; 2] = ["run", "tmp"];
+
 /// One package that is needed, as apt has chosen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Package {
@@ -59,7 +62,7 @@ pub(super) struct Package {
 
 /// What decides about the content besides the packages' names.
 pub(super) fn recipe() -> String {
-    format!("{NOT_NEEDED:?}{PAPERS:?}{MERGED:?}")
+    format!("{NOT_NEEDED:?}{PAPERS:?}{MERGED:?}{EMPTY:?}")
 }
 
 /// Unpacks `packages` and what they need into `root`; downloads go through `cache`. Returns what was unpacked.
@@ -91,7 +94,9 @@ pub(super) fn unpack(packages: &[&str], cache: &Path, root: &Path) -> anyhow::Re
             fs::remove_dir_all(directory)?;
         }
     }
-    fs::create_dir_all(root.join("tmp"))?;
+    for directory in EMPTY {
+        fs::create_dir_all(root.join(directory))?;
+    }
     Ok(all)
 }
 
