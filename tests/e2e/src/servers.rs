@@ -142,7 +142,7 @@ impl Server {
         fs::create_dir_all(&root)?;
         let unpacked = debian::unpack(self.packages, &cache(), &root).with_context(|| format!("get {}", self.name))?;
         if let [program, arguments @ ..] = self.prepare {
-            let status = Command::new("chroot").arg(&root).arg(program).args(arguments).env_clear().status();
+            let status = Command::new("chroot").arg(&root).arg(program).args(arguments).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").status();
             let status = status.context("run chroot, which needs root")?;
             ensure!(status.success(), "{program} ended with {status} in the root file system of {}", self.name);
         }

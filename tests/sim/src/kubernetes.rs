@@ -327,7 +327,7 @@ fn empty(id: PodRef) -> NodePod {
         ip: None,
         created: None,
     };
-    NodePod { view, has_labels: true, has_annotations: false }
+    NodePod { view, has_labels: true, has_annotations: false, grace: std::time::Duration::from_secs(30) }
 }
 
 /// A pod as a ReplicaSet makes it.

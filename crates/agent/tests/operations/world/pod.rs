@@ -62,7 +62,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         ip: None,
         created: None,
     };
-    NodePod { view, has_labels: true, has_annotations: false }
+    NodePod { view, has_labels: true, has_annotations: false, grace: std::time::Duration::from_secs(30) }
 }
 
 /// What a status patch of this condition does.
