@@ -120,7 +120,10 @@ impl App {
         for (node, name) in (1..).zip(self.kubectl.cluster().node_names()) {
             while !self.kubectl.cluster().in_network(Place::Node(node), connects)? {
                 let waited = begin.elapsed();
-                anyhow::ensure!(waited < PATIENCE, "on node {name} the Service did not answer at {address} in {waited:?}");
+                anyhow::ensure!(
+                    waited < PATIENCE,
+                    "on node {name} the Service did not answer at {address} in {waited:?}"
+                );
                 self.pods.next_change(Duration::from_millis(50));
             }
         }

@@ -1,6 +1,6 @@
 //! Servers that nobody here wrote, as they come from Debian and with their own ways of ending on SIGTERM.
 //!
-//! Each answers `<version> …` on every path at port 8080; its configuration is in `tests/e2e/servers/<name>`.
+//! Each answers `<version> …` on every path at port 8080; its configuration is in `tests/e2e/servers`.
 
 mod debian;
 mod upgrade;
@@ -23,8 +23,10 @@ const VERSIONS: [&str; 2] = ["v1", "v2"];
 /// Where jetty's classes are.
 const JARS: &str = "/usr/share/java/jetty9-server.jar:/usr/share/java/jetty9-util.jar:/usr/share/java/jetty9-http.jar:\
                     /usr/share/java/jetty9-io.jar:/usr/share/java/jetty9-xml.jar:/usr/share/java/servlet-api.jar";
-/// What the packages' own scripts would do for Python when they are installed; without it each start compiles everything.
-const COMPILE: &[&str] = &["/usr/bin/python3", "-m", "compileall", "-q", "/usr/lib/python3.11", "/usr/lib/python3"];
+/// What the packages' own scripts do for Python when they are installed; without it each start compiles everything. Files in
+/// an image have other times than here, so the result may not depend on them.
+const COMPILE: &[&str] =
+    &["/usr/bin/python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "/usr/lib"];
 
 /// One server.
 #[derive(Debug)]
@@ -41,10 +43,12 @@ pub struct Server {
     command: &'static [&'static str],
     /// `terminationGracePeriodSeconds`, if it has to be killed at its end: the default of 30 is long to wait for.
     grace_seconds: Option<u32>,
+    /// `holdCapMilliseconds`, if it takes longer to end and to start than the default allows on a busy machine.
+    pub hold_cap_ms: Option<u32>,
 }
 
 /// All servers.
-pub const SERVERS: [Server; 8] = [
+pub const SERVERS: [Server; 9] = [
     Server {
         name: "nginx",
         on_sigterm: "cuts everything off",
@@ -52,6 +56,7 @@ pub const SERVERS: [Server; 8] = [
         prepare: &[],
         command: &["/usr/sbin/nginx", "-e", "stderr", "-g", "daemon off; user root;", "-c", "/srv/VERSION.conf"],
         grace_seconds: None,
+        hold_cap_ms: None,
     },
     Server {
         name: "haproxy",
@@ -60,6 +65,7 @@ pub const SERVERS: [Server; 8] = [
         prepare: &[],
         command: &["/usr/sbin/haproxy", "-W", "-db", "-f", "/srv/haproxy.cfg"],
         grace_seconds: None,
+        hold_cap_ms: None,
     },
     Server {
         name: "caddy",
@@ -68,6 +74,7 @@ pub const SERVERS: [Server; 8] = [
         prepare: &[],
         command: &["/usr/bin/caddy", "run", "--config", "/srv/Caddyfile", "--adapter", "caddyfile"],
         grace_seconds: None,
+        hold_cap_ms: None,
     },
     Server {
         name: "node",
@@ -76,6 +83,7 @@ pub const SERVERS: [Server; 8] = [
         prepare: &[],
         command: &["/usr/bin/tini", "--", "/usr/bin/node", "/srv/server.js"],
         grace_seconds: None,
+        hold_cap_ms: None,
     },
     Server {
         name: "node-deaf",
@@ -83,15 +91,26 @@ pub const SERVERS: [Server; 8] = [
         packages: &["nodejs", "tini"],
         prepare: &[],
         command: &["/usr/bin/node", "/srv/server.js"],
-        grace_seconds: Some(8),
+        grace_seconds: Some(4),
+        hold_cap_ms: None,
     },
     Server {
         name: "gunicorn",
         on_sigterm: "finishes requests",
         packages: &["gunicorn"],
         prepare: COMPILE,
+        command: &["/usr/bin/gunicorn", "--bind", ":8080", "--workers", "2", "app:app"],
+        grace_seconds: None,
+        hold_cap_ms: None,
+    },
+    Server {
+        name: "gunicorn-threads",
+        on_sigterm: "finishes requests, takes 1 s and more",
+        packages: &["gunicorn"],
+        prepare: COMPILE,
         command: &["/usr/bin/gunicorn", "--bind", ":8080", "--workers", "2", "--threads", "4", "app:app"],
         grace_seconds: None,
+        hold_cap_ms: Some(4000),
     },
     Server {
         name: "uvicorn",
@@ -100,6 +119,7 @@ pub const SERVERS: [Server; 8] = [
         prepare: COMPILE,
         command: &["/usr/bin/uvicorn", "--host", "0.0.0.0", "--port", "8080", "--no-access-log", "app:app"],
         grace_seconds: None,
+        hold_cap_ms: Some(4000),
     },
     Server {
         name: "jetty",
@@ -114,6 +134,7 @@ pub const SERVERS: [Server; 8] = [
             "/srv/server.xml",
         ],
         grace_seconds: None,
+        hold_cap_ms: Some(4000),
     },
 ];
 
@@ -142,7 +163,13 @@ impl Server {
         fs::create_dir_all(&root)?;
         let unpacked = debian::unpack(self.packages, &cache(), &root).with_context(|| format!("get {}", self.name))?;
         if let [program, arguments @ ..] = self.prepare {
-            let status = Command::new("chroot").arg(&root).arg(program).args(arguments).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").status();
+            let status = Command::new("chroot")
+                .arg(&root)
+                .arg(program)
+                .args(arguments)
+                .env_clear()
+                .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+                .status();
             let status = status.context("run chroot, which needs root")?;
             ensure!(status.success(), "{program} ended with {status} in the root file system of {}", self.name);
         }
@@ -156,9 +183,8 @@ impl Server {
     /// Debian's version of it.
     pub fn version(&self) -> anyhow::Result<String> {
         let file = self.directory().join("version");
-        fs::read_to_string(&file).with_context(|| {
-            format!("{} was not fetched ({}): `cargo xtask test` does it", self.name, file.display())
-        })
+        fs::read_to_string(&file)
+            .with_context(|| format!("{} was not fetched ({}): `cargo xtask test` does it", self.name, file.display()))
     }
 
     /// Pushes the images of all versions into the cluster's registry.

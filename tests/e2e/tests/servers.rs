@@ -1,13 +1,18 @@
 //! Servers that nobody here wrote lose no request: each alone in a Hold, and three that leave one after the other.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::ensure;
 use hitless_e2e::Stack;
 use hitless_e2e::servers::{Outcome, Server, Way, upgrade};
 
+/// One server at a time: what is measured is not how many of them a machine can start at once.
+static MACHINE: Mutex<()> = Mutex::new(());
+
 /// Both ways at the same time, and what clients that follow HTTP/1.1 must have seen.
 fn loses_nothing(name: &str) -> anyhow::Result<()> {
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let stack = Stack::attach()?;
     let server = Server::named(name)?;
     server.push(&stack.cluster)?;
@@ -50,6 +55,11 @@ fn caddy_loses_no_request() -> anyhow::Result<()> {
 #[test]
 fn node_loses_no_request() -> anyhow::Result<()> {
     loses_nothing("node")
+}
+
+#[test]
+fn node_that_does_not_notice_sigterm_loses_no_request() -> anyhow::Result<()> {
+    loses_nothing("node-deaf")
 }
 
 #[test]

@@ -67,11 +67,10 @@ impl Way {
 
     fn shape(self, server: &Server) -> Shape {
         let spec = server.grace_seconds.map(|seconds| json!({"terminationGracePeriodSeconds": seconds}));
-        let shape = Shape {
-            repository: server.repository(),
-            patch: json!({"spec": {"template": {"spec": spec}}}),
-            ..Shape::default()
-        };
+        let drain = server.hold_cap_ms.map(|cap| json!({"holdCapMilliseconds": cap}).to_string());
+        let metadata = drain.map(|drain| json!({"annotations": {"hitless.dev/drain": drain}}));
+        let patch = json!({"spec": {"template": {"metadata": metadata, "spec": spec}}});
+        let shape = Shape { repository: server.repository(), patch, ..Shape::default() };
         match self {
             Self::Hold => Shape { replicas: 1, mode: Some("Hold"), ..shape },
             Self::Leave => Shape { replicas: 3, mode: Some("Leave"), ..shape },
