@@ -101,7 +101,7 @@ pub const SERVERS: [Server; 9] = [
         prepare: COMPILE,
         command: &["/usr/bin/gunicorn", "--bind", ":8080", "--workers", "2", "app:app"],
         grace_seconds: None,
-        hold_cap_ms: None,
+        hold_cap_ms: Some(4000),
     },
     Server {
         name: "gunicorn-threads",

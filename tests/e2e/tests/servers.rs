@@ -58,11 +58,6 @@ fn node_loses_no_request() -> anyhow::Result<()> {
 }
 
 #[test]
-fn node_that_does_not_notice_sigterm_loses_no_request() -> anyhow::Result<()> {
-    loses_nothing("node-deaf")
-}
-
-#[test]
 fn gunicorn_loses_no_request() -> anyhow::Result<()> {
     loses_nothing("gunicorn")
 }
