@@ -7,6 +7,7 @@ mod hold;
 mod process;
 mod restarts;
 mod rollout;
+mod servers;
 mod spread;
 
 use std::process::ExitCode;
@@ -29,6 +30,9 @@ pub(crate) struct Bench {
     /// Leave the cluster up.
     #[arg(long, global = true)]
     keep: bool,
+    /// The name of the cluster; one that is up already is used as it is.
+    #[arg(long, global = true, default_value = "bench")]
+    cluster: String,
 }
 
 #[derive(Subcommand)]
@@ -44,31 +48,37 @@ enum What {
     Restarts(restarts::Restarts),
     /// Memory and CPU of agent and controller when nothing happens, and sizes of the binaries.
     Footprint(footprint::Footprint),
+    /// nginx, HAProxy and others: failed requests by server and way of upgrading it.
+    Servers(servers::Servers),
     /// Memory and time of the gate with 150,000 pods; needs no cluster.
     Gate,
 }
 
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
     match &bench.what {
-        What::Rollout(options) => on_cluster(bench.keep, |stack| rollout::run(options, stack, bench.json)),
-        What::Hold(options) => on_cluster(bench.keep, |stack| hold::run(options, stack, bench.json)),
-        What::Drain(options) => on_cluster(bench.keep, |stack| drain::run(options, stack, bench.json)),
-        What::Restarts(options) => on_cluster(bench.keep, |stack| restarts::run(options, stack, bench.json)),
-        What::Footprint(options) => on_cluster(bench.keep, |stack| footprint::run(options, stack, bench.json)),
+        What::Rollout(options) => on_cluster(bench, |stack| rollout::run(options, stack, bench.json)),
+        What::Hold(options) => on_cluster(bench, |stack| hold::run(options, stack, bench.json)),
+        What::Drain(options) => on_cluster(bench, |stack| drain::run(options, stack, bench.json)),
+        What::Restarts(options) => on_cluster(bench, |stack| restarts::run(options, stack, bench.json)),
+        What::Footprint(options) => on_cluster(bench, |stack| footprint::run(options, stack, bench.json)),
+        What::Servers(options) => {
+            servers::prepare(options)?;
+            on_cluster(bench, |stack| servers::run(options, stack, bench.json))
+        }
         What::Gate => gate::run(bench.json),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn on_cluster(keep: bool, measure: impl FnOnce(&Stack) -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn on_cluster(bench: &Bench, measure: impl FnOnce(&Stack) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let missing = missing_requirements();
     ensure!(missing.is_empty(), "a benchmark needs a real cluster, and this machine lacks: {missing:?}");
-    let name = "bench";
     let programs = Programs::build()?;
-    let cluster = Arc::new(Cluster::up(&UpOptions { name: name.to_owned(), nodes: 2 }, &|line| eprintln!("{line}"))?);
+    let options = UpOptions { name: bench.cluster.clone(), nodes: 2 };
+    let cluster = Arc::new(Cluster::up(&options, &|line| eprintln!("{line}"))?);
     let outcome = Stack::install_on(cluster, programs).and_then(|stack| measure(&stack));
-    if !keep {
-        Cluster::down(name)?;
+    if !bench.keep {
+        Cluster::down(&bench.cluster)?;
     }
     outcome
 }

@@ -130,6 +130,8 @@ fn e2e(options: &Test) -> anyhow::Result<()> {
     eprintln!("\n== building hitless as shipped");
     let programs = Programs::build()?;
     cargo(&["test", "--locked", "-p", "hitless-e2e", "--no-run"])?;
+    eprintln!("\n== fetching other people's servers");
+    hitless_e2e::servers::fetch_all(&|line| eprintln!("{line}"))?;
     eprintln!("\n== bringing up cluster {name}");
     let cluster = Arc::new(Cluster::up(&UpOptions { name: name.to_owned(), nodes: 2 }, &|line| eprintln!("{line}"))?);
     let outcome = install_and_test(options, &cluster, programs);

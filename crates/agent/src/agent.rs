@@ -285,8 +285,9 @@ impl Agent {
                 Hold::No => return None,
                 hold => hold,
             };
-            let pod = &view.pods.get(&grant.pod.uid)?.view;
-            let order = holder::Order { hold, containers: ids(grant, pod), drain: grant.drain.clone() };
+            let pod = view.pods.get(&grant.pod.uid)?;
+            let (containers, drain) = (ids(grant, &pod.view), grant.drain.clone());
+            let order = holder::Order { hold, containers, drain, grace: pod.grace };
             Some((grant.pod.uid.clone(), order))
         };
         steps.iter().filter_map(order).collect()

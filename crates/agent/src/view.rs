@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, NodeTransition, Transition};
@@ -11,6 +12,9 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::memory::Memory;
 use crate::patch::Direction;
+
+/// What the API server fills in where a pod says nothing.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 /// A pod of this node, with what a JSON patch must know beside [`PodView`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +27,20 @@ pub struct NodePod {
     pub has_annotations: bool,
     /// `status.podIPs`.
     pub ips: Vec<IpAddr>,
+    /// `spec.terminationGracePeriodSeconds`: a process that has not ended by then after SIGTERM is killed.
+    pub grace: Duration,
 }
 
 impl From<&Pod> for NodePod {
     fn from(pod: &Pod) -> Self {
         let has = |map: &Option<BTreeMap<String, String>>| map.as_ref().is_some_and(|map| !map.is_empty());
+        let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         Self {
             view: PodView::from(pod),
             has_labels: has(&pod.metadata.labels),
             has_annotations: has(&pod.metadata.annotations),
             ips: ips(pod),
+            grace: grace.and_then(|seconds| u64::try_from(seconds).ok()).map_or(DEFAULT_GRACE, Duration::from_secs),
         }
     }
 }

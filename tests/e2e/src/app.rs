@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use hitless_cluster::{Cluster, Place};
 use serde_json::{Value, json};
 
-use crate::stack::{TIMES, echo_image};
+use crate::stack::{TIMES, image};
 use crate::watch::Objects;
 use crate::{Kubectl, Watch};
 
@@ -22,7 +22,9 @@ pub const PATIENCE: Duration = Duration::from_mins(2);
 pub struct Shape {
     /// Replicas.
     pub replicas: u32,
-    /// Version of the reference server.
+    /// Which server: the name of its image, without registry and tag. The reference server's is `echo`.
+    pub repository: String,
+    /// Its version.
     pub version: &'static str,
     /// Annotation `hitless.dev/update`, if any.
     pub update: Option<&'static str>,
@@ -38,6 +40,7 @@ impl Default for Shape {
     fn default() -> Self {
         Self {
             replicas: 3,
+            repository: "echo".to_owned(),
             version: "v1",
             update: Some("in-place"),
             mode: Some("Leave"),
@@ -57,6 +60,7 @@ pub struct App {
     pub deployments: Watch,
     /// Address of the Service.
     pub address: SocketAddr,
+    repository: String,
     started: Instant,
 }
 
@@ -96,6 +100,7 @@ impl App {
             deployments: Watch::start(&kubectl, &["deployments"])?,
             address: format!("{ip}:80").parse().context("clusterIP")?,
             kubectl,
+            repository: shape.repository.clone(),
             started: Instant::now(),
         })
     }
@@ -134,14 +139,15 @@ impl App {
         Ok(())
     }
 
-    /// `kubectl set image deployment/web web=<reference server of that version>`.
-    pub fn set_version(&self, version: &str) -> anyhow::Result<()> {
-        self.set_image(&echo_image(version))
+    /// The image of that version of its server.
+    #[must_use]
+    pub fn image(&self, version: &str) -> String {
+        image(&self.repository, version)
     }
 
-    /// `kubectl set image deployment/web web=<image>`.
-    pub fn set_image(&self, image: &str) -> anyhow::Result<()> {
-        self.kubectl.run(&["set", "image", "deployment/web", &format!("web={image}")]).map(drop)
+    /// `kubectl set image deployment/web web=<its server of that version>`.
+    pub fn set_version(&self, version: &str) -> anyhow::Result<()> {
+        self.kubectl.run(&["set", "image", "deployment/web", &format!("web={}", self.image(version))]).map(drop)
     }
 
     /// `kubectl rollout status deployment/web`: blocks until it says done.
@@ -167,7 +173,7 @@ impl App {
 
     /// Waits until at least `count` pods run `version` and are ready.
     pub fn wait_version(&self, version: &str, count: usize) -> anyhow::Result<()> {
-        let image = echo_image(version);
+        let image = self.image(version);
         self.pods.wait(&format!("{count} ready pods of {version}"), PATIENCE, |pods| {
             let updated = pods.values().filter(|pod| image_of(pod) == image && is_ready(pod)).count();
             (updated >= count).then_some(())
@@ -261,7 +267,7 @@ pub fn deployment(shape: &Shape) -> Value {
         annotations["hitless.dev/update"] = json!(update);
     }
     let container = json!({
-        "name": "web", "image": echo_image(shape.version), "ports": [{"containerPort": 8080, "name": "http"}],
+        "name": "web", "image": image(&shape.repository, shape.version), "ports": [{"containerPort": 8080, "name": "http"}],
         "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
     });
     let mut deployment = json!({

@@ -11,6 +11,7 @@ pub mod endpoint;
 pub mod kubectl;
 pub mod measure;
 pub mod operations;
+pub mod servers;
 pub mod stack;
 pub mod streams;
 pub mod traffic;

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::app::{Identity, PATIENCE, image_of, is_ready};
-use crate::stack::echo_image;
 use crate::traffic::Rate;
 use crate::{App, Stack, Traffic};
 
@@ -32,6 +31,8 @@ pub struct Rollout {
     pub pods_recreated: usize,
     /// Longest time without an answer, in milliseconds.
     pub longest_pause_ms: u64,
+    /// The versions that answered.
+    pub versions: Vec<String>,
     /// The first failures, if any: what to look for in the logs.
     pub failures: Vec<Failure>,
     /// When the load began, in milliseconds since 1970; times of failures count from it.
@@ -81,6 +82,7 @@ pub fn rollout(
         seconds,
         pods_recreated: recreated(&before, &app.identities()),
         longest_pause_ms: report.longest_pause.length_ms,
+        versions: report.versions.keys().cloned().collect(),
         failures: report.failures.iter().take(20).cloned().collect(),
         started_unix_ms: report.started_unix_ms,
         writes_per_pod: writes_per_pod(&writes, app.kubectl.namespace(), before.len()),
@@ -88,7 +90,7 @@ pub fn rollout(
 }
 
 fn finished(app: &App, version: &str, replicas: usize) -> bool {
-    let image = echo_image(version);
+    let image = app.image(version);
     let pods = app.pods.objects();
     pods.len() == replicas && pods.values().all(|pod| image_of(pod) == image && is_ready(pod))
 }
@@ -99,7 +101,7 @@ fn recreated(before: &[Identity], after: &[Identity]) -> usize {
 
 /// Changes the image by nothing but one patch a pod, one pod after the other, each waited for until it is Ready: the floor.
 pub fn raw_patches(app: &App, version: &str) -> anyhow::Result<f64> {
-    let image = echo_image(version);
+    let image = app.image(version);
     let begin = Instant::now();
     for pod in app.identities() {
         let patch = serde_json::json!({"spec": {"containers": [{"name": "web", "image": image}]}}).to_string();

@@ -35,7 +35,13 @@ const ECHO_VERSIONS: [(&str, &[(&str, &str)]); 6] = [
 /// Image of the reference server of that version.
 #[must_use]
 pub fn echo_image(version: &str) -> String {
-    format!("hitless.test/echo:{version}")
+    image("echo", version)
+}
+
+/// An image in the cluster's registry, which stands for every other one.
+#[must_use]
+pub fn image(repository: &str, version: &str) -> String {
+    format!("hitless.test/{repository}:{version}")
 }
 
 /// hitless on a cluster.

@@ -10,24 +10,22 @@ use serde_json::json;
 
 use crate::app::Shape;
 use crate::client::Client;
+use crate::stack::image;
 use crate::{App, Stack};
 
-/// Image of the server of that version.
-#[must_use]
-pub fn image(version: &str) -> String {
-    format!("hitless.test/streams:{version}")
-}
+/// Repository of the server's images.
+const REPOSITORY: &str = "streams";
 
 /// Three replicas that leave service, and wait for streams as long as `seconds`.
 #[must_use]
 pub fn shape(seconds: u32) -> Shape {
     let drain = json!({"stragglerAfterSeconds": seconds, "deadlineSeconds": seconds}).to_string();
     let ports = Port::ALL.map(|port| json!({"name": port.name, "containerPort": port.number}));
-    let container = json!({"name": "web", "image": image("v1"), "ports": ports,
+    let container = json!({"name": "web", "image": image(REPOSITORY, "v1"), "ports": ports,
         "readinessProbe": {"httpGet": {"path": "/healthz", "port": Port::HTTP.name}, "periodSeconds": 1, "failureThreshold": 1}});
     let template =
         json!({"metadata": {"annotations": {"hitless.dev/drain": drain}}, "spec": {"containers": [container]}});
-    Shape { patch: json!({"spec": {"template": template}}), ..Shape::default() }
+    Shape { patch: json!({"spec": {"template": template}}), repository: REPOSITORY.to_owned(), ..Shape::default() }
 }
 
 /// Makes a Service whose ports have the numbers of the pod's, waits until it answers, and returns the address of its first one.

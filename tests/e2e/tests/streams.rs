@@ -15,7 +15,7 @@ fn no_download_websocket_or_grpc_stream_is_cut() -> anyhow::Result<()> {
     let before = app.identities();
     let client = streams::start(&stack, streams::expose(&app)?, 6, LASTS_MS)?;
     client.wait("streams of each kind", PATIENCE, |report| report.opened.len() == Kind::ALL.len())?;
-    app.set_image(&streams::image("v2"))?;
+    app.set_version("v2")?;
     app.rollout_status()?;
     let report = client.stop()?;
     println!("{}", serde_json::to_string(&report)?);

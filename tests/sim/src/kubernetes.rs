@@ -327,7 +327,8 @@ fn empty(id: PodRef) -> NodePod {
         ip: None,
         created: None,
     };
-    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new() }
+    let grace = std::time::Duration::from_secs(30);
+    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), grace }
 }
 
 /// A pod as a ReplicaSet makes it.

@@ -85,7 +85,7 @@ fn rollout(options: &Drain, stack: &Stack) -> anyhow::Result<(Report, f64, Sprea
     let client = streams::start(stack, streams::expose(&app)?, options.each, options.seconds * 1000)?;
     client.wait("streams of each kind", PATIENCE, |report| report.opened.len() == Kind::ALL.len())?;
     let begin = Instant::now();
-    app.set_image(&streams::image("v2"))?;
+    app.set_version("v2")?;
     let cpu = cpu_while_draining(options, stack, &app)?;
     app.rollout_status()?;
     let seconds = begin.elapsed().as_secs_f64();
@@ -101,7 +101,7 @@ fn cpu_while_draining(options: &Drain, stack: &Stack, app: &App) -> anyhow::Resu
     loop {
         let pods = app.pods.objects();
         for (name, pod) in &pods {
-            let is_operated = image_of(pod) == streams::image("v2");
+            let is_operated = image_of(pod) == app.image("v2");
             let has_left = condition(pod, "hitless.dev/InService") == Some("False");
             match draining.get(name) {
                 None if has_left && !is_operated => {
@@ -117,7 +117,7 @@ fn cpu_while_draining(options: &Drain, stack: &Stack, app: &App) -> anyhow::Resu
                 None | Some(_) => {}
             }
         }
-        if pods.values().all(|pod| image_of(pod) == streams::image("v2")) {
+        if pods.values().all(|pod| image_of(pod) == app.image("v2")) {
             return Ok(percent);
         }
         ensure!(begin.elapsed() < patience, "the rollout did not end in {patience:?}");
@@ -132,7 +132,7 @@ fn notice(stack: &Stack, run: u32) -> anyhow::Result<f64> {
     let client = streams::start(stack, streams::expose(&app)?, 1, 6000 + 137 * run)?;
     client.wait("streams of each kind", PATIENCE, |report| report.opened.len() == Kind::ALL.len())?;
     let since = Timestamp::now();
-    app.set_image(&streams::image("v2"))?;
+    app.set_version("v2")?;
     // No stream is opened after the first of each kind.
     let report = client.stop()?;
     app.rollout_status()?;

@@ -104,6 +104,8 @@ struct Cycle<'a> {
     parked: Instant,
     numbers: HoldNumbers,
     listening: Option<Listening>,
+    /// The cap was over while the old process ran: clients are held once more when it has ended, or at this time.
+    again: Option<Instant>,
 }
 
 impl<'a> Cycle<'a> {
@@ -115,7 +117,7 @@ impl<'a> Cycle<'a> {
         known.ports.extend(restart.ports());
         let hold = SynHold::open(&netns)?;
         let (order, numbers) = (order.clone(), HoldNumbers::default());
-        Ok(Self { seat, order, netns, hold, restart, parked: Instant::now(), numbers, listening: None })
+        Ok(Self { seat, order, netns, hold, restart, parked: Instant::now(), numbers, listening: None, again: None })
     }
 
     fn note(&self, stage: Stage) {
@@ -135,17 +137,39 @@ impl<'a> Cycle<'a> {
 
     /// Clients are held: whatever happens, they are let in in the end.
     fn hold_until_the_end(&mut self) {
-        if let Some(left) = self.settle() {
+        if let Some(left) = self.settle(|cycle, waited| cycle.note(Stage::Settling(waited))) {
             self.numbers.left = left;
             self.note(Stage::Settled(left));
+            let patched = Instant::now();
+            self.await_listeners();
+            // Process 1 of a container that has no handler for SIGTERM does not notice it, and is killed at the end of its
+            // grace period; others take their time.
+            let serves_on = self.numbers.expired && !self.restart.is_under_way();
+            self.again = serves_on.then(|| patched + self.order.grace);
+        }
+        self.release();
+        self.note(Stage::Released);
+    }
+
+    /// The old process, which had served on when the cap was over, has ended or is about to be killed.
+    fn hold_again(&mut self) {
+        self.again = None;
+        if let Err(error) = self.park() {
+            tracing::warn!(pod_uid = self.seat.uid, %error, "clients are not held a second time");
+            return;
+        }
+        if self.restart.is_under_way() {
+            self.await_listeners();
+        } else if let Some(left) = self.settle(|_, _| {}) {
+            self.numbers.left = left;
             self.await_listeners();
         }
         self.release();
         self.note(Stage::Released);
     }
 
-    /// Waits for requests in flight; says how many are left. `None` if the operation is over.
-    fn settle(&mut self) -> Option<u32> {
+    /// Waits for requests in flight; says how many are left. `None` if the operation is over. The first number is told.
+    fn settle(&mut self, tell: impl Fn(&Self, u32)) -> Option<u32> {
         let most = SETTLE_MOST.min(self.cap() / 2);
         // Connections that wait to be accepted would be reset. Those that are not accepted in time count as in flight.
         if let Err(error) = self.netns.quiet_accept_queue(self.restart.ports(), QUEUE.min(most)) {
@@ -155,6 +179,7 @@ impl<'a> Cycle<'a> {
         // What can't be counted is not taken for settled before the time is over.
         let mut left = 1;
         let (mut is_told, mut has_failed) = (false, false);
+        let closed = self.numbers.closed;
         loop {
             let now = Instant::now();
             match settle.look(&self.netns, now) {
@@ -166,14 +191,14 @@ impl<'a> Cycle<'a> {
                 }
             }
             self.numbers.connections = settle.connections.unwrap_or_default();
-            self.numbers.closed = settle.closed;
+            self.numbers.closed = closed.saturating_add(settle.closed);
             self.collect();
             if left == 0 || now.duration_since(self.parked) >= most {
                 break;
             }
             // The first number is enough: each one wakes the agent's loop.
             if !std::mem::replace(&mut is_told, true) {
-                self.note(Stage::Settling(left));
+                tell(self, left);
             }
             self.seat.wait(SETTLE_EVERY);
             self.seat.order()?;
@@ -181,7 +206,7 @@ impl<'a> Cycle<'a> {
         if left > 0 && self.order.drain.stragglers == StragglerPolicy::Destroy {
             match stragglers::destroy(&self.netns, self.seat.uid, settle.waited()) {
                 Ok(destroyed) => {
-                    self.numbers.destroyed = destroyed;
+                    self.numbers.destroyed = self.numbers.destroyed.saturating_add(destroyed);
                     left = 0;
                 }
                 Err(error) => tracing::warn!(pod_uid = self.seat.uid, %error, "connections were not reset"),
@@ -218,11 +243,13 @@ impl<'a> Cycle<'a> {
         match self.hold.release() {
             Ok(released) => {
                 let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-                self.numbers.parked = number(released.replayed + released.left);
-                self.numbers.replayed = number(released.replayed);
                 let longest = released.longest.unwrap_or_default().as_millis();
-                self.numbers.longest_milliseconds = u32::try_from(longest).unwrap_or(u32::MAX);
-                self.numbers.expired |= released.expired;
+                let longest = u32::try_from(longest).unwrap_or(u32::MAX);
+                let numbers = &mut self.numbers;
+                numbers.parked = numbers.parked.saturating_add(number(released.replayed + released.left));
+                numbers.replayed = numbers.replayed.saturating_add(number(released.replayed));
+                numbers.longest_milliseconds = numbers.longest_milliseconds.max(longest);
+                numbers.expired |= released.expired;
             }
             Err(error) => {
                 tracing::warn!(pod_uid = self.seat.uid, %error, "clients were not let in at once; a timer does it");
@@ -233,18 +260,20 @@ impl<'a> Cycle<'a> {
         tracing::info!(pod_uid, parked, replayed, longest_milliseconds, expired, "clients are let in");
     }
 
-    /// Nobody is held any more; it is only to be known how long the restart takes.
+    /// Nobody is held any more. It is to be known how long the restart takes, and whether clients must be held again.
     fn watch_listeners(&mut self) {
         while self.seat.order().is_some_and(|order| !matches!(order.hold, Hold::Prepare(_))) {
-            if self.listening.is_none() && !self.restart.ports().is_empty() {
-                self.look();
-                if self.listening.is_some() {
-                    self.note(Stage::Released);
-                    continue;
-                }
-                self.seat.wait(COARSE);
-            } else {
+            if self.listening.is_some() || self.restart.ports().is_empty() {
                 self.seat.wait_for(LONG, |hold| matches!(hold, Hold::Prepare(_)));
+                continue;
+            }
+            self.look();
+            let now = Instant::now();
+            match self.again {
+                _ if self.listening.is_some() => self.note(Stage::Released),
+                Some(at) if now >= at || self.restart.is_under_way() => self.hold_again(),
+                Some(_) => self.seat.wait(MEDIUM),
+                None => self.seat.wait(COARSE),
             }
         }
     }

@@ -27,6 +27,8 @@ pub struct Order {
     pub containers: Vec<String>,
     /// Treatment of the ports, the cap, and what becomes of stragglers.
     pub drain: DrainSpec,
+    /// How long after SIGTERM the kubelet kills a process that has not ended.
+    pub grace: Duration,
 }
 
 /// Holds new connections of the pods that it is told of. Dropping it lets all of them in.

@@ -46,6 +46,8 @@ const PORT: u16 = 8080;
 /// Where it accepts nobody.
 const QUEUE_ONLY: u16 = 8082;
 const PATIENCE: Duration = Duration::from_secs(15);
+/// After which a process that does not notice SIGTERM is killed.
+const GRACE: Duration = Duration::from_millis(1500);
 /// Who is not replayed comes again after a second.
 const REPETITION: Duration = Duration::from_secs(1);
 
@@ -55,10 +57,11 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 9] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
+        ("who serves on until it is killed is held for once more, and fails no client", deaf),
         ("requests in flight are waited for, and given up or reset when their time is over", stragglers),
         ("what a killed agent has left behind is removed when its time is over", leftover),
         ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leave),
@@ -92,7 +95,7 @@ impl<'a> Shop<'a> {
 
     fn order(&self, hold: Hold) {
         let containers = vec![self.lab.container_id.clone()];
-        let order = Order { hold, containers, drain: self.drain.clone() };
+        let order = Order { hold, containers, drain: self.drain.clone(), grace: GRACE };
         self.holder.order(BTreeMap::from([(self.lab.pod_uid.clone(), order)]));
     }
 
@@ -244,6 +247,28 @@ fn overrun(lab: &Lab) {
         // The old process still listens.
         assert!(client.join().unwrap().unwrap() < REPETITION);
     }
+}
+
+fn deaf(lab: &Lab) {
+    let server = lab.start_server();
+    let load = lab.in_client(|| Load::start(SocketAddr::from((SERVICE_V4, PORT)), 300, PATIENCE));
+    eventually("clients come", || (load.begun() > 100).then_some(()));
+    let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 1000, ..drain() });
+    assert_eq!(shop.park(), 0);
+    let first = shop.released();
+    assert!(first.numbers.expired && first.listening.is_none(), "{first:?}");
+    assert_eq!(list_holds(&netns(lab)).unwrap(), [""; 0]);
+
+    eventually("clients are held again", || (!list_holds(&netns(lab)).unwrap().is_empty()).then_some(()));
+    server.kill();
+    thread::sleep(Duration::from_millis(100));
+    let _server = lab.start_server();
+    let second = eventually("the new listener is seen", || shop.held().filter(|held| held.listening.is_some()));
+    eventually("clients are let in", || list_holds(&netns(lab)).unwrap().is_empty().then_some(()));
+    let visits = load.finish();
+    assert_eq!(failures(&visits).len(), 0, "{:?} of {}", failures(&visits).first(), visits.len());
+    assert!(longest(&visits) < Duration::from_millis(1600), "nobody waits for both: {:?}", longest(&visits));
+    assert!(second.numbers.parked > first.numbers.parked, "{first:?} {second:?}");
 }
 
 fn stragglers(lab: &Lab) {

@@ -62,7 +62,8 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         ip: None,
         created: None,
     };
-    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new() }
+    let grace = std::time::Duration::from_secs(30);
+    NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), grace }
 }
 
 /// What a status patch of this condition does.
