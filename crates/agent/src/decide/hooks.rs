@@ -77,7 +77,7 @@ pub(super) fn step(case: &Case<'_>, when: HookTime, end: Timestamp) -> Step {
             State::Over(End::Done | End::Ignored) => continue,
             State::Over(End::Failed) => return Step::Failed(format!("hook {name} has failed{said}")),
             State::Over(End::Refused) => return Step::Refused(format!("hook {name} says never{said}")),
-            State::Due => (Some(called.ask(name)), called.deadline, format!("to answer{said}")),
+            State::Due => (Some(Ask { when, ..called.ask(name) }), called.deadline, format!("to answer{said}")),
             State::Waits(next) => {
                 let word = if called.failures > 0 { "failed" } else { "says not yet" };
                 (None, next, format!("that {word}; it is called again at {next}{said}"))

@@ -301,7 +301,10 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
         Some(Action::Lower) => {
             let pod = pod.unwrap();
             assert_eq!(grant.mode, GrantMode::Leave, "in a Hold the pod stays in service");
-            assert!(pod.gated || reported.is_some());
+            // Its application is asked only after the pod has been found fit.
+            let memory = state.memories.values().next();
+            let has_asked = memory.is_some_and(|memory| !memory.hooks.is_empty() || memory.task_since.is_some());
+            assert!(pod.gated || reported.is_some() || has_asked);
             let is_begun = pod.containers[0].image == pod::TO;
             assert!(is_begun || !grant.while_unavailable || !pod.ready(), "granted as an unavailable pod");
         }

@@ -181,8 +181,7 @@ async fn an_answer_is_noted_for_its_own_grant_and_not_for_a_later_one_of_the_sam
     let wanted = order(server.hook());
     for (granted, noted) in [(wanted.call.granted, 1), (wanted.call.granted + jiff::SignedDuration::from_secs(9), 0)] {
         let ask = Ask { name: "ask".into(), when: HookTime::BeforeDrain, attempt: 1, deadline: Timestamp::MAX };
-        let called = Called::new(&ask, granted);
-        let hooks = BTreeMap::from([("ask".to_owned(), called)]);
+        let hooks = BTreeMap::from([("ask".to_owned(), Called::new(&ask, granted))]);
         let memory = Memory { granted: Some(granted), hooks, ..Memory::default() };
         let mut memories = BTreeMap::from([(wanted.call.grant.clone(), memory)]);
         let caller = Caller::new();
