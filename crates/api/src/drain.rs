@@ -132,6 +132,16 @@ impl DrainSpec {
     /// Longest [`Self::straggler_after_seconds`] and [`Self::deadline_seconds`] that may be wished: a day.
     pub const LONGEST_DEADLINE_SECONDS: u32 = 86_400;
 
+    /// A port on which connections outlast a request: the first of those treated as `http2` or `tcp`.
+    #[must_use]
+    pub fn long_lived_port(&self) -> Option<u16> {
+        let outlasts = |treat| match treat {
+            PortTreatment::Http2 | PortTreatment::Tcp => true,
+            PortTreatment::Http1 | PortTreatment::Udp | PortTreatment::Ignore => false,
+        };
+        self.ports.iter().find(|known| outlasts(known.treat)).map(|known| known.port)
+    }
+
     /// How connections to `port` are treated.
     #[must_use]
     pub fn treatment(&self, port: u16) -> PortTreatment {

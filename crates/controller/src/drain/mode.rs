@@ -24,6 +24,8 @@ pub struct Situation {
     pub gap_milliseconds: Option<u32>,
     /// Longest time that connections may be parked, in milliseconds.
     pub cap_milliseconds: u32,
+    /// A port on which connections outlast a request, so that a Hold would cut them off.
+    pub long_lived_port: Option<u16>,
     /// Another pod takes the traffic meanwhile.
     pub another_serves: bool,
     /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish.
@@ -88,6 +90,10 @@ fn auto(situation: &Situation) -> Mode {
     if situation.always_published {
         return hold("AlwaysPublished: a Service sends it connections whether it is Ready or not".to_owned());
     }
+    if let (Some(port), true) = (situation.long_lived_port, situation.another_serves) {
+        let reason = format!("LongConnections: those to port {port} outlast a request, and another pod serves");
+        return Mode { mode: GrantMode::Leave, reason };
+    }
     match gap {
         Some(gap) if gap <= cap / SHARE_OF_CAP => {
             hold(format!("ShortGap: its workload was away for at most {gap} ms of late"))
@@ -134,6 +140,7 @@ mod tests {
             agent_can_hold: Some(true),
             gap_milliseconds: None,
             cap_milliseconds: 2500,
+            long_lived_port: None,
             another_serves: true,
             always_published: false,
         }
@@ -153,6 +160,8 @@ mod tests {
         check(|_| {}, leave(), "UnknownGap");
         check(|s| s.gap_milliseconds = Some(1250), hold(), "ShortGap");
         check(|s| s.gap_milliseconds = Some(1251), leave(), "LongGap");
+        check(|s| (s.long_lived_port, s.gap_milliseconds) = (Some(5432), Some(1)), leave(), "LongConnections");
+        check(|s| (s.long_lived_port, s.another_serves) = (Some(5432), false), hold(), "OnlyPod");
         check(|s| s.another_serves = false, hold(), "OnlyPod");
         check(|s| (s.another_serves, s.gap_milliseconds) = (false, Some(9000)), hold(), "OnlyPod");
         check(|s| s.gated = false, hold(), "NoReadinessGate");

@@ -185,6 +185,7 @@ fn candidate<'a>(
         agent_can_hold: node_transition.and_then(|node| can_hold(node, uid)),
         gap_milliseconds: deployment.and_then(holds::gap),
         cap_milliseconds: resolved.drain.hold_cap_milliseconds,
+        long_lived_port: resolved.drain.long_lived_port(),
         another_serves: false,
         always_published: holds.always_published(pod),
     };
