@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Phase, Transition, TransitionResult};
+use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Phase, Propagation, Transition, TransitionResult};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::Decision;
@@ -97,9 +97,12 @@ fn numbers(memory: &Memory, now: Timestamp) -> BTreeMap<String, i64> {
     let mut add = |name: &str, number: i64| numbers.insert(name.to_owned(), number);
     let operated = memory.operated.as_ref().map(|operated| operated.at);
     if let Some(count) = memory.drained {
-        let Count { most, closed, destroyed, inbound, newcomers, .. } = count;
+        let Count { most, closed, destroyed, inbound, newcomers, came_until, .. } = count;
         add_connections(&mut add, most, closed, destroyed, inbound);
         add("newAfterLeaving", newcomers.into());
+        if let (Some(lowered), Some(until)) = (memory.lowered, came_until) {
+            add(Propagation::REPORTED, milliseconds(lowered, until).max(0));
+        }
     }
     if let Some(held) = memory.held {
         let HoldNumbers { connections, closed, destroyed, left, parked, replayed, longest_milliseconds, expired } =

@@ -111,6 +111,8 @@ pub struct Count {
     pub idle: u32,
     /// New connections have stopped coming, the kubelet's probes apart.
     pub quiet: bool,
+    /// When the last of them came, to within some 20 ms; absent if none has come, and if more still come.
+    pub came_until: Option<Timestamp>,
     /// The most that were there at once since the pod left.
     pub most: u32,
     /// Closed kindly so far.

@@ -15,6 +15,7 @@ pub mod node_transition;
 pub mod owner;
 pub mod pod;
 pub mod pod_transition_rule;
+pub mod propagation;
 pub mod transition;
 pub mod transition_budget;
 
@@ -29,6 +30,7 @@ pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
 pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};
 pub use owner::OwnerKey;
 pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
+pub use propagation::Propagation;
 pub use transition::{Outcome, Phase, Transition, TransitionResult};
 pub use transition_budget::{TransitionBudget, TransitionBudgetSpec};
 

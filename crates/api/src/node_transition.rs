@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Grant, Transition};
+use crate::{Grant, Propagation, Transition};
 
 /// Which pods of a node may proceed. Written by the controller only, every write with a resourceVersion.
 /// The object has the node's name and is owned by the Node.
@@ -33,6 +33,9 @@ pub struct NodeTransitionSpec {
     #[serde(default)]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub grants: Vec<Grant>,
+    /// What was learned on this node of how long leaving takes to be noticed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub propagation: Option<Propagation>,
 }
 
 impl NodeTransitionSpec {

@@ -20,7 +20,7 @@ mod rule_status;
 mod stand_in;
 mod write;
 
-use hitless_api::{MicroTime, PodRef};
+use hitless_api::{MicroTime, PodRef, Propagation};
 use hitless_gate::Verdict;
 use hitless_runtime::events::Note;
 use jiff::{Timestamp, Unit};
@@ -97,7 +97,9 @@ pub fn round(snapshot: &Snapshot, mirror: &mut Mirror, now: Timestamp) -> Round 
     let gate = mirror.look(snapshot, &wishes.owners);
     let mut draft = draft::Draft::new(snapshot, now);
     let ended = completion::complete(&wishes, &mut draft);
-    let policies = Policies::of(&snapshot.drain_policies);
+    let nodes = snapshot.node_transitions.values();
+    let learned = Propagation::p999_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
+    let policies = Policies::of(&snapshot.drain_policies, learned);
     let mut holds = holds::Holds::new(snapshot);
     holds.keep(&wishes, &ended);
     grants::tell_places(&ended, &draft, gate);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use hitless_api::{DrainSpec, PortTreatment};
 use hitless_kernel::{Connection, ConnectionWatch, KernelError, NodeSockets, PodNetns, Use, classify, close_quiet};
+use jiff::Timestamp;
 
 use super::quiet::Quiet;
 use super::restart::Restart;
@@ -248,6 +249,12 @@ impl Observed {
         self.quiet.look(time, accepted);
         if let Some(udp) = &mut self.udp {
             udp.look(time, netns.udp_counters()?.datagrams);
+        }
+        let was_quiet = self.count.came_until.is_some();
+        match self.quiet.is_quiet() && self.quiet.has_come() {
+            true if was_quiet => {}
+            true => self.count.came_until = Timestamp::now().checked_sub(Quiet::WINDOW).ok(),
+            false => self.count.came_until = None,
         }
         self.count.quiet = self.quiet.is_quiet() && self.udp.as_ref().is_none_or(Quiet::is_quiet);
         let before = *self.accepted.get_or_insert(accepted);

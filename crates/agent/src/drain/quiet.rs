@@ -10,6 +10,7 @@ pub struct Quiet {
     expected: u64,
     /// Time and count of each look, the oldest first; at most one of them is older than the window.
     looks: VecDeque<(Duration, u64)>,
+    has_come: bool,
 }
 
 impl Quiet {
@@ -19,7 +20,7 @@ impl Quiet {
     /// `probe_periods`: seconds between two probes, for each probe that opens a connection.
     #[must_use]
     pub fn new(probe_periods: &[u32]) -> Self {
-        Self { expected: expected_probes(probe_periods), looks: VecDeque::new() }
+        Self { expected: expected_probes(probe_periods), looks: VecDeque::new(), has_come: false }
     }
 
     /// Notes that by `time` (from any fixed start) `accepted` connections had been accepted in all.
@@ -29,15 +30,25 @@ impl Quiet {
         while self.looks.get(1).is_some_and(|(second, _)| *second <= begin) {
             self.looks.pop_front();
         }
+        self.has_come |= self.grown().is_some_and(|grown| grown > self.expected);
+    }
+
+    /// Whether more have come than the probes account for, at any time.
+    #[must_use]
+    pub const fn has_come(&self) -> bool {
+        self.has_come
+    }
+
+    /// How many were accepted within the window. A count that has gone down is one of another namespace: nothing is known.
+    fn grown(&self) -> Option<u64> {
+        self.looks.back()?.1.checked_sub(self.looks.front()?.1)
     }
 
     /// Whether it is quiet as of the last look.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let (Some((begin, before)), Some((end, after))) = (self.looks.front(), self.looks.back()) else { return false };
-        // A count that has gone down is one of another namespace: nothing is known.
-        end.saturating_sub(*begin) >= Self::WINDOW
-            && after.checked_sub(*before).is_some_and(|grown| grown <= self.expected)
+        let (Some((begin, _)), Some((end, _))) = (self.looks.front(), self.looks.back()) else { return false };
+        end.saturating_sub(*begin) >= Self::WINDOW && self.grown().is_some_and(|grown| grown <= self.expected)
     }
 }
 
@@ -76,6 +87,15 @@ mod tests {
             (&[], &[(0, 9), (1000, 3)], false, "the count went down: another namespace"),
         ] {
             assert_eq!(after_looks(periods, looks), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn that_somebody_has_come_is_remembered() {
+        let mut quiet = Quiet::new(&[1]);
+        for (milliseconds, accepted, has_come) in [(0, 5, false), (900, 7, false), (1800, 10, true), (9000, 10, true)] {
+            quiet.look(Duration::from_millis(milliseconds), accepted);
+            assert_eq!(quiet.has_come(), has_come, "{milliseconds} ms");
         }
     }
 

@@ -261,7 +261,8 @@ fn any_state() -> impl Strategy<Value = State> {
                 Arc::new(pod)
             });
             let memories = memory.map(|memory| (grant.id.clone(), memory)).into_iter().collect();
-            let spec = NodeTransitionSpec { node_uid: "node-uid".into(), epoch: 1, grants: vec![grant] };
+            let spec =
+                NodeTransitionSpec { node_uid: "node-uid".into(), epoch: 1, grants: vec![grant], propagation: None };
             let mut transition = NodeTransition::new("n1", spec);
             transition.status = report.map(|report| NodeTransitionStatus { agent: None, transitions: vec![report] });
             let uid = pod::UID.to_owned();

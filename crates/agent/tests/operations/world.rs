@@ -95,7 +95,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(grant: Grant, new_image: Image) -> Self {
         let now = grant.granted.0;
-        let spec = NodeTransitionSpec { node_uid: "node-uid".into(), epoch: 1, grants: vec![grant] };
+        let spec = NodeTransitionSpec { node_uid: "node-uid".into(), epoch: 1, grants: vec![grant], propagation: None };
         let mut transition = NodeTransition::new("n1", spec);
         transition.metadata.resource_version = Some("1".into());
         Self {

@@ -49,6 +49,8 @@ pub struct Policies<'a> {
     /// By name, of each namespace.
     by_namespace: HashMap<&'a str, Vec<Known<'a>>>,
     default: Option<Known<'a>>,
+    /// What was learned, for what nobody says.
+    learned: DrainOverrides,
 }
 
 /// What holds for one pod.
@@ -67,10 +69,13 @@ pub struct Resolved {
 }
 
 impl<'a> Policies<'a> {
-    /// Those of a snapshot.
+    /// Those of a snapshot. A pod of which nobody says how long it stays out of service at least does so for `learned_seconds`.
     #[must_use]
-    pub fn of(all: &'a [Arc<PolicyView>]) -> Self {
-        let mut policies = Self::default();
+    pub fn of(all: &'a [Arc<PolicyView>], learned_seconds: Option<u32>) -> Self {
+        // The built-in least time is what the kubelet needs.
+        let min_seconds = learned_seconds.filter(|learned| *learned > DrainSpec::default().min_seconds);
+        let learned = DrainOverrides { min_seconds, ..DrainOverrides::default() };
+        let mut policies = Self { learned, ..Self::default() };
         for policy in all {
             let fault = policy.spec.selector.as_ref().and_then(selector::fault);
             let known = Known { origin: format!("DrainPolicy {}", policy.path()), policy, fault };
@@ -111,7 +116,8 @@ impl<'a> Policies<'a> {
             return Err(InvalidDrain::Policy { policy: known.policy.path(), why });
         }
         let chain: Vec<&Known<'_>> = own.into_iter().chain(&self.default).collect();
-        let overrides: Vec<&DrainOverrides> = chain.iter().map(|known| &known.policy.spec.drain).collect();
+        let said = chain.iter().map(|known| &known.policy.spec.drain);
+        let overrides: Vec<&DrainOverrides> = said.chain([&self.learned]).collect();
         let drain = DrainSpec::resolve(pod, &overrides, told)?;
         let hooks: Vec<HookLayer<'_>> = chain
             .iter()
@@ -159,7 +165,7 @@ mod tests {
     }
 
     fn resolve(all: &[Arc<PolicyView>], annotations: Value) -> Result<Resolved, InvalidDrain> {
-        Policies::of(all).resolve(&pod(annotations), |_| None, Some(77))
+        Policies::of(all, None).resolve(&pod(annotations), |_| None, Some(77))
     }
 
     #[test]
@@ -212,16 +218,26 @@ mod tests {
     }
 
     #[test]
+    fn what_was_learned_counts_where_nobody_says_anything() {
+        let all = [policy("shop", "a", json!({"selector": {}, "drain": {"minSeconds": 1}}))];
+        let min_seconds = |all: &[_], learned| {
+            Policies::of(all, learned).resolve(&pod(json!({})), |_| None, None).unwrap().drain.min_seconds
+        };
+        assert_eq!((min_seconds(&[], Some(3)), min_seconds(&[], Some(0)), min_seconds(&[], None)), (3, 1, 1));
+        assert_eq!(min_seconds(&all, Some(3)), 1);
+    }
+
+    #[test]
     fn of_two_the_first_by_name_counts_and_the_other_is_named() {
         let all = [
             policy("shop", "b", json!({"selector": {}, "drain": {"minSeconds": 5}})),
             policy("shop", "a", json!({"selector": {}, "drain": {"minSeconds": 4}})),
         ];
         assert_eq!(resolve(&all, json!({})).unwrap().drain.min_seconds, 4);
-        let policies = Policies::of(&all);
+        let policies = Policies::of(&all, None);
         let (counts, ignored) = policies.rivals(&pod(json!({}))).unwrap();
         assert_eq!((counts.name.as_str(), ignored.name.as_str()), ("a", "b"));
-        assert!(Policies::of(&all[..1]).rivals(&pod(json!({}))).is_none());
+        assert!(Policies::of(&all[..1], None).rivals(&pod(json!({}))).is_none());
     }
 
     #[test]

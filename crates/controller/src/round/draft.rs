@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::ledger::{CLUSTER, LedgerLeader};
-use hitless_api::{Grant, NodeTransitionSpec, PodRef, Reservation, TransitionLedgerSpec};
+use hitless_api::{Grant, NodeTransitionSpec, PodRef, Propagation, Reservation, TransitionLedgerSpec};
 use hitless_gate::LedgerError;
 use jiff::Timestamp;
 
 use super::write::{LedgerWrite, NodeTransitionWrite, Step, Write};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{NodeTransitionView, Snapshot};
 
 pub(super) struct Draft<'a> {
     pub(super) snapshot: &'a Snapshot,
@@ -22,6 +22,7 @@ pub(super) struct Draft<'a> {
 #[derive(Default)]
 struct NodeDraft {
     grants: Vec<Grant>,
+    propagation: Option<Propagation>,
     fence: Option<String>,
     /// Namespaces with a grant that was added here: agents must be allowed to operate there.
     added: BTreeSet<String>,
@@ -123,12 +124,18 @@ impl<'a> Draft<'a> {
         let known = self.snapshot.node_transitions.get(node);
         self.nodes.entry(node).or_insert_with(|| NodeDraft {
             grants: known.map(|known| known.spec.grants.clone()).unwrap_or_default(),
+            propagation: known.and_then(|known| known.spec.propagation.clone()),
             ..NodeDraft::default()
         })
     }
 
+    /// What the operation has taught goes with its grant into the same write, so that it counts once.
     pub(super) fn remove_grant(&mut self, node: &'a str, id: &str) {
+        let learned = self.snapshot.node_transitions.get(node).and_then(|known| propagation(known, id));
         let draft = self.node(node);
+        if let Some(milliseconds) = learned.filter(|_| draft.grants.iter().any(|grant| grant.id == id)) {
+            draft.propagation.get_or_insert_default().add(milliseconds);
+        }
         draft
             .touched
             .extend(draft.grants.iter().filter(|grant| grant.id == id).map(|grant| grant.pod.namespace.clone()));
@@ -196,6 +203,7 @@ impl<'a> Draft<'a> {
                     node_uid: node_uid.clone(),
                     epoch: self.snapshot.epoch,
                     grants: draft.grants,
+                    propagation: draft.propagation,
                 },
                 fence: draft.fence,
                 namespaces: draft.added,
@@ -204,4 +212,11 @@ impl<'a> Draft<'a> {
         }
         steps
     }
+}
+
+/// How long after the pod had left its last new connection came, in milliseconds, if the operation was one that can tell.
+fn propagation(node: &NodeTransitionView, id: &str) -> Option<u32> {
+    let grant = node.spec.grants.iter().find(|grant| grant.id == id)?;
+    let report = &node.transition(grant)?.result.as_ref()?.report;
+    u32::try_from(*report.get(Propagation::REPORTED)?).ok()
 }

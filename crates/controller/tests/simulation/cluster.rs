@@ -41,6 +41,8 @@ pub(crate) struct Cluster {
     pub(crate) agent: AgentInfo,
     /// What agents report of an operation that is done.
     pub(crate) gap_milliseconds: Option<u32>,
+    /// What they report of how long new connections came.
+    pub(crate) propagation: Option<i64>,
     /// Successful writes by kind.
     pub(crate) written: BTreeMap<&'static str, usize>,
 }
@@ -84,6 +86,7 @@ impl Cluster {
             services: BTreeMap::new(),
             agent: AgentInfo { features: vec!["Leave".to_owned(), "Hold".to_owned()], ..AgentInfo::default() },
             gap_milliseconds: None,
+            propagation: None,
             written: BTreeMap::new(),
         };
         cluster.controllers();

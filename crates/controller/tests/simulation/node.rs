@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Transition, TransitionResult};
+use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Propagation, Transition, TransitionResult};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NAMESPACE, view};
@@ -33,16 +33,15 @@ impl Cluster {
     fn report(&mut self, grant: &Grant, phase: Phase, result: Option<(Outcome, &str)>) {
         let (version, since) = (self.bump(), MicroTime(self.now));
         let gap_milliseconds = self.gap_milliseconds.filter(|_| result.is_some());
+        let report: BTreeMap<String, i64> =
+            self.propagation.map(|milliseconds| (Propagation::REPORTED.to_owned(), milliseconds)).into_iter().collect();
         let Some(node) =
             self.transitions.values_mut().find(|node| node.spec.grants.iter().any(|each| each.id == grant.id))
         else {
             return;
         };
-        let result = result.map(|(outcome, reason)| TransitionResult {
-            outcome,
-            reason: reason.into(),
-            report: BTreeMap::default(),
-        });
+        let result =
+            result.map(|(outcome, reason)| TransitionResult { outcome, reason: reason.into(), report: report.clone() });
         node.transitions.retain(|each| each.id != grant.id);
         node.transitions.push(Transition {
             id: grant.id.clone(),

@@ -282,3 +282,20 @@ fn the_place_of_a_pod_that_wants_to_return_counts_whatever_was_asked_before() {
     roll(&mut cluster, &mut brain);
     cluster.assert_at_rest();
 }
+
+#[test]
+fn what_leaving_takes_is_learned_once_for_each_operation_and_is_the_least_time_after() {
+    let mut cluster = Cluster::new(4, 1);
+    cluster.propagation = Some(2300);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 3);
+    assert_eq!(cluster.grants()[0].drain.min_seconds, 1, "nothing is known yet");
+    roll(&mut cluster, &mut brain);
+    cluster.assert_at_rest();
+    let learned: Vec<_> = cluster.transitions.values().filter_map(|node| node.spec.propagation.clone()).collect();
+    assert_eq!(learned.iter().map(|node| node.samples).sum::<u32>(), 4, "{learned:?}");
+    cluster.set_image(3);
+    turns(&mut cluster, &mut brain, 3);
+    assert_eq!(cluster.grants()[0].drain.min_seconds, 3);
+}

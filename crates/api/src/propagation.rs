@@ -1,0 +1,93 @@
+//! How long clients and load balancers of a cluster take to notice that a pod has left service.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Times from a pod's leaving to its last new connection, of operations on one node. Kept in [`crate::NodeTransitionSpec`] by
+/// the controller, together with the removal of the grant that a time comes from, so that each counts once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Propagation {
+    /// Operations that were measured. Beyond a thousand, half of what is known is forgotten.
+    pub samples: u32,
+    /// The longest times in milliseconds, the longest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub longest: Vec<u32>,
+}
+
+impl Propagation {
+    /// Name of the number in an operation's report.
+    pub const REPORTED: &str = "propagationMilliseconds";
+    /// Of so many samples the longest are kept: more than a thousandth.
+    const KEPT: usize = 10;
+    const MOST: u32 = 1000;
+    /// No more is learned than this, in seconds: whoever comes later does not follow the endpoints at all.
+    pub const LONGEST_SECONDS: u32 = 10;
+
+    /// One more time.
+    pub fn add(&mut self, milliseconds: u32) {
+        let place = self.longest.partition_point(|known| *known >= milliseconds);
+        self.longest.insert(place, milliseconds);
+        self.longest.truncate(Self::KEPT);
+        self.samples = self.samples.saturating_add(1);
+        if self.samples >= Self::MOST {
+            // The longest goes first, or a bad day would count for ever.
+            self.longest = self.longest.iter().copied().skip(1).step_by(2).collect();
+            self.samples /= 2;
+        }
+    }
+
+    /// The 99.9th percentile over several nodes (nearest rank), in whole seconds rounded up and at most
+    /// [`Self::LONGEST_SECONDS`]; `None` if nothing is known.
+    pub fn p999_seconds<'a>(nodes: impl IntoIterator<Item = &'a Self>) -> Option<u32> {
+        let (mut samples, mut longest) = (0_usize, Vec::new());
+        for node in nodes {
+            samples = samples.saturating_add(usize::try_from(node.samples).unwrap_or(usize::MAX));
+            longest.extend(&node.longest);
+        }
+        longest.sort_unstable_by(|one, other| other.cmp(one));
+        let rank = samples.div_ceil(1000).clamp(1, longest.len().max(1));
+        let milliseconds: u32 = **longest.get(rank - 1)?;
+        Some(milliseconds.div_ceil(1000).min(Self::LONGEST_SECONDS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(times: impl IntoIterator<Item = u32>) -> Propagation {
+        let mut propagation = Propagation::default();
+        times.into_iter().for_each(|milliseconds| propagation.add(milliseconds));
+        propagation
+    }
+
+    #[test]
+    fn of_few_the_longest_counts_and_of_many_all_but_a_thousandth() {
+        assert_eq!(Propagation::p999_seconds([]), None);
+        assert_eq!(Propagation::p999_seconds([&Propagation::default()]), None);
+        assert_eq!(Propagation::p999_seconds([&of([300, 1200, 700])]), Some(2));
+        let nodes: Vec<_> =
+            (0..10).map(|node| of((0..400).map(|n| if n == 0 { 1000 * (node + 1) } else { 50 }))).collect();
+        assert_eq!(Propagation::p999_seconds(&nodes), Some(7), "of 4,000 the fourth longest");
+        assert_eq!(Propagation::p999_seconds([&of([60_000])]), Some(Propagation::LONGEST_SECONDS));
+    }
+
+    #[test]
+    fn what_was_long_once_is_forgotten() {
+        let mut propagation = of([9000]);
+        for _ in 0..2000 {
+            propagation.add(100);
+        }
+        assert!(propagation.samples < 1000 && propagation.longest.len() <= Propagation::KEPT, "{propagation:?}");
+        assert_eq!(Propagation::p999_seconds([&propagation]), Some(1));
+    }
+
+    #[test]
+    fn the_longest_are_kept_in_their_order() {
+        let propagation = of((1..=50).map(|n| n * 7 % 50));
+        assert_eq!((propagation.samples, propagation.longest.len()), (50, 10));
+        assert!(propagation.longest.is_sorted_by(|one, other| one >= other), "{propagation:?}");
+        assert_eq!(propagation.longest[0], 49);
+    }
+}
