@@ -40,14 +40,14 @@ impl Propagation {
     /// The 99.9th percentile over several nodes (nearest rank), in whole seconds rounded up and at most
     /// [`Self::LONGEST_SECONDS`]; `None` if nothing is known.
     pub fn p999_seconds<'a>(nodes: impl IntoIterator<Item = &'a Self>) -> Option<u32> {
-        let (mut samples, mut longest) = (0_usize, Vec::new());
+        let (mut samples, mut longest) = (0_usize, Vec::<u32>::new());
         for node in nodes {
             samples = samples.saturating_add(usize::try_from(node.samples).unwrap_or(usize::MAX));
             longest.extend(&node.longest);
         }
         longest.sort_unstable_by(|one, other| other.cmp(one));
         let rank = samples.div_ceil(1000).clamp(1, longest.len().max(1));
-        let milliseconds: u32 = **longest.get(rank - 1)?;
+        let milliseconds = longest.get(rank - 1)?;
         Some(milliseconds.div_ceil(1000).min(Self::LONGEST_SECONDS))
     }
 }

@@ -26,6 +26,9 @@ const COPIED: [&str; 8] = [
     "tests/sim",
 ];
 
+/// What the compiler includes in them.
+const INCLUDED: [&str; 1] = ["docs/openapi.json"];
+
 struct Bug {
     what: &'static str,
     /// File, text, and what it becomes; `MUTANT` stands for "this bug is on".
@@ -180,6 +183,9 @@ fn every_deliberate_bug_is_found() {
     let changed = planted(&workspace, &tree);
     for part in COPIED {
         copy(&workspace.join(part), &tree.join(part), &changed);
+    }
+    for file in INCLUDED {
+        write(&tree.join(file), &fs::read(workspace.join(file)).unwrap());
     }
     for (path, text) in &changed {
         write(path, text.as_bytes());
