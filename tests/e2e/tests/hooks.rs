@@ -101,26 +101,34 @@ fn a_hook_that_fails_gives_up_and_the_pod_is_in_service_as_it_was() -> anyhow::R
     Ok(())
 }
 
-/// What `manifests/exec-hooks` adds.
-fn let_agents_run_commands(stack: &Stack) -> anyhow::Result<()> {
-    let system = stack.system();
-    let agents = system.get(&["daemonset", "hitless-agent"])?;
-    let added = &agents["spec"]["template"]["spec"]["containers"][0]["securityContext"]["capabilities"]["add"];
-    if added.as_array().is_some_and(|added| added.contains(&json!("SETPCAP"))) {
-        return Ok(());
+/// Agents with what `manifests/exec-hooks` adds, until it is dropped.
+struct WithCommands<'a>(&'a Stack);
+
+impl Drop for WithCommands<'_> {
+    fn drop(&mut self) {
+        let undone = self.0.system().run(&["rollout", "undo", "daemonset/hitless-agent"]);
+        if let Err(error) = undone.and_then(|_| self.0.wait_ready()) {
+            eprintln!("the agents keep the rights that one test gave them: {error:#}");
+        }
     }
+}
+
+fn let_agents_run_commands(stack: &Stack) -> anyhow::Result<WithCommands<'_>> {
+    let system = stack.system();
     let list = "/spec/template/spec/containers/0/securityContext/capabilities/add/-";
     let add = |value: &str| json!({"op": "add", "path": list, "value": value});
     let patch = json!(["SYS_CHROOT", "SETUID", "SETGID", "SETPCAP"].map(add)).to_string();
     system.run(&["patch", "daemonset", "hitless-agent", "--type=json", "-p", &patch])?;
-    system.run(&["rollout", "status", "daemonset/hitless-agent", "--timeout=120s"]).map(drop)
+    let patched = WithCommands(stack);
+    stack.wait_ready()?;
+    Ok(patched)
 }
 
 #[test]
 fn a_command_after_the_drain_runs_as_the_containers_user_without_rights() -> anyhow::Result<()> {
     let _turn = turn();
     let stack = Stack::attach()?;
-    let_agents_run_commands(&stack)?;
+    let _patched = let_agents_run_commands(&stack)?;
     let exec = json!({"container": "web", "command": ["/echo-server", "whoami"]});
     let hooks = json!([{"name": "whoami", "when": "AfterDrain", "exec": exec}]);
     let app = start(&stack, "t-hook-exec", &hooks, "go")?;
