@@ -134,6 +134,15 @@ impl Stack {
         kill_container_of(&self.agent_of(node)?)
     }
 
+    /// The process of the agent on a node; waits for it after it was killed, and until the kubelet has noticed.
+    pub fn agent_process(&self, node: &str) -> anyhow::Result<u32> {
+        let pods = Watch::start(&self.system(), &["pods", "-l", "app.kubernetes.io/name=hitless-agent"])?;
+        pods.wait("the agent's process", PATIENCE, |pods| {
+            let pod = pods.values().find(|pod| pod["spec"]["nodeName"] == node && crate::app::is_ready(pod))?;
+            main_process(pod).ok()
+        })
+    }
+
     /// The agent's pod on a node.
     pub fn agent_of(&self, node: &str) -> anyhow::Result<Value> {
         let pods = self.system().list(&["pods", "-l", "app.kubernetes.io/name=hitless-agent"])?;

@@ -81,7 +81,7 @@ impl Scene {
         let tables = String::from_utf8_lossy(&output.stdout);
         ensure!(!tables.contains("hitless"), "left in the pod's network namespace: {tables}");
         // A grant's end and the agent's next turn lie a moment apart.
-        let agent = main_process(&self.stack.agent_of(&self.node)?)?;
+        let agent = self.stack.agent_process(&self.node)?;
         let begin = Instant::now();
         while let Some(held) = namespace_of_a_pod(agent)? {
             ensure!(begin.elapsed() < PATIENCE, "the agent keeps {held}");

@@ -26,10 +26,10 @@ pub(super) struct Hold {
     #[arg(long, default_value_t = 500)]
     fresh: u32,
     /// Pods that are changed under kept-alive connections, for each think time.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 6)]
     keepalive_pods: u32,
     /// Pods that are patched by hand under the same new connections: the baseline.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 3)]
     raw_pods: u32,
     /// Busy loops on each processor of the busy machine.
     #[arg(long, default_value_t = 2)]
