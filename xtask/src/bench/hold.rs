@@ -34,6 +34,17 @@ pub(super) struct Hold {
     /// Busy loops on each processor of the busy machine.
     #[arg(long, default_value_t = 2)]
     busy: usize,
+    /// Only in these surroundings.
+    #[arg(long, value_enum)]
+    only: Option<Surroundings>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Surroundings {
+    /// Nothing else runs.
+    Quiet,
+    /// Every processor is busy.
+    Busy,
 }
 
 /// Time between two requests of a kept-alive connection, in milliseconds.
@@ -76,6 +87,8 @@ struct Raw {
 #[derive(Default, Serialize)]
 struct Held {
     pods: u32,
+    /// Those of which the agent told no numbers: it was done before it had learned what its thread had seen.
+    untold: u32,
     requests: u64,
     failed: u64,
     /// Requests on kept-alive connections that failed for a client that never repeats one.
@@ -99,11 +112,16 @@ struct Held {
 }
 
 pub(super) fn run(options: &Hold, stack: &Stack, json: bool) -> anyhow::Result<()> {
-    let quiet = weather(options, stack, "quiet")?;
-    let busy = Busy::start(options.busy);
-    let loaded = weather(options, stack, "busy")?;
-    drop(busy);
-    let figures = Figures { pods: options.pods, fresh_per_second: options.fresh, weathers: vec![quiet, loaded] };
+    let mut weathers = Vec::new();
+    if options.only != Some(Surroundings::Busy) {
+        weathers.push(weather(options, stack, "quiet")?);
+    }
+    if options.only != Some(Surroundings::Quiet) {
+        let busy = Busy::start(options.busy);
+        weathers.push(weather(options, stack, "busy")?);
+        drop(busy);
+    }
+    let figures = Figures { pods: options.pods, fresh_per_second: options.fresh, weathers };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
     } else {
@@ -215,18 +233,21 @@ impl Held {
         app.rollout_status()?;
         let reports = end(traffic, rate)?;
         ensure!(app.identities() == before, "the pod was replaced: {before:?} became {:?}", app.identities());
-        let gap = milliseconds(number(&ended, "gapMilliseconds")?);
-        self.pods += 1;
-        self.parked += number(&ended, "parked")?;
-        self.expired += number(&ended, "holdExpired")?;
-        self.gap_ms.add(gap);
-        self.kill_to_listen_ms.add(milliseconds(number(&ended, "killToListenMilliseconds")?));
-        self.longest_hold_ms.add(milliseconds(number(&ended, "longestPauseMilliseconds")?));
         let slowest = |of: fn(&ClassReport) -> f64| classes(&reports).map(of).fold(0.0, f64::max);
         let longest = slowest(|class| class.latency.max_ms);
+        self.pods += 1;
         self.longest_pause_ms.add(longest);
-        self.pause_over_gap_ms.add(longest - gap);
-        self.p999_over_gap_ms.add(slowest(|class| class.latency.p999_ms) - gap);
+        if let Ok(gap) = number(&ended, "gapMilliseconds").map(milliseconds) {
+            self.parked += number(&ended, "parked")?;
+            self.expired += number(&ended, "holdExpired")?;
+            self.gap_ms.add(gap);
+            self.kill_to_listen_ms.add(milliseconds(number(&ended, "killToListenMilliseconds")?));
+            self.longest_hold_ms.add(milliseconds(number(&ended, "longestPauseMilliseconds")?));
+            self.pause_over_gap_ms.add(longest - gap);
+            self.p999_over_gap_ms.add(slowest(|class| class.latency.p999_ms) - gap);
+        } else {
+            self.untold += 1;
+        }
         for class in classes(&reports) {
             self.requests += class.requests;
             self.failed += class.failed;
@@ -240,14 +261,15 @@ impl Held {
 
     fn summary(&self) -> String {
         format!(
-            "{} pods, {} requests, {} failed ({} without a retry), {} clients waited; gap {}; pause less gap {}",
+            "{} pods, {} requests, {} failed ({} without a retry), {} clients waited; gap {}; pause less gap {}; untold {}",
             self.pods,
             self.requests,
             self.failed,
             self.failed_unretried,
             self.parked,
             self.gap_ms,
-            self.pause_over_gap_ms
+            self.pause_over_gap_ms,
+            self.untold
         )
     }
 }
