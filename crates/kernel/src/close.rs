@@ -32,7 +32,10 @@ pub struct ClosedReport {
     pub unowned: usize,
 }
 
-/// Closes those of the connections that are still [`Use::Idle`] or [`Use::Fresh`]; [`close_quiet`] without a time.
+/// A client that has just connected is about to send its request; on a busy machine that takes it a while.
+const FRESH_LASTS: Duration = Duration::from_millis(250);
+
+/// Closes those of the connections that are still [`Use::Idle`], or [`Use::Fresh`] for 250 ms; [`close_quiet`] without a time.
 ///
 /// Only for request-response protocols (HTTP/1): see [`classify`].
 pub fn close_idle(proc_root: &Path, pod_uid: &str, connections: &[Connection]) -> Result<ClosedReport, KernelError> {
@@ -80,7 +83,8 @@ fn look_again(netns: &PodNetns, connection: &Connection) -> Result<Option<Connec
 
 fn may_close(connection: &Connection, quiet: Duration) -> bool {
     match classify(connection) {
-        Use::Idle | Use::Fresh => true,
+        Use::Idle => true,
+        Use::Fresh => connection.silent_for().is_some_and(|silent| silent >= FRESH_LASTS),
         Use::Ambiguous => connection.quiet_for().is_some_and(|lasted| lasted >= quiet),
         Use::Busy => false,
     }

@@ -212,6 +212,17 @@ fn idle_and_fresh_connections_end_cleanly_and_a_request_in_flight_is_left_alone(
     drop(left);
     eventually("the client that left is gone", || (netns.connections().unwrap().inbound.len() == 4).then_some(()));
 
+    // Who has just connected is about to send a request.
+    let newcomer = lab.in_client(|| TcpStream::connect((POD_V4, V4_ONLY)).unwrap());
+    let just = eventually("the newcomer is accepted", || find(&netns, &newcomer).filter(|just| just.inode != 0));
+    let report = close_idle(proc_root(), &lab.pod_uid, &[just]).unwrap();
+    assert_eq!(report, ClosedReport { busy: 1, ..ClosedReport::default() });
+    drop(newcomer);
+
+    eventually("fresh is not as fresh any more", || {
+        let silent = find(&netns, &fresh).and_then(|connection| connection.silent_for());
+        silent.filter(|silent| *silent >= Duration::from_millis(250)).map(drop)
+    });
     let report = close_idle(proc_root(), &lab.pod_uid, &given).unwrap();
     assert_eq!(report, ClosedReport { closed: 2, busy: 1, gone: 1, unowned: 1 });
     for mut client in [&idle, &fresh] {
