@@ -155,6 +155,12 @@ impl Grant {
         format!("{pod_uid}.{digest}")
     }
 
+    /// uid of the pod that an id made by [`Self::id_for`] is about; nothing of another text.
+    #[must_use]
+    pub fn pod_uid_of(id: &str) -> Option<&str> {
+        id.rsplit_once('.').map(|(uid, _)| uid)
+    }
+
     /// Of everything that an operation writes to its pod.
     #[must_use]
     pub fn digest(

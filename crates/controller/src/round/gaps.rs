@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::Outcome;
 use hitless_api::names::annotations;
+use hitless_api::{Grant, Outcome};
 use hitless_workloads::WorkloadWrite;
 use hitless_workloads::deployment::OptIn;
 
@@ -19,7 +19,7 @@ pub(super) fn steps<'a>(wishes: &'a Wishes<'a>, snapshot: &'a Snapshot) -> impl 
     for transition in snapshot.node_transitions.values().flat_map(|node| &node.transitions) {
         let is_done = transition.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
         let Some(gap) = transition.gap_milliseconds.filter(|_| is_done) else { continue };
-        let Some((uid, _)) = transition.id.rsplit_once('.') else { continue };
+        let Some(uid) = Grant::pod_uid_of(&transition.id) else { continue };
         let Some(pod) = wishes.pods.get(uid) else { continue };
         let Some(revision) = pod.annotations.get(annotations::REVISION) else { continue };
         let Some(workload) = wishes.workload_of(pod) else { continue };

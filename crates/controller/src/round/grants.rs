@@ -207,7 +207,7 @@ fn can_hold(node: &NodeTransitionView, uid: &str) -> Option<bool> {
         let refused = report.result.as_ref().filter(|result| result.outcome == Outcome::Refused);
         refused
             .is_some_and(|result| matches!(result.reason.as_str(), "UnsupportedMode" | TransitionResult::HOLD_FAILED))
-            && report.id.rsplit_once('.').is_some_and(|(pod, _)| pod == uid)
+            && Grant::pod_uid_of(&report.id) == Some(uid)
     });
     if has_refused { Some(false) } else { Some(node.agent.as_ref()?.can("Hold")) }
 }

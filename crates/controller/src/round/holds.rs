@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{GrantMode, PortTreatment};
+use hitless_api::{Grant, GrantMode, PortTreatment};
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocked::Waiting;
@@ -240,7 +240,7 @@ impl<'a> Holds<'a> {
 
     /// When the Service is closed that was opened for this operation, which has ended.
     fn closes_at(&self, id: &str, wishes: &Wishes<'_>, now: Timestamp) -> Timestamp {
-        let uid = id.rsplit_once('.').map_or(id, |(uid, _)| uid);
+        let uid = Grant::pod_uid_of(id).unwrap_or(id);
         let Some(pod) = wishes.pods.get(uid) else { return now };
         let (since, pause) = if pod.ready() {
             (pod.conditions.get("Ready").and_then(|ready| ready.since), READY_FOR)

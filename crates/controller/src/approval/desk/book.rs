@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hitless_api::PodRef;
+use hitless_api::{Grant, PodRef};
 use hitless_api::pod_transition_rule::{TaskInfo, WebhookStatus};
 use hitless_gate::approval::{Answer, Approval};
 use jiff::{SignedDuration, Timestamp};
@@ -119,7 +119,7 @@ impl Book {
             let parts = task.waiting.iter().map(|part| (part, State::InTask));
             for ((name, operation), state) in parts.chain(task.approved.iter().map(|part| (part, State::Approved))) {
                 // The id of an operation begins with the uid of its pod.
-                let uid = operation.rsplit_once('.').map_or(operation.as_str(), |(uid, _)| uid);
+                let uid = Grant::pod_uid_of(operation).unwrap_or(operation);
                 let pod = PodRef { namespace: view.namespace.clone(), name: name.clone(), uid: uid.to_owned() };
                 let mut entry = Entry::new(pod, state, now);
                 entry.keep_until = after(now, KEEP_SECONDS).max(task.deadline);
