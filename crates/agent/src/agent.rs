@@ -373,8 +373,7 @@ fn orders(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, obs
             Watch::Replacing => observed::Stage::Replacing,
         };
         let pod = &view.pods.get(&grant.pod.uid)?.view;
-        let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
-        let order = observed::Order { stage, drain: grant.drain.clone(), probe_periods, containers: ids(grant, pod) };
+        let order = observed::Order::new(pod, stage, grant.drain.clone(), ids(grant, pod));
         Some((grant.pod.uid.clone(), order))
     };
     steps.iter().filter_map(order).collect()

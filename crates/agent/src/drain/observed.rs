@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hitless_api::pod::PodView;
 use hitless_api::{DrainSpec, PortTreatment};
 use hitless_kernel::{Connection, ConnectionWatch, KernelError, NodeSockets, PodNetns, Use, classify, close_quiet};
 use jiff::Timestamp;
@@ -29,6 +30,15 @@ pub struct Order {
     pub probe_periods: Vec<u32>,
     /// containerID of each container that is operated, as the pod's status has it.
     pub containers: Vec<String>,
+}
+
+impl Order {
+    /// For the pod as it is now.
+    #[must_use]
+    pub fn new(pod: &PodView, stage: Stage, drain: DrainSpec, containers: Vec<String>) -> Self {
+        let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
+        Self { stage, drain, probe_periods, containers }
+    }
 }
 
 /// What a pod's connections are looked at for.
@@ -250,11 +260,10 @@ impl Observed {
         if let Some(udp) = &mut self.udp {
             udp.look(time, netns.udp_counters()?.datagrams);
         }
-        let was_quiet = self.count.came_until.is_some();
-        match self.quiet.is_quiet() && self.quiet.has_come() {
-            true if was_quiet => {}
-            true => self.count.came_until = Timestamp::now().checked_sub(Quiet::WINDOW).ok(),
-            false => self.count.came_until = None,
+        if !self.quiet.is_quiet() || !self.quiet.has_come() {
+            self.count.came_until = None;
+        } else if self.count.came_until.is_none() {
+            self.count.came_until = Timestamp::now().checked_sub(Quiet::WINDOW).ok();
         }
         self.count.quiet = self.quiet.is_quiet() && self.udp.as_ref().is_none_or(Quiet::is_quiet);
         let before = *self.accepted.get_or_insert(accepted);

@@ -1,6 +1,7 @@
 //! What the answer to a call means.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// When an application does not say when it is to be asked again, in seconds.
 pub const RETRY_AFTER_SECONDS: u32 = 30;
@@ -34,6 +35,33 @@ pub struct Answer {
     pub output: String,
 }
 
+/// What an application says about being operated, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum TaskWord {
+    /// It may be.
+    Go,
+    /// Not as long as this counts.
+    NotYet,
+    /// Not at all, as long as this counts.
+    Never,
+}
+
+impl TaskWord {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// If it is none of the three.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "go" => Ok(Self::Go),
+            "notYet" => Ok(Self::NotYet),
+            "never" => Ok(Self::Never),
+            other => Err(format!("the task is {other:?}; use go, notYet or never")),
+        }
+    }
+}
+
 /// What an application says about being operated, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -53,13 +81,12 @@ impl Said {
     /// # Errors
     /// If the word is none of the three.
     pub fn verdict(&self) -> Result<Option<Verdict>, String> {
-        match self.task.as_deref() {
-            None => Ok(None),
-            Some("go") => Ok(Some(Verdict::Go)),
-            Some("never") => Ok(Some(Verdict::Never)),
-            Some("notYet") => Ok(Some(not_yet(self.retry_after_seconds))),
-            Some(other) => Err(format!("the task is {other:?}; use go, notYet or never")),
-        }
+        let Some(task) = &self.task else { return Ok(None) };
+        Ok(Some(match TaskWord::parse(task)? {
+            TaskWord::Go => Verdict::Go,
+            TaskWord::NotYet => not_yet(self.retry_after_seconds),
+            TaskWord::Never => Verdict::Never,
+        }))
     }
 }
 

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::Notify;
 
+use super::answer::TaskWord;
 use super::called::tail;
 use crate::instant::after_seconds;
 
@@ -99,11 +100,10 @@ pub(crate) struct Body {
 /// What is wrong with it, for people.
 pub(crate) fn parse(body: &[u8], now: Timestamp) -> Result<Option<Saying>, String> {
     let body: Body = serde_json::from_slice(body).map_err(|error| format!("the body can't be understood: {error}"))?;
-    let task = match body.task.as_str() {
-        "go" => return Ok(None),
-        "notYet" => Word::NotYet,
-        "never" => Word::Never,
-        other => return Err(format!("the task is {other:?}; use go, notYet or never")),
+    let task = match TaskWord::parse(&body.task)? {
+        TaskWord::Go => return Ok(None),
+        TaskWord::NotYet => Word::NotYet,
+        TaskWord::Never => Word::Never,
     };
     let seconds = body.for_seconds.unwrap_or(USUAL_SECONDS);
     if !(1..=LONGEST_SECONDS).contains(&seconds) {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{DrainStatus, Known};
 use super::identity::{Caller, Peer, Prefix};
-use super::limits::Limits;
+use super::limits::{Limits, Place};
 use super::progress::{Facts, Progress};
 use super::published::{Published, Step};
 use super::refusal::Refusal;
@@ -110,11 +110,25 @@ impl Desk {
         Caller::of(peer, &self.sight.pods(), &self.trusted)
     }
 
+    /// Before all pods are known nothing is said of any.
+    pub(super) fn check_synced(&self) -> Result<(), Refusal> {
+        if self.sight.synced() {
+            return Ok(());
+        }
+        Err(Refusal::not_yet("the agent has just started and does not know the pods of its node yet"))
+    }
+
+    /// A place among the requests that wait.
+    pub(super) fn place_to_wait(&self, caller: &Caller) -> Result<Place, Refusal> {
+        self.limits.waits.take(&caller.source()).ok_or_else(|| {
+            self.refusals.count("waits");
+            Refusal::too_many("too many requests wait already; end one, or ask again without wait", 1)
+        })
+    }
+
     /// A pod that `caller` may see.
     pub(super) fn pod(&self, caller: &Caller, namespace: &str, name: &str) -> Result<Arc<NodePod>, Refusal> {
-        if !self.sight.synced() {
-            return Err(Refusal::not_yet("the agent has just started and does not know the pods of its node yet"));
-        }
+        self.check_synced()?;
         // Nobody learns by asking which pods there are.
         if !caller.sees(namespace, name) {
             return Err(Refusal::forbidden(caller.to_string()));

@@ -46,6 +46,11 @@ impl Refusal {
         Self { retry_after: Some(seconds.max(1)), ..Self::new(StatusCode::TOO_MANY_REQUESTS, error) }
     }
 
+    /// 503: who waits has to ask the next agent.
+    pub(super) fn stopping() -> Self {
+        Self::not_yet("the agent is being stopped; ask its successor")
+    }
+
     /// 503: ask again in a second.
     pub(super) fn not_yet(error: impl Into<String>) -> Self {
         Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, error) }

@@ -66,9 +66,7 @@ pub(super) async fn selected(
     if !caller.sees_all() {
         return Err(Refusal::forbidden(caller.to_string()));
     }
-    if !desk.sight.synced() {
-        return Err(Refusal::not_yet("the agent has just started and does not know the pods of its node yet"));
-    }
+    desk.check_synced()?;
     let Query(ask) = ask.map_err(|rejection| Refusal::bad(rejection.body_text()))?;
     let selection = Selection { namespace, labels: labels(ask.label_selector.as_deref().unwrap_or_default())? };
     let default = || {
@@ -80,10 +78,7 @@ pub(super) async fn selected(
         let pods: Vec<_> = selection.pods(&desk).map(|pod| desk.status(&pod.view, now).0).collect();
         return Ok(Json(SelectionStatus::new(None, pods)));
     };
-    let Some(_place) = desk.limits.waits.take(&caller.source()) else {
-        desk.refusals.count("waits");
-        return Err(Refusal::too_many("too many requests wait already; end one, or ask again without wait", 1));
-    };
+    let _place = desk.place_to_wait(&caller)?;
     wait(&desk, &selection, timeout).await.map(Json)
 }
 
@@ -164,7 +159,7 @@ async fn wait(desk: &Desk, selection: &Selection, timeout: Duration) -> Result<S
             () = desk.token.cancelled() => true,
         };
         if ended {
-            return Err(Refusal::not_yet("the agent is being stopped; ask its successor"));
+            return Err(Refusal::stopping());
         }
         sleep_until(clock + PACE).await;
     }

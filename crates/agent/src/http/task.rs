@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::desk::Desk;
 use super::identity::Caller;
 use super::refusal::Refusal;
+use crate::hooks::answer::TaskWord;
 use crate::hooks::task::{Saying, Word, parse};
 
 /// Longest body, in bytes.
@@ -29,18 +30,6 @@ pub struct TaskStatus {
     /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-}
-
-/// Whether a pod may be operated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum TaskWord {
-    /// Yes.
-    Go,
-    /// Not as long as this counts.
-    NotYet,
-    /// Not at all, as long as this counts.
-    Never,
 }
 
 impl TaskStatus {

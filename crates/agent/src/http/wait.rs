@@ -73,10 +73,7 @@ async fn answer(
     let Some(timeout) = timeout_of(ask.wait.as_deref(), ask.timeout.as_deref(), default)? else {
         return Ok(Json(desk.status(&pod.view, Timestamp::now()).0).into_response());
     };
-    let Some(_place) = desk.limits.waits.take(&caller.source()) else {
-        desk.refusals.count("waits");
-        return Err(Refusal::too_many("too many requests wait already; end one, or ask again without wait", 1));
-    };
+    let _place = desk.place_to_wait(caller)?;
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     let status = wait(desk, &pod, timeout, agent.starts_with(KUBELET_HOOK)).await?;
     Ok(Json(status).into_response())
@@ -136,7 +133,7 @@ async fn wait(desk: &Desk, pod: &NodePod, timeout: Duration, is_hook: bool) -> R
             // The sender is the desk's own.
             _ = news.changed() => {}
             () = sleep_until(next) => {}
-            () = desk.token.cancelled() => return Err(Refusal::not_yet("the agent is being stopped; ask its successor")),
+            () = desk.token.cancelled() => return Err(Refusal::stopping()),
         }
     }
 }

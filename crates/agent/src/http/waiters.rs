@@ -88,10 +88,8 @@ impl Waiters {
                 return None;
             }
             awaited.leaving.get_or_insert(now);
-            let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
             // Nobody's replacement is waited for.
-            let containers = Vec::new();
-            Some((uid.to_owned(), Order { stage: Stage::Draining, drain: drain_of(pod), probe_periods, containers }))
+            Some((uid.to_owned(), Order::new(pod, Stage::Draining, drain_of(pod), Vec::new())))
         };
         pods.into_iter().map(|pod| &pod.view).filter_map(order).collect()
     }
