@@ -235,6 +235,26 @@ pub fn is_held(deployment: &Value) -> bool {
     deployment["metadata"]["annotations"]["hitless.dev/rollout"] == "held"
 }
 
+/// Whether the controller has opened this Service for a Hold.
+#[must_use]
+pub fn is_opened(service: &Value) -> bool {
+    publishes_not_ready(service) && is_marked(service)
+}
+
+/// Whether nothing of a Hold is left in this Service.
+#[must_use]
+pub fn is_closed(service: &Value) -> bool {
+    !publishes_not_ready(service) && !is_marked(service)
+}
+
+fn publishes_not_ready(service: &Value) -> bool {
+    service["spec"]["publishNotReadyAddresses"] == true
+}
+
+fn is_marked(service: &Value) -> bool {
+    service["metadata"]["annotations"]["hitless.dev/held-by"].is_string()
+}
+
 /// Whether the pod's condition Ready is True and it is not being deleted.
 #[must_use]
 pub fn is_ready(pod: &Value) -> bool {

@@ -9,6 +9,7 @@ use hitless_load::Report;
 
 use crate::build::Programs;
 use crate::client::Client;
+use crate::{App, Stack};
 
 /// How much load.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +55,13 @@ impl Traffic {
         Client::start(command).map(Self)
     }
 
+    /// Starts load on an application from each node, so that some comes from its pod's own.
+    pub fn start_from_each_node(stack: &Stack, app: &App, rate: Rate) -> anyhow::Result<Vec<Self>> {
+        let (cluster, programs) = (&stack.cluster, &stack.programs);
+        let nodes = (1..).zip(cluster.node_names()).map(|(index, _)| Place::Node(index));
+        nodes.map(|node| Self::start_from(node, cluster, programs, app.address, rate)).collect()
+    }
+
     /// What has been seen so far, at most 200 ms old.
     #[must_use]
     pub fn report(&self) -> Report {
@@ -63,6 +71,11 @@ impl Traffic {
     /// Waits until so many requests have been due.
     pub fn wait_for_requests(&self, count: u64, timeout: Duration) -> anyhow::Result<()> {
         self.0.wait(&format!("{count} requests"), timeout, |report| report.requests() >= count)
+    }
+
+    /// Waits until so many more requests have been due.
+    pub fn wait_for_more(&self, count: u64, timeout: Duration) -> anyhow::Result<()> {
+        self.wait_for_requests(self.report().requests() + count, timeout)
     }
 
     /// Stops sending, waits for what is outstanding and returns the final report.

@@ -3,31 +3,17 @@
 use std::collections::BTreeMap;
 
 use anyhow::ensure;
-use hitless_cluster::Place;
-use hitless_e2e::app::{PATIENCE, Shape};
+use hitless_e2e::app::{PATIENCE, Shape, is_closed, is_opened};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Stack, Traffic, Watch};
-use serde_json::Value;
 
 /// One replica of a server that exits at once on SIGTERM.
 fn single(stack: &Stack, namespace: &str) -> anyhow::Result<App> {
     App::start(&stack.cluster, namespace, &Shape { replicas: 1, mode: None, ..Shape::default() })
 }
 
-/// New connections from both nodes, so that one comes from the pod's own.
-fn from_both_nodes(stack: &Stack, app: &App) -> anyhow::Result<Vec<Traffic>> {
-    let rate = Rate { fresh: 100, keepalive: 0, connections: 0, delay_ms: 0 };
-    let start = |node| Traffic::start_from(Place::Node(node), &stack.cluster, &stack.programs, app.address, rate);
-    [1, 2].into_iter().map(start).collect()
-}
-
-fn is_open(service: &Value) -> bool {
-    service["spec"]["publishNotReadyAddresses"] == true
-}
-
-fn is_marked(service: &Value) -> bool {
-    service["metadata"]["annotations"]["hitless.dev/held-by"].is_string()
-}
+/// New connections from each of the two nodes.
+const FRESH: Rate = Rate { fresh: 100, keepalive: 0, connections: 0, delay_ms: 0 };
 
 #[test]
 fn a_single_replica_changes_its_image_and_no_connection_fails() -> anyhow::Result<()> {
@@ -35,19 +21,18 @@ fn a_single_replica_changes_its_image_and_no_connection_fails() -> anyhow::Resul
     let app = single(&stack, "t-hold")?;
     let services = Watch::start(&app.kubectl, &["services"])?;
     let before = app.identities();
-    let traffic = from_both_nodes(&stack, &app)?;
+    let traffic = Traffic::start_from_each_node(&stack, &app, FRESH)?;
     traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(200, PATIENCE))?;
     app.set_version("v2")?;
     services.wait("the Service to be opened", PATIENCE, |services| {
-        services.get("web").filter(|web| is_open(web) && is_marked(web)).map(drop)
+        services.get("web").filter(|web| is_opened(web)).map(drop)
     })?;
     app.rollout_status()?;
     services.wait("the Service to be closed again", PATIENCE, |services| {
-        services.get("web").filter(|web| !is_open(web) && !is_marked(web)).map(drop)
+        services.get("web").filter(|web| is_closed(web)).map(drop)
     })?;
     for traffic in traffic {
-        let asked = traffic.report().fresh.requests;
-        traffic.wait_for_requests(asked + 100, PATIENCE)?;
+        traffic.wait_for_more(100, PATIENCE)?;
         let report = traffic.stop()?;
         println!("{}", serde_json::to_string(&report)?);
         ensure!(report.fresh.failed == 0, "requests failed: {report:?}");
@@ -86,8 +71,7 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
     ensure!(before.len() == 3, "{before:?}");
     app.set_version("v3")?;
     app.rollout_status()?;
-    let asked = traffic.report().fresh.requests;
-    traffic.wait_for_requests(asked + 200, PATIENCE)?;
+    traffic.wait_for_more(200, PATIENCE)?;
     let report = traffic.stop()?;
     println!("{}", serde_json::to_string(&report)?);
     ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");

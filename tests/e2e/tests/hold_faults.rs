@@ -6,14 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use hitless_api::DrainSpec;
-use hitless_cluster::Place;
-use hitless_e2e::app::{Identity, PATIENCE, Shape, is_ready};
+use hitless_e2e::app::{Identity, PATIENCE, Shape, is_closed, is_opened, is_ready};
 use hitless_e2e::stack::main_process;
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Stack, Traffic, Watch};
 use hitless_load::Report;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -43,33 +41,28 @@ impl Scene {
         let services = Watch::start(&app.kubectl, &["services"])?;
         let pod = app.identities().into_iter().next().context("no pod")?;
         let node = app.kubectl.get(&["pod", &pod.name])?["spec"]["nodeName"].as_str().context("no node")?.to_owned();
-        let start = |index| Traffic::start_from(Place::Node(index), &stack.cluster, &stack.programs, app.address, RATE);
-        let traffic = [1, 2].into_iter().map(start).collect::<anyhow::Result<Vec<_>>>()?;
+        let traffic = Traffic::start_from_each_node(&stack, &app, RATE)?;
         traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(100, PATIENCE))?;
         Ok(Self { stack, app, services, pod, node, traffic })
     }
 
     /// The Service is open: the grant to hold the pod follows at once.
     fn wait_open(&self) -> anyhow::Result<()> {
-        let is_open = |web: &&Value| web["spec"]["publishNotReadyAddresses"] == true;
-        self.services
-            .wait("the Service to be opened", PATIENCE, |services| services.get("web").filter(is_open).map(drop))
+        self.services.wait("the Service to be opened", PATIENCE, |services| {
+            services.get("web").filter(|web| is_opened(web)).map(drop)
+        })
     }
 
     fn wait_closed(&self, since: Instant) -> anyhow::Result<()> {
-        let is_closed = |web: &&Value| {
-            web["spec"]["publishNotReadyAddresses"] != true
-                && web["metadata"]["annotations"]["hitless.dev/held-by"].is_null()
-        };
-        self.services
-            .wait("the Service to be closed", PATIENCE, |services| services.get("web").filter(is_closed).map(drop))?;
+        self.services.wait("the Service to be closed", PATIENCE, |services| {
+            services.get("web").filter(|web| is_closed(web)).map(drop)
+        })?;
         ensure!(since.elapsed() <= CLOSED_WITHIN, "the Service was open for {:?} after the fault", since.elapsed());
         Ok(())
     }
 
     fn reports(self) -> anyhow::Result<Vec<Report>> {
-        let more = |traffic: &Traffic| traffic.wait_for_requests(traffic.report().requests() + 100, PATIENCE);
-        self.traffic.iter().try_for_each(more)?;
+        self.traffic.iter().try_for_each(|traffic| traffic.wait_for_more(100, PATIENCE))?;
         self.traffic.into_iter().map(Traffic::stop).collect()
     }
 

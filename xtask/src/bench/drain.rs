@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use hitless_e2e::app::{PATIENCE, Shape, condition, image_of};
-use hitless_e2e::stack::main_process;
 use hitless_e2e::{App, Stack, streams};
 use hitless_streams::{Cut, Kind, Report};
 use jiff::Timestamp;
@@ -106,7 +105,7 @@ fn cpu_while_draining(options: &Drain, stack: &Stack, app: &App) -> anyhow::Resu
             match draining.get(name) {
                 None if has_left && !is_operated => {
                     let node = pod["spec"]["nodeName"].as_str().context("no node")?;
-                    let agent = main_process(&stack.agent_of(node)?)?;
+                    let agent = stack.agent_process(node)?;
                     draining.insert(name.clone(), (Instant::now(), agent, cpu_time(agent)?));
                 }
                 Some((since, agent, before)) if is_operated => {

@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use hitless_cluster::Place;
 use hitless_e2e::app::{PATIENCE, Shape};
 use hitless_e2e::operations::{Operations, number};
 use hitless_e2e::traffic::Rate;
@@ -187,8 +186,7 @@ fn each_pod(
 }
 
 fn start(stack: &Stack, app: &App, rate: Rate) -> anyhow::Result<Vec<Traffic>> {
-    let from = |node| Traffic::start_from(Place::Node(node), &stack.cluster, &stack.programs, app.address, rate);
-    let traffic = [1, 2].into_iter().map(from).collect::<anyhow::Result<Vec<_>>>()?;
+    let traffic = Traffic::start_from_each_node(stack, app, rate)?;
     wait_a_second(&traffic, rate)?;
     Ok(traffic)
 }
@@ -196,7 +194,7 @@ fn start(stack: &Stack, app: &App, rate: Rate) -> anyhow::Result<Vec<Traffic>> {
 /// Load for one second more.
 fn wait_a_second(traffic: &[Traffic], rate: Rate) -> anyhow::Result<()> {
     let more = u64::from(rate.fresh + rate.keepalive);
-    traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(traffic.report().requests() + more, PATIENCE))
+    traffic.iter().try_for_each(|traffic| traffic.wait_for_more(more, PATIENCE))
 }
 
 fn end(traffic: Vec<Traffic>, rate: Rate) -> anyhow::Result<Vec<Report>> {

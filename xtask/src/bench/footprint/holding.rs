@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use hitless_e2e::app::{self, PATIENCE, Shape, all_ready, image_of};
-use hitless_e2e::stack::{echo_image, main_process};
+use hitless_e2e::stack::echo_image;
 use hitless_e2e::{Kubectl, Stack, Watch};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ pub(super) fn measure(stack: &Stack, pods: usize) -> anyhow::Result<Holding> {
     kubectl.feed(&["apply"], &objects(pods, "v1"))?;
     let watch = Watch::start(&kubectl, &["pods"])?;
     watch.wait("all pods to be ready", PATIENCE * 2, |seen| all_ready(seen, pods).then_some(()))?;
-    let agent = main_process(&stack.agent_of(NODE)?)?;
+    let agent = stack.agent_process(NODE)?;
     kubectl.feed(&["apply"], &objects(pods, SLOW))?;
     let (mut at_once, mut rss_mib) = (0, 0.0);
     let is_new = |pod: &Value| image_of(pod) == echo_image(SLOW);
