@@ -2,9 +2,10 @@
 
 use hitless_agent::patch::Direction;
 use hitless_api::{Grant, GrantMode, MicroTime, Outcome, StragglerPolicy, TransitionResult, VerifySpec};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use proptest::prelude::*;
 
+use crate::world::disturbances::{Disturbances, at, faults, images, passed};
 use crate::world::kubelet::Image;
 use crate::world::pod::{FROM, TO};
 use crate::world::{Fault, World, grant, start};
@@ -24,14 +25,6 @@ fn run(image: Image, prepare: impl FnOnce(&mut World)) -> World {
     prepare(&mut world);
     world.run(LIMIT, |_| ());
     world
-}
-
-fn at(milliseconds: i64) -> Timestamp {
-    start().checked_add(SignedDuration::from_millis(milliseconds)).unwrap()
-}
-
-fn passed(world: &World) -> i64 {
-    i64::try_from(world.now.duration_since(start()).as_millis()).unwrap()
 }
 
 fn result(world: &World) -> TransitionResult {
@@ -211,29 +204,6 @@ fn a_pod_that_has_become_available_is_not_replaced_at_the_cost_of_no_budget() {
     assert!(world.patches.is_empty() && world.holder.parks.is_empty());
 }
 
-fn images() -> impl Strategy<Value = Image> {
-    prop_oneof![
-        4 => (0..20_000_i64).prop_map(Image::Good),
-        1 => Just(Image::Missing),
-        1 => Just(Image::Crashes),
-        1 => Just(Image::NeverReady),
-        1 => (0..20_000_i64).prop_map(Image::ReadyFor),
-        1 => (0..20_000_i64).prop_map(Image::RunsFor),
-    ]
-}
-
-fn faults() -> impl Strategy<Value = Vec<Fault>> {
-    let fault = prop_oneof![
-        3 => Just(Fault::None),
-        2 => Just(Fault::KilledBefore),
-        2 => Just(Fault::KilledAfter),
-        1 => Just(Fault::Lost),
-        1 => Just(Fault::Unanswered),
-        1 => Just(Fault::Conflict),
-    ];
-    prop::collection::vec(fault, 0..24)
-}
-
 fn policies() -> impl Strategy<Value = StragglerPolicy> {
     prop_oneof![Just(StragglerPolicy::Wait), Just(StragglerPolicy::Destroy), Just(StragglerPolicy::Abort)]
 }
@@ -293,25 +263,9 @@ proptest! {
         grant.drain.stragglers = stragglers;
         grant.drain.hold_cap_milliseconds = cap;
         grant.verify = VerifySpec { progress_seconds: progress, soak_seconds: soak };
-        let times = kills.iter().chain(&cancel_at).chain(blips.iter().map(|(at, _)| at));
-        world.alarms = times.map(|milliseconds| at(*milliseconds)).collect();
-        let mut blips = blips;
-        let mut left = kills.clone();
-        world.run(LIMIT, |world| {
-            let passed = passed(world);
-            let due = left.len();
-            left.retain(|at| *at > passed);
-            if left.len() < due {
-                world.kill();
-            }
-            for (_, milliseconds) in blips.extract_if(.., |(at, _)| *at <= passed) {
-                world.unready_for(milliseconds);
-            }
-            if cancel_at.is_some_and(|at| at <= passed) && world.grant().cancel.is_none() {
-                world.cancel();
-            }
-        });
+        let disturbances = Disturbances { kills, cancel_at, blips };
+        world.run_disturbed(LIMIT, &disturbances);
         world.turn();
-        assert_sound(&world, !kills.is_empty());
+        assert_sound(&world, !disturbances.kills.is_empty());
     }
 }

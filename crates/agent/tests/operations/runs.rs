@@ -5,10 +5,11 @@ use hitless_api::{Outcome, StragglerPolicy, VerifySpec};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 
+use crate::world::disturbances::{Disturbances, faults, images};
 use crate::world::kubelet::Image;
 use crate::world::pod::{FROM, TO};
 use crate::world::rules::Rules;
-use crate::world::{Clients, Fault, World, grant, start};
+use crate::world::{Clients, World, grant, start};
 
 /// Longer than any operation of the default drain and verification can last.
 const LIMIT: SignedDuration = SignedDuration::from_hours(2);
@@ -165,35 +166,12 @@ fn the_same_wish_granted_again_is_not_taken_for_the_earlier_one() {
     assert_eq!(end(&world).0, Outcome::Done);
 }
 
-fn images() -> impl Strategy<Value = Image> {
-    prop_oneof![
-        4 => (0..20_000_i64).prop_map(Image::Good),
-        1 => Just(Image::Missing),
-        1 => Just(Image::Crashes),
-        1 => Just(Image::NeverReady),
-        1 => (0..20_000_i64).prop_map(Image::ReadyFor),
-        1 => (0..20_000_i64).prop_map(Image::RunsFor),
-    ]
-}
-
 fn clients() -> impl Strategy<Value = Clients> {
     prop_oneof![
         4 => (0..80_000_i64).prop_map(Clients::Leave),
         1 => Just(Clients::Stay),
         1 => Just(Clients::Uncountable),
     ]
-}
-
-fn faults() -> impl Strategy<Value = Vec<Fault>> {
-    let fault = prop_oneof![
-        3 => Just(Fault::None),
-        2 => Just(Fault::KilledBefore),
-        2 => Just(Fault::KilledAfter),
-        1 => Just(Fault::Lost),
-        1 => Just(Fault::Unanswered),
-        1 => Just(Fault::Conflict),
-    ];
-    prop::collection::vec(fault, 0..24)
 }
 
 fn policies() -> impl Strategy<Value = StragglerPolicy> {
@@ -267,24 +245,8 @@ proptest! {
             world.transition.spec.grants[0].while_unavailable = true;
             world.unready_for(milliseconds);
         }
-        let times = kills.iter().chain(&cancel_at).chain(blips.iter().map(|(at, _)| at));
-        world.alarms = times.map(|at| start().checked_add(SignedDuration::from_millis(*at)).unwrap()).collect();
-        let mut blips = blips;
-        let mut left = kills.clone();
-        world.run(LIMIT, |world| {
-            let passed = i64::try_from(world.now.duration_since(start()).as_millis()).unwrap();
-            let due = left.len();
-            left.retain(|at| *at > passed);
-            if left.len() < due {
-                world.kill();
-            }
-            for (_, milliseconds) in blips.extract_if(.., |(at, _)| *at <= passed) {
-                world.unready_for(milliseconds);
-            }
-            if cancel_at.is_some_and(|at| at <= passed) && world.grant().cancel.is_none() {
-                world.cancel();
-            }
-        });
-        assert_sound(&world, &kills);
+        let disturbances = Disturbances { kills, cancel_at, blips };
+        world.run_disturbed(LIMIT, &disturbances);
+        assert_sound(&world, &disturbances.kills);
     }
 }

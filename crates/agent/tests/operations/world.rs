@@ -2,6 +2,7 @@
 //! any write. No time passes but what the test lets pass.
 
 pub(crate) mod app;
+pub(crate) mod disturbances;
 pub(crate) mod holder;
 pub(crate) mod kubelet;
 pub(crate) mod pod;

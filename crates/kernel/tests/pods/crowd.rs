@@ -1,15 +1,14 @@
 //! A node with many sockets that are none of the pod's.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use hitless_kernel::{ConnectionWatch, PodNetns};
 
 use crate::lab::{Lab, POD_V4, eventually};
 use crate::ports::DUAL_STACK;
-use crate::{open, peers};
+use crate::{open, peers, start_ready};
 
 const CONNECTIONS: usize = 10;
 
@@ -18,16 +17,7 @@ struct Crowd(Child);
 
 impl Crowd {
     fn gather() -> Self {
-        let mut child = Command::new("unshare")
-            .args(["--net", env!("CARGO_BIN_EXE_crowd"), "200000"])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ok\n");
-        Self(child)
+        Self(start_ready(Command::new("unshare").args(["--net", env!("CARGO_BIN_EXE_crowd"), "200000"])))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Holding new connections while the server is replaced.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use rustix::thread::CapabilitySet;
 use crate::lab::{CLIENT_V4, Lab, POD_V4, POD_V6, SERVICE_V4, eventually};
 use crate::load::{Load, Visit, failures, longest};
 use crate::ports::{DUAL_STACK, QUEUE_ONLY, V4_ONLY};
-use crate::{answer, ask, open, without};
+use crate::{answer, ask, open, start_ready, without};
 
 /// Clients that are let through or held for good wait no longer than this.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -268,17 +268,9 @@ struct Holder(Child);
 
 impl Holder {
     fn start(lab: &Lab, port: u16, cap: Duration, expires_after: Duration) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_holder"))
-            .args([&lab.pod_uid, &port.to_string()])
-            .args([cap, expires_after].map(|limit| limit.as_millis().to_string()))
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ok\n");
-        Self(child)
+        let limits = [cap, expires_after].map(|limit| limit.as_millis().to_string());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holder"));
+        Self(start_ready(command.args([&lab.pod_uid, &port.to_string()]).args(limits)))
     }
 }
 

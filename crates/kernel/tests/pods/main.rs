@@ -21,6 +21,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -38,6 +39,15 @@ const PROC: &str = "/proc";
 
 fn proc_root() -> &'static Path {
     Path::new(PROC)
+}
+
+/// Starts a helper process and waits until it says that it is ready. It ends with its standard input.
+fn start_ready(command: &mut Command) -> Child {
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ok\n");
+    child
 }
 
 fn open(lab: &Lab) -> PodNetns {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hitless_api::{Grant, PodRef};
 use hitless_api::pod_transition_rule::{TaskInfo, WebhookStatus};
+use hitless_api::{Grant, PodRef};
 use hitless_gate::approval::{Answer, Approval};
 use jiff::{SignedDuration, Timestamp};
 
