@@ -144,6 +144,8 @@ pub enum WaitingFor {
     Prepared,
     /// Clients are held; so many requests in flight are to be answered.
     InFlight(u32),
+    /// The new process is to listen, and those who are held to be let in.
+    LetIn,
     /// The API server is to answer quickly; it took so many milliseconds.
     Api(u32),
     /// The next attempt, then.
@@ -179,6 +181,7 @@ impl fmt::Display for WaitingFor {
             Self::InService => write!(f, "the pod to be put into service again"),
             Self::Prepared => write!(f, "the sockets that a Hold needs"),
             Self::InFlight(count) => write!(f, "{count} requests in flight to be answered; new clients are held"),
+            Self::LetIn => write!(f, "the new process to listen; clients are held"),
             Self::Api(took) => write!(f, "the API server to answer quickly (it took {took} ms); no Hold begins before"),
             Self::Attempt(at) => write!(f, "the next attempt to hold, at {at}"),
             Self::Task(words) => write!(f, "the application, which says {words}"),

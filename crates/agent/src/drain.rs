@@ -1,6 +1,8 @@
 //! The kernel's side of an operation: looking at the sockets of pods that leave, and holding new connections of pods that
 //! stay. On threads of their own, because the calls block, and only while there is something to do.
 
+mod ambiguous;
+mod bell;
 mod held;
 pub mod holder;
 pub mod observed;

@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | [`find_pod_pids`], [`find_container_pids`], [`pod_uids_of`], [`ProcessExit`] | none | world-readable files of `/proc`, `pidfd_open` |
 //! | [`PodNetns::open`], [`NodeSockets::open`] | `CAP_SYS_PTRACE` | open `/proc/<pid>/ns/net` of another user's process |
-//! | [`PodNetns::sockets`], and the first question to sockets | `CAP_SYS_ADMIN` | `setns` |
+//! | [`PodNetns::sockets`], [`PodNetns::ends`], and the first question to sockets | `CAP_SYS_ADMIN` | `setns` |
 //! | [`PodNetns::counters`], [`PodNetns::udp_counters`], [`SockDiag`] once open | none | |
 //! | [`close_idle`], [`close_quiet`], [`PodNetns::listeners_of`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
 //! | [`PodNetns::destroy`] | `CAP_NET_ADMIN` | `SOCK_DESTROY` |
@@ -28,6 +28,7 @@ mod classify;
 mod close;
 mod connection;
 mod counters;
+mod ends;
 mod error;
 pub mod exec;
 mod exit;
@@ -46,6 +47,7 @@ pub use classify::{Use, classify};
 pub use close::{ClosedReport, close_idle, close_quiet};
 pub use connection::{Connection, Connections, Listener, TcpInfo, TcpState};
 pub use counters::{TcpCounters, UdpCounters};
+pub use ends::ConnectionEnds;
 pub use error::KernelError;
 pub use exit::ProcessExit;
 pub use hold::{Held, HoldOrder, Released, SynHold, list_holds, sweep_holds};

@@ -75,6 +75,16 @@ pub(super) fn back(case: &Case<'_>, returning: Decision, since: Timestamp) -> De
     }
 }
 
+/// The new containers are ready, and clients are still held: the kubelet was quicker than the thread that looks for the listener.
+/// What the thread has to tell is part of the result; that it tells is not relied on for longer than clients are held.
+pub(super) fn letting_in(case: &Case<'_>, operated: Timestamp) -> Option<Decision> {
+    let cap = SignedDuration::from_millis(case.grant.drain.hold_cap_milliseconds.into());
+    let latest = after(after(operated, cap), GLANCE);
+    let is_held = matches!(stage(case, Direction::Forward), Some(Stage::Settling(_) | Stage::Settled(_)));
+    let waiting = || Decision::at(Phase::Returning).waiting_for(WaitingFor::LetIn).waking_at(latest);
+    (is_held && case.now < latest).then(waiting)
+}
+
 /// Nothing is held.
 fn begin(case: &Case<'_>, stage: Option<&Stage>) -> Decision {
     let expiry = case.expiry();

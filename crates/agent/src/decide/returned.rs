@@ -5,7 +5,7 @@ use hitless_api::{Outcome, Phase};
 use jiff::Timestamp;
 
 use super::case::{Case, Images};
-use super::{Decision, WaitingFor, hooks};
+use super::{Decision, WaitingFor, hold, hooks};
 use crate::instant::after_seconds;
 
 /// Reason of an InService condition that is True as it should be.
@@ -71,6 +71,9 @@ pub(super) fn rolled_back(case: &Case<'_>, since: Timestamp) -> Decision {
 
 /// In service all the time, operated and verified.
 pub(super) fn held(case: &Case<'_>, since: Timestamp) -> Decision {
+    if let Some(waiting) = hold::letting_in(case, since) {
+        return waiting;
+    }
     when_ready(case, since, Outcome::Done, "Done", "ReadyPending")
 }
 

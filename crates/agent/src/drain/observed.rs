@@ -9,9 +9,13 @@ use std::time::{Duration, Instant};
 
 use hitless_api::pod::PodView;
 use hitless_api::{DrainSpec, PortTreatment};
-use hitless_kernel::{Connection, ConnectionWatch, KernelError, NodeSockets, PodNetns, Use, classify, close_quiet};
+use hitless_kernel::{
+    Connection, ConnectionEnds, ConnectionWatch, KernelError, NodeSockets, PodNetns, Use, classify, close_quiet,
+};
 use jiff::Timestamp;
+use rustix::fd::{AsFd as _, BorrowedFd};
 
+use super::ambiguous::ambiguous_quiet;
 use super::quiet::Quiet;
 use super::restart::Restart;
 use super::stragglers;
@@ -54,23 +58,18 @@ pub enum Stage {
     Replacing,
 }
 
-/// While no new connections come, the end of the last one is seen within this time. A look takes some 30 µs.
+/// Between two looks at what is about to happen. A look takes some 70 µs.
 const FINE: Duration = Duration::from_millis(5);
-/// The same when nothing has changed for [`CALM`]: somebody stays for long, and a look costs more than it finds.
-const CALM_FINE: Duration = Duration::from_millis(10);
 /// After so long without any change it is calm.
 const CALM: Duration = Duration::from_secs(2);
-/// Until then nothing depends on a single look.
+/// As long as nothing depends on a single look.
 const COARSE: Duration = Duration::from_millis(20);
-/// The known connections are looked at at least this often; they may change without their number changing.
+/// The known connections are looked at at least this often; they may change without any of them ending.
 const LIST_EVERY: Duration = Duration::from_millis(250);
-/// Between two attempts to close idle connections.
+/// Between two attempts to close idle connections ...
 const CLOSE_EVERY: Duration = Duration::from_millis(25);
-/// A connection of which it can't be told whether it is idle counts as idle after a time without data: three times the longest
-/// that a request of this pod was seen in flight, but at least so long ...
-const AMBIGUOUS_QUIET_LEAST: Duration = Duration::from_millis(40);
-/// ... and at most so long.
-const AMBIGUOUS_QUIET_MOST: Duration = Duration::from_secs(1);
+/// ... and when it is calm: they have been busy for long.
+const CALM_CLOSE_EVERY: Duration = Duration::from_millis(100);
 /// A connection that one side has closed is not waited for once nothing has passed for so long: with an application that forgets
 /// them the pod would never be drained.
 const HALF_CLOSED_LASTS: Duration = Duration::from_secs(30);
@@ -84,6 +83,8 @@ pub(super) struct Observed {
     uid: String,
     order: Order,
     netns: Option<PodNetns>,
+    /// From when on only ends are waited for; without it the counters are read again and again.
+    ends: Option<ConnectionEnds>,
     start: Instant,
     quiet: Quiet,
     /// The same of datagrams, where a port is UDP.
@@ -93,6 +94,7 @@ pub(super) struct Observed {
     accepted: Option<u64>,
     /// When quiet or the number of connections changed last.
     changed: Instant,
+    looked: Option<Instant>,
     listed: Option<Instant>,
     closed_at: Option<Instant>,
     watch: ConnectionWatch,
@@ -118,10 +120,12 @@ impl Observed {
             udp: None,
             order,
             netns: None,
+            ends: None,
             start: now,
             established: 0,
             accepted: None,
             changed: now,
+            looked: None,
             listed: None,
             closed_at: None,
             watch: ConnectionWatch::default(),
@@ -159,10 +163,34 @@ impl Observed {
         self.quiet = Quiet::new(&self.order.probe_periods);
         self.udp = has_udp.then(|| Quiet::new(&[]));
         self.count.quiet = false;
+        self.ends = None;
+    }
+
+    /// Readable when a connection has ended.
+    pub(super) fn ends(&self) -> Option<BorrowedFd<'_>> {
+        self.ends.as_ref().map(|ends| ends.as_fd())
+    }
+
+    /// Looks soon if a connection has ended, but not again and again: a pod may close thousands of its own a second.
+    pub(super) fn note_ends(&mut self, now: Instant) {
+        let Some(ends) = &self.ends else { return };
+        match ends.clear() {
+            Ok(false) => {}
+            Ok(true) => {
+                let soon = self.looked.map_or(now, |looked| now.max(looked + FINE));
+                self.next = self.next.min(soon);
+            }
+            Err(error) => {
+                tracing::debug!(pod_uid = self.uid, %error, "can't see connections end");
+                self.ends = None;
+                self.next = now;
+            }
+        }
     }
 
     /// Looks, and closes what is idle. A failure is an answer too.
     pub(super) fn look(&mut self, proc_root: &Path, node: &mut Option<NodeSockets>, now: Instant) -> Observation {
+        self.looked = Some(now);
         match self.try_look(proc_root, node, now) {
             Ok(()) => {
                 self.next = now + self.pause(now);
@@ -181,17 +209,24 @@ impl Observed {
     }
 
     fn pause(&self, now: Instant) -> Duration {
-        let is_calm = now.duration_since(self.changed) >= CALM;
         match self.order.stage {
             Stage::Replacing if self.restart.is_none() || self.count.listening.is_some() => IDLE,
-            Stage::Replacing if is_calm => COARSE,
+            Stage::Replacing if self.is_calm(now) => COARSE,
             Stage::Replacing => FINE,
-            Stage::Leaving | Stage::Draining | Stage::Destroying => match self.count.quiet {
-                false => COARSE,
-                true if is_calm => CALM_FINE,
-                true => FINE,
-            },
+            Stage::Leaving | Stage::Draining | Stage::Destroying if !self.count.quiet => COARSE,
+            // Whether new ones have come is told by the counters alone, and only while that is being asked.
+            Stage::Leaving | Stage::Draining | Stage::Destroying if self.ends.is_none() || self.count.unlisted => FINE,
+            Stage::Leaving | Stage::Draining | Stage::Destroying if self.http1.is_empty() => LIST_EVERY,
+            Stage::Leaving | Stage::Draining | Stage::Destroying => self.close_every(now),
         }
+    }
+
+    fn is_calm(&self, now: Instant) -> bool {
+        now.duration_since(self.changed) >= CALM
+    }
+
+    fn close_every(&self, now: Instant) -> Duration {
+        if self.is_calm(now) { CALM_CLOSE_EVERY } else { CLOSE_EVERY }
     }
 
     fn try_look(&mut self, proc_root: &Path, node: &mut Option<NodeSockets>, now: Instant) -> Result<(), KernelError> {
@@ -243,7 +278,7 @@ impl Observed {
         }
         if self.count.quiet
             && !self.http1.is_empty()
-            && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY)
+            && self.closed_at.is_none_or(|at| now.duration_since(at) >= self.close_every(now))
         {
             self.closed_at = Some(now);
             // Which of them are idle is asked again right before.
@@ -280,6 +315,14 @@ impl Observed {
         }
     }
 
+    /// Without it nothing is lost but processor time.
+    fn subscribe(&mut self, netns: &PodNetns) {
+        match netns.ends() {
+            Ok(ends) => self.ends = Some(ends),
+            Err(error) => tracing::debug!(pod_uid = self.uid, %error, "can't see connections end"),
+        }
+    }
+
     fn list(
         &mut self,
         proc_root: &Path,
@@ -287,6 +330,10 @@ impl Observed {
         node: &mut Option<NodeSockets>,
         now: Instant,
     ) -> Result<(), KernelError> {
+        // Before the look: what ends right after it is told of.
+        if self.count.quiet && self.ends.is_none() {
+            self.subscribe(netns);
+        }
         let look = self.watch.look(netns)?;
         self.count.unlisted = !look.is_complete;
         (self.count.idle, self.count.busy) = (0, 0);
@@ -330,23 +377,5 @@ impl Observed {
         self.count.most = self.count.most.max(self.count.inbound);
         self.listed = Some(now);
         Ok(())
-    }
-}
-
-/// After how long without data a connection counts as idle of which nothing better is known. The kernel's ages are too coarse to
-/// tell the order of a request and a response within 4 ms, and for a quick server that is every one.
-pub(super) fn ambiguous_quiet(longest_busy: Duration) -> Duration {
-    longest_busy.saturating_mul(3).clamp(AMBIGUOUS_QUIET_LEAST, AMBIGUOUS_QUIET_MOST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_ambiguous_is_waited_for_three_times_as_long_as_a_request_took_within_bounds() {
-        for (busy, quiet) in [(0, 40), (10, 40), (20, 60), (200, 600), (5000, 1000)] {
-            assert_eq!(ambiguous_quiet(Duration::from_millis(busy)), Duration::from_millis(quiet), "{busy} ms");
-        }
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use super::bell::Bell;
 use super::observed::{Observed, Order};
 use crate::view::Observation;
 
@@ -22,7 +23,8 @@ pub struct Observer {
 #[derive(Debug)]
 struct Desk {
     notes: Mutex<Notes>,
-    ordered: Condvar,
+    /// Rung when the orders have changed.
+    ordered: Bell,
     wake: Arc<Notify>,
 }
 
@@ -39,7 +41,7 @@ impl Observer {
     /// Starts the thread. `proc_root` is the `/proc` of the node's process namespace; `wake` is notified when something that
     /// was observed has changed.
     pub fn start(proc_root: PathBuf, wake: Arc<Notify>) -> io::Result<Self> {
-        let desk = Arc::new(Desk { notes: Mutex::default(), ordered: Condvar::new(), wake });
+        let desk = Arc::new(Desk { notes: Mutex::default(), ordered: Bell::new()?, wake });
         let seat = desk.clone();
         let thread = std::thread::Builder::new().name("drain".into()).spawn(move || seat.work(&proc_root))?;
         Ok(Self { desk, thread: Some(thread) })
@@ -51,7 +53,7 @@ impl Observer {
         if notes.orders != orders {
             notes.observations.retain(|uid, _| orders.contains_key(uid));
             notes.orders = orders;
-            self.desk.ordered.notify_one();
+            self.desk.ordered.ring();
         }
     }
 
@@ -71,7 +73,7 @@ impl Observer {
 impl Drop for Observer {
     fn drop(&mut self) {
         self.desk.notes().stop = true;
-        self.desk.ordered.notify_one();
+        self.desk.ordered.ring();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -91,25 +93,13 @@ impl Desk {
         // Of the node's own namespace; opened when it is needed.
         let mut node = None;
         loop {
-            let mut notes = self.notes();
-            // Until something is due or ordered.
-            loop {
-                let now = Instant::now();
-                take_orders(&mut pods, &notes.orders, now);
-                let next = pods.values().map(|pod| pod.next).min();
-                if notes.stop {
-                    return;
-                }
-                notes = match next {
-                    Some(next) if next <= now => break,
-                    Some(next) => {
-                        let timeout = next.duration_since(now);
-                        self.ordered.wait_timeout(notes, timeout).unwrap_or_else(PoisonError::into_inner).0
-                    }
-                    None => self.ordered.wait(notes).unwrap_or_else(PoisonError::into_inner),
-                };
+            let notes = self.notes();
+            if notes.stop {
+                return;
             }
+            take_orders(&mut pods, &notes.orders, Instant::now());
             drop(notes);
+            self.wait(&mut pods);
             for (uid, pod) in &mut pods {
                 let now = Instant::now();
                 if pod.next <= now {
@@ -117,6 +107,15 @@ impl Desk {
                     self.note(uid, observation);
                 }
             }
+        }
+    }
+
+    /// Until something is due or ordered, or a connection has ended somewhere.
+    fn wait(&self, pods: &mut BTreeMap<String, Observed>) {
+        self.ordered.wait(pods.values().filter_map(Observed::ends), pods.values().map(|pod| pod.next).min());
+        let now = Instant::now();
+        for pod in pods.values_mut() {
+            pod.note_ends(now);
         }
     }
 

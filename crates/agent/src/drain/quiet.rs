@@ -7,7 +7,8 @@ use std::time::Duration;
 /// account for. Whether an endpoint has really gone shows here first, wherever the load balancer is.
 #[derive(Clone, Debug)]
 pub struct Quiet {
-    expected: u64,
+    /// Seconds between two probes, for each probe that opens a connection.
+    probe_periods: Vec<u32>,
     /// Time and count of each look, the oldest first; at most one of them is older than the window.
     looks: VecDeque<(Duration, u64)>,
     has_come: bool,
@@ -20,7 +21,7 @@ impl Quiet {
     /// `probe_periods`: seconds between two probes, for each probe that opens a connection.
     #[must_use]
     pub fn new(probe_periods: &[u32]) -> Self {
-        Self { expected: expected_probes(probe_periods), looks: VecDeque::new(), has_come: false }
+        Self { probe_periods: probe_periods.to_vec(), looks: VecDeque::new(), has_come: false }
     }
 
     /// Notes that by `time` (from any fixed start) `accepted` connections had been accepted in all.
@@ -30,7 +31,7 @@ impl Quiet {
         while self.looks.get(1).is_some_and(|(second, _)| *second <= begin) {
             self.looks.pop_front();
         }
-        self.has_come |= self.grown().is_some_and(|grown| grown > self.expected);
+        self.has_come |= self.seen().is_some_and(|(time, grown)| grown > self.expected_within(time));
     }
 
     /// Whether more have come than the probes account for, at any time.
@@ -39,23 +40,25 @@ impl Quiet {
         self.has_come
     }
 
-    /// How many were accepted within the window. A count that has gone down is one of another namespace: nothing is known.
-    fn grown(&self) -> Option<u64> {
-        self.looks.back()?.1.checked_sub(self.looks.front()?.1)
+    /// The time that is looked at, about the window, and how many were accepted in it. A count that has gone down is one of
+    /// another namespace: nothing is known.
+    fn seen(&self) -> Option<(Duration, u64)> {
+        let ((begin, before), (end, after)) = (self.looks.front()?, self.looks.back()?);
+        Some((end.saturating_sub(*begin), after.checked_sub(*before)?))
+    }
+
+    /// Most probes that can fall into that time, and one for a probe that came late; none if nothing probes.
+    fn expected_within(&self, time: Duration) -> u64 {
+        let within = |period: &u32| time.as_nanos().div_ceil(Duration::from_secs((*period).max(1).into()).as_nanos());
+        let probes: u128 = self.probe_periods.iter().map(within).sum();
+        u64::try_from(probes).unwrap_or(u64::MAX).saturating_add(u64::from(!self.probe_periods.is_empty()))
     }
 
     /// Whether it is quiet as of the last look.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let (Some((begin, _)), Some((end, _))) = (self.looks.front(), self.looks.back()) else { return false };
-        end.saturating_sub(*begin) >= Self::WINDOW && self.grown().is_some_and(|grown| grown <= self.expected)
+        self.seen().is_some_and(|(time, grown)| time >= Self::WINDOW && grown <= self.expected_within(time))
     }
-}
-
-/// Most probes that can fall into one window, and one for a probe that came late; none if nothing probes.
-fn expected_probes(periods: &[u32]) -> u64 {
-    let in_window: u64 = periods.iter().map(|&period| Quiet::WINDOW.as_secs().div_ceil(u64::from(period.max(1)))).sum();
-    in_window + u64::from(!periods.is_empty())
 }
 
 #[cfg(test)]
@@ -85,6 +88,8 @@ mod tests {
             (&[], &[(0, 0), (500, 9), (1500, 9)], true, "they came before the window"),
             (&[], &[(0, 0), (501, 9), (1500, 9)], false, "the window begins at a look that is old enough"),
             (&[], &[(0, 9), (1000, 3)], false, "the count went down: another namespace"),
+            (&[1, 1], &[(0, 5), (1250, 10)], true, "looks far apart: two probes twice and a late one"),
+            (&[1, 1], &[(0, 5), (1250, 11)], false, "one more"),
         ] {
             assert_eq!(after_looks(periods, looks), expected, "{why}");
         }

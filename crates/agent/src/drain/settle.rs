@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hitless_api::{DrainSpec, PortTreatment};
 use hitless_kernel::{Connection, ConnectionWatch, KernelError, PodNetns, Use, classify, close_quiet};
 
-use super::observed::ambiguous_quiet;
+use super::ambiguous::ambiguous_quiet;
 
 /// Between two attempts to close idle connections.
 const CLOSE_EVERY: Duration = Duration::from_millis(25);

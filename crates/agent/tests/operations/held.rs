@@ -59,6 +59,15 @@ fn a_good_image_is_done_with_one_write_to_the_pod_and_one_pause_of_its_clients()
 }
 
 #[test]
+fn it_has_not_ended_before_it_is_known_how_long_clients_waited() {
+    let world = run(Image::Good(0), |world| world.holder.noticing = 300);
+    assert_eq!(end(&world), ended(Outcome::Done, "Done"));
+    assert!(world.holder.longest >= 300, "{} ms", world.holder.longest);
+    assert_eq!(result(&world).report["longestPauseMilliseconds"], world.holder.longest);
+    assert_eq!(world.writes, ["pods", "nodetransitions/status"]);
+}
+
+#[test]
 fn a_pod_without_the_gate_is_held_too() {
     let world = run(Image::Good(200), |world| world.pod.view.gated = false);
     assert_eq!(end(&world), ended(Outcome::Done, "Done"));

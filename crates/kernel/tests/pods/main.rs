@@ -270,6 +270,39 @@ fn a_connection_that_was_used_once_is_closed_when_it_has_been_quiet() {
 }
 
 #[test]
+fn the_end_of_a_connection_is_an_event_in_its_own_namespace() {
+    let Some(lab) = Lab::new() else { return };
+    let _server = lab.start_server();
+    let netns = open(&lab);
+    let ends = netns.ends().unwrap();
+    let connect = |address: &str| lab.in_client(|| TcpStream::connect(address).unwrap());
+    let wait = |seconds| {
+        let timeout = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+    };
+    for address in [format!("{POD_V4}:{DUAL_STACK}"), format!("{POD_V4}:{V4_ONLY}"), format!("[{POD_V6}]:{DUAL_STACK}")]
+    {
+        let (client, other) = (connect(&address), connect(&address));
+        assert!(!ends.clear().unwrap(), "two have begun and none has ended");
+        let elsewhere = lab.in_client(|| TcpListener::bind((CLIENT_V4, 0)).unwrap());
+        drop(lab.in_client(|| TcpStream::connect(elsewhere.local_addr().unwrap()).unwrap()));
+        assert!(!wait(0), "in another namespace one has ended");
+        drop(client);
+        assert!(wait(10), "{address}");
+        assert!(ends.clear().unwrap());
+        assert!(!ends.clear().unwrap(), "told once");
+        drop(other);
+        assert!(wait(10), "{address}");
+        assert!(ends.clear().unwrap());
+    }
+
+    let many: Vec<_> = std::iter::repeat_with(|| connect(&format!("{POD_V4}:{V4_ONLY}"))).take(200).collect();
+    drop(many);
+    eventually("all have ended", || (netns.counters().unwrap().curr_estab == 0).then_some(()));
+    assert!(wait(10) && ends.clear().unwrap(), "more than there is room for is no failure");
+}
+
+#[test]
 fn pods_without_a_namespace_of_their_own_are_refused() {
     let Some(lab) = Lab::new() else { return };
     let _server = lab.start_server_on_the_host_network();

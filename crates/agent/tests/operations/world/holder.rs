@@ -20,6 +20,8 @@ struct Cycle {
     parked: Option<Timestamp>,
     numbers: HoldNumbers,
     listening: Option<Listening>,
+    /// When the new listener is noticed, once there is one.
+    noticed: Option<Timestamp>,
 }
 
 pub(crate) struct Holder {
@@ -27,6 +29,8 @@ pub(crate) struct Holder {
     pub(crate) opening: i64,
     /// Milliseconds until requests in flight are answered; those that take longer than half the cap are left.
     pub(crate) settling: i64,
+    /// Milliseconds until a new listener is noticed.
+    pub(crate) noticing: i64,
     pub(crate) ports: usize,
     pub(crate) fails: bool,
     /// When new connections were held, and whether for the way back.
@@ -44,7 +48,8 @@ fn later(now: Timestamp, milliseconds: i64) -> Timestamp {
 impl Holder {
     pub(crate) fn new() -> Self {
         let parks = Vec::new();
-        Self { opening: 8, settling: 20, ports: 1, fails: false, parks, longest: 0, opened: None, cycle: None }
+        let (opening, settling, noticing) = (8, 20, 0);
+        Self { opening, settling, noticing, ports: 1, fails: false, parks, longest: 0, opened: None, cycle: None }
     }
 
     pub(crate) fn is_parked(&self) -> bool {
@@ -69,7 +74,10 @@ impl Holder {
     }
 
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        self.opened.map(|(at, _)| at).into_iter().chain(self.cycle.as_ref().and_then(|cycle| cycle.until)).min()
+        let opened = self.opened.map(|(at, _)| at);
+        let cycle =
+            self.cycle.iter().flat_map(|cycle| [cycle.until, cycle.noticed.filter(|_| cycle.listening.is_none())]);
+        cycle.chain([opened]).flatten().min()
     }
 
     pub(crate) fn order(&mut self, hold: Hold, grant: &Grant, now: Timestamp) {
@@ -109,7 +117,8 @@ impl Holder {
         if let Some((_, direction)) = self.opened.take_if(|(at, _)| *at <= now) {
             let stage = if self.fails { Stage::Failed("no nf_tables".into()) } else { Stage::Prepared(self.ports) };
             let (image, numbers) = (kubelet.running_image.clone(), HoldNumbers::default());
-            self.cycle = Some(Cycle { direction, stage, until: None, image, parked: None, numbers, listening: None });
+            let (until, parked, listening, noticed) = (None, None, None, None);
+            self.cycle = Some(Cycle { direction, stage, until, image, parked, numbers, listening, noticed });
         }
         let Some(cycle) = &mut self.cycle else { return };
         let Some(parked) = cycle.parked else { return };
@@ -120,7 +129,10 @@ impl Holder {
         }
         let runs = pod.view.containers[0].status.as_ref().is_some_and(|status| status.running_since.is_some());
         if cycle.listening.is_none() && runs && kubelet.running_image != cycle.image {
-            cycle.listening = Some(Listening { killed: None, at: now });
+            let noticed = *cycle.noticed.get_or_insert(later(now, self.noticing));
+            if noticed <= now {
+                cycle.listening = Some(Listening { killed: None, at: now });
+            }
         }
         let is_over = now >= later(parked, cap);
         if matches!(cycle.stage, Stage::Settled(_)) && (cycle.listening.is_some() || is_over) {
