@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Grant, GrantMode, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
@@ -42,6 +43,8 @@ use crate::view::{NodeIdentity, NodePod, Observation, View};
 
 /// The loop turns at least this often, so that its heartbeat shows.
 const LONGEST_SLEEP: Duration = Duration::from_secs(10);
+/// Requests about pods at a time.
+const AT_ONCE: usize = 16;
 /// After an answer of the API server that is of no use.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -194,12 +197,7 @@ impl Agent {
         self.hooks.order(runner::orders(&steps, &pods));
         self.has_decided |= view.synced;
 
-        for (grant, decision) in &steps {
-            if let (Some(action), Some(memory)) = (&decision.action, self.memories.get_mut(&grant.id)) {
-                let pod = pods.get(&grant.pod.uid).map(Arc::as_ref);
-                self.pods.act(grant, action, pod, memory, &self.node.name).await;
-            }
-        }
+        self.act(&steps, &pods).await;
         for (pod, reason) in raises {
             if let Some(pod) = pods.get(&pod.uid) {
                 self.pods.raise(pod, reason).await;
@@ -209,6 +207,20 @@ impl Agent {
             wake_at = wake_at.into_iter().chain(self.report(transition, &entries, now).await).min();
         }
         self.next_turn(wake_at, now, clock)
+    }
+
+    /// Several pods at a time: the clients of a pod that is held wait for its patch.
+    async fn act(&mut self, steps: &[(&Grant, Decision)], pods: &BTreeMap<String, Arc<NodePod>>) {
+        let mut memories: BTreeMap<&String, &mut Memory> = self.memories.iter_mut().collect();
+        let (writer, node) = (&self.pods, self.node.name.as_str());
+        let mut actions = Vec::new();
+        for (grant, decision) in steps {
+            if let (Some(action), Some(memory)) = (&decision.action, memories.remove(&grant.id)) {
+                let pod = pods.get(&grant.pod.uid).map(Arc::as_ref);
+                actions.push(writer.act(grant, action, pod, memory, node));
+            }
+        }
+        stream::iter(actions).for_each_concurrent(AT_ONCE, |action| action).await;
     }
 
     fn next_turn(&self, wake_at: Option<Timestamp>, now: Timestamp, clock: Instant) -> Instant {

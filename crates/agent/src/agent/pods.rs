@@ -1,7 +1,7 @@
 //! The writes to pods: carried out, and what their answers mean for the next decision.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hitless_api::{Grant, PodRef, names};
@@ -34,7 +34,7 @@ pub(super) struct Pods {
     writes: Writes,
     wake: Arc<Notify>,
     /// Pods whose last write failed, by uid.
-    pauses: HashMap<String, Pause>,
+    pauses: Mutex<HashMap<String, Pause>>,
 }
 
 #[derive(Clone, Copy)]
@@ -45,18 +45,18 @@ struct Pause {
 
 impl Pods {
     pub(super) fn new(client: Client, caches: Caches, writes: Writes, wake: Arc<Notify>) -> Self {
-        Self { client, caches, writes, wake, pauses: HashMap::new() }
+        Self { client, caches, writes, wake, pauses: Mutex::default() }
     }
 
     /// When the first of the paused writes is to be tried again.
     pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.pauses.values().map(|pause| pause.until).filter(|until| *until > Instant::now()).min()
+        self.pauses().values().map(|pause| pause.until).filter(|until| *until > Instant::now()).min()
     }
 
     /// Carries out the next step of a grant, if its pod is not paused. `pod` is the one that this was decided on: a newer one,
     /// which may have come while earlier writes of the turn were under way, is decided on anew.
     pub(super) async fn act(
-        &mut self,
+        &self,
         grant: &Grant,
         action: &Action,
         pod: Option<&NodePod>,
@@ -98,7 +98,7 @@ impl Pods {
     }
 
     /// Raises InService of a pod that has no operation.
-    pub(super) async fn raise(&mut self, pod: &NodePod, reason: &str) {
+    pub(super) async fn raise(&self, pod: &NodePod, reason: &str) {
         let id = &pod.view.id;
         if self.is_paused(&id.uid) {
             return;
@@ -108,7 +108,7 @@ impl Pods {
     }
 
     /// Asks for a pod that is not in the cache; or for one that is, to see how quickly the API server answers.
-    async fn look(&mut self, grant: &Grant, memory: &mut Memory, node: &str, is_known: bool) {
+    async fn look(&self, grant: &Grant, memory: &mut Memory, node: &str, is_known: bool) {
         let id = &grant.pod;
         let asked = Instant::now();
         let answer = self.api(id).get_opt(&id.name).await;
@@ -134,7 +134,7 @@ impl Pods {
                 return self.pause(&id.uid, TRANSIENT_PAUSE);
             }
         }
-        self.pauses.remove(&id.uid);
+        self.pauses().remove(&id.uid);
         // Decide anew with the answer.
         self.wake.notify_one();
     }
@@ -164,9 +164,9 @@ impl Pods {
     }
 
     /// What the answer means for the next write.
-    async fn learn(&mut self, pod: &PodRef, result: Result<(), WriteError>) {
+    async fn learn(&self, pod: &PodRef, result: Result<(), WriteError>) {
         let Err(error) = result else {
-            self.pauses.remove(&pod.uid);
+            self.pauses().remove(&pod.uid);
             return;
         };
         tracing::info!(namespace = pod.namespace, pod = pod.name, %error, "a write was not done");
@@ -192,17 +192,23 @@ impl Pods {
         }
     }
 
-    fn is_paused(&mut self, uid: &str) -> bool {
-        self.pauses.get(uid).is_some_and(|pause| pause.until > Instant::now())
+    fn is_paused(&self, uid: &str) -> bool {
+        self.pauses().get(uid).is_some_and(|pause| pause.until > Instant::now())
     }
 
     /// Nothing is written to the pod for a while.
-    fn pause(&mut self, uid: &str, first: Duration) {
+    fn pause(&self, uid: &str, first: Duration) {
         let now = Instant::now();
+        let mut pauses = self.pauses();
         // A pause that has long passed had nothing to do with this one.
-        self.pauses.retain(|_, pause| pause.until + LONGEST_PAUSE > now);
-        let length = self.pauses.get(uid).map_or(first, |pause| first.max(pause.length * 2)).min(LONGEST_PAUSE);
-        self.pauses.insert(uid.to_owned(), Pause { until: now + length, length });
+        pauses.retain(|_, pause| pause.until + LONGEST_PAUSE > now);
+        let length = pauses.get(uid).map_or(first, |pause| first.max(pause.length * 2)).min(LONGEST_PAUSE);
+        pauses.insert(uid.to_owned(), Pause { until: now + length, length });
+    }
+
+    fn pauses(&self) -> MutexGuard<'_, HashMap<String, Pause>> {
+        // Every change is a single map operation, so a panic elsewhere can't have left it broken.
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn api(&self, pod: &PodRef) -> Api<Pod> {
