@@ -1,6 +1,7 @@
 //! The loop: one turn after another, and the only writer of this process.
 
 mod caches;
+mod orders;
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +11,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::pod::{ContainerView, PodView};
-use hitless_api::{Grant, GrantMode, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_api::{Grant, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
 use hitless_kernel::exec::can_exec;
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::liveness::Heartbeat;
@@ -29,14 +29,13 @@ use tokio_util::sync::CancellationToken;
 pub use caches::{Caches, WatchTask};
 use pods::Pods;
 
-use crate::decide::{Decision, Hold, Watch};
-use crate::drain::{Threads, holder, observed};
+use crate::decide::Decision;
+use crate::drain::Threads;
 use crate::hooks::runner::{self, Runner};
 use crate::hooks::task::Tasks;
 use crate::http::{Published, Step, Waiters};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
-use crate::patch::Direction;
 use crate::report::{self, Pace};
 use crate::turn::{Turn, turn};
 use crate::view::{NodeIdentity, NodePod, Observation, View};
@@ -189,11 +188,11 @@ impl Agent {
         }
         let entries = self.entries(&steps, &observations, &view, now);
         self.publish(&steps, &entries);
-        let mut looks = orders(&steps, &view);
+        let mut looks = orders::looks(&steps, &view);
         let is_live = |uid: &str| steps.iter().any(|(grant, step)| grant.pod.uid == uid && step.result.is_none());
         looks.extend(self.waiters.orders(pods.values().map(Arc::as_ref), is_live, now));
         self.threads.observer.order(looks);
-        self.threads.holder.order(self.holds(&steps, &view));
+        self.threads.holder.order(orders::holds(&steps, &view, self.has_decided));
         self.hooks.order(runner::orders(&steps, &pods));
         self.has_decided |= view.synced;
 
@@ -288,23 +287,6 @@ impl Agent {
         self.metrics.live.set(i64::try_from(live).unwrap_or(i64::MAX));
     }
 
-    /// Of which pods new connections are to be held.
-    fn holds(&self, steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, holder::Order> {
-        let order = |(grant, decision): &(&Grant, Decision)| {
-            let hold = match decision.hold {
-                // An agent that was killed may have left a block that keeps clients waiting.
-                Hold::No if grant.mode == GrantMode::Hold && !self.has_decided => Hold::Keep(Direction::Forward),
-                Hold::No => return None,
-                hold => hold,
-            };
-            let pod = view.pods.get(&grant.pod.uid)?;
-            let (containers, drain) = (ids(grant, &pod.view), grant.drain.clone());
-            let order = holder::Order { hold, containers, drain, grace: pod.grace };
-            Some((grant.pod.uid.clone(), order))
-        };
-        steps.iter().filter_map(order).collect()
-    }
-
     /// Writes the report if it is time; says when to ask again.
     async fn report(&mut self, stored: &NodeTransition, entries: &[Transition], now: Timestamp) -> Option<Timestamp> {
         let no_status = NodeTransitionStatus::default();
@@ -372,30 +354,6 @@ impl Agent {
             }
         }
     }
-}
-
-/// Which pods are to be looked at.
-fn orders(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, observed::Order> {
-    let order = |(grant, decision): &(&Grant, Decision)| {
-        let stage = match decision.watch {
-            Watch::No => return None,
-            Watch::Leaving => observed::Stage::Leaving,
-            Watch::Draining => observed::Stage::Draining,
-            Watch::Destroying => observed::Stage::Destroying,
-            Watch::Replacing => observed::Stage::Replacing,
-        };
-        let pod = &view.pods.get(&grant.pod.uid)?.view;
-        let order = observed::Order::new(pod, stage, grant.drain.clone(), ids(grant, pod));
-        Some((grant.pod.uid.clone(), order))
-    };
-    steps.iter().filter_map(order).collect()
-}
-
-/// containerID of each container of the grant that has one.
-fn ids(grant: &Grant, pod: &PodView) -> Vec<String> {
-    let touched = pod.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
-    let id = |container: &ContainerView| Some(container.status.as_ref()?.container_id.clone());
-    touched.filter_map(id).filter(|id| !id.is_empty()).collect()
 }
 
 /// What this agent can do beyond what every version can. A capability that it was not given is not made up for by words.

@@ -1,0 +1,56 @@
+//! What the threads that deal with the kernel are told to do.
+
+use std::collections::BTreeMap;
+
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{Grant, GrantMode};
+
+use crate::decide::{Decision, Hold, Watch};
+use crate::drain::{holder, observed};
+use crate::patch::Direction;
+use crate::view::View;
+
+/// Which pods are to be looked at.
+pub(super) fn looks(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, observed::Order> {
+    let order = |(grant, decision): &(&Grant, Decision)| {
+        let stage = match decision.watch {
+            Watch::No => return None,
+            Watch::Leaving => observed::Stage::Leaving,
+            Watch::Draining => observed::Stage::Draining,
+            Watch::Destroying => observed::Stage::Destroying,
+            Watch::Replacing => observed::Stage::Replacing,
+        };
+        let pod = &view.pods.get(&grant.pod.uid)?.view;
+        let order = observed::Order::new(pod, stage, grant.drain.clone(), ids(grant, pod));
+        Some((grant.pod.uid.clone(), order))
+    };
+    steps.iter().filter_map(order).collect()
+}
+
+/// Of which pods new connections are to be held. `has_decided`: this process has decided before.
+pub(super) fn holds(
+    steps: &[(&Grant, Decision)],
+    view: &View<'_>,
+    has_decided: bool,
+) -> BTreeMap<String, holder::Order> {
+    let order = |(grant, decision): &(&Grant, Decision)| {
+        let hold = match decision.hold {
+            // An agent that was killed may have left a block that keeps clients waiting.
+            Hold::No if grant.mode == GrantMode::Hold && !has_decided => Hold::Keep(Direction::Forward),
+            Hold::No => return None,
+            hold => hold,
+        };
+        let pod = view.pods.get(&grant.pod.uid)?;
+        let (containers, drain) = (ids(grant, &pod.view), grant.drain.clone());
+        let order = holder::Order { hold, containers, drain, grace: pod.grace };
+        Some((grant.pod.uid.clone(), order))
+    };
+    steps.iter().filter_map(order).collect()
+}
+
+/// containerID of each container of the grant that has one.
+fn ids(grant: &Grant, pod: &PodView) -> Vec<String> {
+    let touched = pod.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
+    let id = |container: &ContainerView| Some(container.status.as_ref()?.container_id.clone());
+    touched.filter_map(id).filter(|id| !id.is_empty()).collect()
+}
