@@ -41,7 +41,13 @@ pub(super) fn measure(stack: &Stack, pods: usize) -> anyhow::Result<Holding> {
     let watch = Watch::start(&kubectl, &["pods"])?;
     watch.wait("all pods to be ready", PATIENCE * 2, |seen| all_ready(seen, pods).then_some(()))?;
     let agent = stack.agent_process(NODE)?;
+    // kubectl takes a while for so many; all are to begin at the same time.
+    kubectl.feed(&["apply"], &pause(true))?;
     kubectl.feed(&["apply"], &objects(pods, SLOW))?;
+    let deployments = Watch::start(&kubectl, &["deployments"])?;
+    let is_held = |deployment: &Value| deployment["metadata"]["annotations"]["hitless.dev/rollout"] == "held";
+    deployments.wait("all rollouts to be held", PATIENCE, |seen| seen.values().all(is_held).then_some(()))?;
+    kubectl.feed(&["apply"], &pause(false))?;
     let (mut at_once, mut rss_mib) = (0, 0.0);
     let is_new = |pod: &Value| image_of(pod) == echo_image(SLOW);
     loop {
@@ -56,9 +62,15 @@ pub(super) fn measure(stack: &Stack, pods: usize) -> anyhow::Result<Holding> {
         watch.next_change(Duration::from_millis(20));
     }
     let (most_mib, after_mib) = (memory_mib(agent, "VmHWM:")?, memory_mib(agent, "VmRSS:")?);
-    kubectl.run(&["delete", "namespace", NAMESPACE, "--wait=false"])?;
+    kubectl.run(&["delete", "namespace", NAMESPACE, "--wait=true"])?;
     ensure!(at_once > 0, "no pod was held");
     Ok(Holding { pods, at_once, rss_mib, most_mib, after_mib })
+}
+
+/// A budget that lets nobody go while it is paused, and everybody after.
+fn pause(paused: bool) -> Value {
+    json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget", "metadata": {"name": "start"},
+        "spec": {"selector": {}, "paused": paused, "maxConcurrent": 1000}})
 }
 
 /// Deployments of one replica, and a Service for each.
