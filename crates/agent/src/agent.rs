@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{Grant, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_api::{DrainSpec, Grant, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
 use hitless_kernel::exec::can_exec;
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::liveness::Heartbeat;
@@ -365,6 +365,7 @@ fn features() -> Vec<String> {
     let all = [
         ("Leave", true),
         ("gap", true),
+        (DrainSpec::IDLE_AFTER_FEATURE, true),
         ("destroy", destroys),
         ("hold", holds),
         (Hook::FEATURE, true),

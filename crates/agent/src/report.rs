@@ -97,8 +97,8 @@ fn numbers(memory: &Memory, now: Timestamp) -> BTreeMap<String, i64> {
     let mut add = |name: &str, number: i64| numbers.insert(name.to_owned(), number);
     let operated = memory.operated.as_ref().map(|operated| operated.at);
     if let Some(count) = memory.drained {
-        let Count { most, closed, destroyed, inbound, newcomers, came_until, .. } = count;
-        add_connections(&mut add, most, closed, destroyed, inbound);
+        let Count { most, closed, destroyed, inbound, unused, newcomers, came_until, .. } = count;
+        add_connections(&mut add, most, closed, destroyed, inbound.saturating_add(unused));
         add("newAfterLeaving", newcomers.into());
         if let (Some(lowered), Some(until)) = (memory.lowered, came_until) {
             add(Propagation::REPORTED, milliseconds(lowered, until).max(0));

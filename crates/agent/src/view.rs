@@ -103,12 +103,14 @@ pub enum Observation {
 /// Inbound connections of a pod, those on ignored ports left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// All of them.
+    /// All of them that are waited for.
     pub inbound: u32,
     /// Those that have a request in flight, or may have.
     pub busy: u32,
     /// Those that certainly have none. Closed kindly where the port is HTTP/1.
     pub idle: u32,
+    /// Those that are not waited for, because nobody has used them for `idleAfterSeconds`. Not among [`Self::inbound`].
+    pub unused: u32,
     /// New connections have stopped coming, the kubelet's probes apart.
     pub quiet: bool,
     /// When the last of them came, to within some 20 ms; absent if none has come, and if more still come.

@@ -64,6 +64,10 @@ pub struct DrainSpec {
     /// After this many seconds out of service the container is operated whatever is still open (or, with `Abort`, not at all).
     #[serde(default = "defaults::deadline_seconds")]
     pub deadline_seconds: u32,
+    /// On a port that is not HTTP/1 a connection is not waited for once no data has passed on it for so many seconds; absent: it is
+    /// waited for until it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_after_seconds: Option<u32>,
     /// Longest time that new connections are parked by a Hold, in milliseconds from the first parked one.
     #[serde(default = "defaults::hold_cap_milliseconds")]
     pub hold_cap_milliseconds: u32,
@@ -110,6 +114,7 @@ impl Default for DrainSpec {
             straggler_after_seconds: defaults::straggler_after_seconds(),
             stragglers: StragglerPolicy::default(),
             deadline_seconds: defaults::deadline_seconds(),
+            idle_after_seconds: None,
             hold_cap_milliseconds: defaults::hold_cap_milliseconds(),
             ports: Vec::new(),
         }
@@ -131,6 +136,10 @@ impl DrainSpec {
     pub const LONGEST_MIN_SECONDS: u32 = 3600;
     /// Longest [`Self::straggler_after_seconds`] and [`Self::deadline_seconds`] that may be wished: a day.
     pub const LONGEST_DEADLINE_SECONDS: u32 = 86_400;
+
+    /// What an agent's features must contain for a grant to set [`Self::idle_after_seconds`]: one that does not know the field can't
+    /// read the grant.
+    pub const IDLE_AFTER_FEATURE: &str = "idleAfter";
 
     /// A port on which connections outlast a request: the first of those treated as `http2` or `tcp`.
     #[must_use]

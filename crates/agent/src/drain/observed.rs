@@ -336,7 +336,7 @@ impl Observed {
         }
         let look = self.watch.look(netns)?;
         self.count.unlisted = !look.is_complete;
-        (self.count.idle, self.count.busy) = (0, 0);
+        (self.count.idle, self.count.busy, self.count.unused) = (0, 0, 0);
         self.waited.clear();
         self.http1.clear();
         self.guests.begin();
@@ -346,6 +346,10 @@ impl Observed {
             let is_probe = self.guests.is_probe(proc_root, node, connection, now);
             let has_left = self.order.stage != Stage::Leaving;
             if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) || has_left && is_probe {
+                continue;
+            }
+            if treatment != PortTreatment::Http1 && self.is_unused(connection) {
+                self.count.unused += 1;
                 continue;
             }
             // Until it has been sent it is waited for, as on any other port.
@@ -374,8 +378,14 @@ impl Observed {
         self.guests.end();
         self.answers.end();
         self.count.inbound = self.count.busy + self.count.idle;
-        self.count.most = self.count.most.max(self.count.inbound);
+        self.count.most = self.count.most.max(self.count.inbound + self.count.unused);
         self.listed = Some(now);
         Ok(())
+    }
+
+    /// Whether nobody has used the connection for as long as the policy says.
+    fn is_unused(&self, connection: &Connection) -> bool {
+        let idle_after = self.order.drain.idle_after_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        idle_after.zip(connection.quiet_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
     }
 }

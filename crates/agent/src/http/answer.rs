@@ -115,6 +115,8 @@ pub struct Connections {
     pub busy: u32,
     /// Those that certainly have none.
     pub idle: u32,
+    /// Those that are not waited for, because nobody has used them for `idleAfterSeconds`; not among `inbound`.
+    pub unused: u32,
     /// Closed kindly so far.
     pub closed_idle: u32,
     /// The most that were there at once since the pod left.
@@ -183,8 +185,8 @@ impl Operation {
 
 impl From<Count> for Connections {
     fn from(count: Count) -> Self {
-        let Count { inbound, busy, idle, closed, most, .. } = count;
-        Self { inbound, busy, idle, closed_idle: closed, most }
+        let Count { inbound, busy, idle, unused, closed, most, .. } = count;
+        Self { inbound, busy, idle, unused, closed_idle: closed, most }
     }
 }
 

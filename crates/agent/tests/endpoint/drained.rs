@@ -14,6 +14,7 @@ pub(crate) const GONE: Count = Count {
     inbound: 0,
     busy: 0,
     idle: 0,
+    unused: 0,
     quiet: true,
     came_until: None,
     most: 3,

@@ -65,6 +65,7 @@ fn main() {
         ("requests in flight are waited for, and given up or reset when their time is over", stragglers),
         ("what a killed agent has left behind is removed when its time is over", leftover),
         ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leave),
+        ("connections that nobody uses are not waited for where that is wished", unused),
         ("a pod that is deleted drains while its preStop hook waits", deletion::deletion),
         ("a pod that is not there is a failure and never a hold", missing),
     ];
@@ -308,6 +309,31 @@ fn leftover(lab: &Lab) {
     }
 }
 
+/// Looks at the pod that leaves.
+struct Looker<'a> {
+    lab: &'a Lab,
+    observer: Observer,
+}
+
+impl<'a> Looker<'a> {
+    fn new(lab: &'a Lab) -> Self {
+        Self { lab, observer: Observer::start("/proc".into(), Arc::new(Notify::new())).unwrap() }
+    }
+
+    fn order(&self, stage: Looking, drain: DrainSpec) {
+        let containers = vec![self.lab.container_id.clone()];
+        let order = observed::Order { stage, drain, probe_periods: vec![], containers };
+        self.observer.order(BTreeMap::from([(self.lab.pod_uid.clone(), order)]));
+    }
+
+    fn counted(&self, what: &str, is_so: fn(&Count) -> bool) -> Count {
+        eventually(what, || match self.observer.observations().remove(&self.lab.pod_uid)? {
+            Observation::Counted(count) => is_so(&count).then_some(count),
+            other => panic!("{other:?}"),
+        })
+    }
+}
+
 fn leave(lab: &Lab) {
     let server = lab.start_server();
     let mut idle = connect(lab);
@@ -316,18 +342,9 @@ fn leave(lab: &Lab) {
     let slow = connect(lab);
     begin_slow_request(lab, &slow);
 
-    let observer = Observer::start("/proc".into(), Arc::new(Notify::new())).unwrap();
-    let order = |stage| {
-        let containers = vec![lab.container_id.clone()];
-        let order = observed::Order { stage, drain: drain(), probe_periods: vec![], containers };
-        observer.order(BTreeMap::from([(lab.pod_uid.clone(), order)]));
-    };
-    let counted = |what: &str, is_so: fn(&Count) -> bool| {
-        eventually(what, || match observer.observations().remove(&lab.pod_uid)? {
-            Observation::Counted(count) => is_so(&count).then_some(count),
-            other => panic!("{other:?}"),
-        })
-    };
+    let looker = Looker::new(lab);
+    let order = |stage| looker.order(stage, drain());
+    let counted = |what: &str, is_so: fn(&Count) -> bool| looker.counted(what, is_so);
     order(Looking::Leaving);
     counted("they are counted", |count| count.inbound >= 2);
     order(Looking::Draining);
@@ -344,6 +361,29 @@ fn leave(lab: &Lab) {
     let _server = lab.start_server();
     let count = counted("the new listener is seen", |count| count.listening.is_some());
     assert!(count.listening.unwrap().killed.is_some(), "{count:?}");
+}
+
+fn unused(lab: &Lab) {
+    let _server = lab.start_server();
+    let (idle, used) = (connect(lab), connect(lab));
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    begin_slow_request(lab, &used);
+    let looker = Looker::new(lab);
+    let wait = |idle_after_seconds, what, is_so: fn(&Count) -> bool| {
+        looker.order(Looking::Draining, DrainSpec { idle_after_seconds, ports: Vec::new(), ..drain() });
+        looker.counted(what, is_so)
+    };
+    let count = wait(None, "both are waited for", |count| count.quiet && count.inbound == 2);
+    assert_eq!((count.unused, count.closed), (0, 0), "{count:?}");
+    let count = wait(Some(1), "nobody uses either of them", |count| count.drained() && count.unused == 2);
+    assert_eq!((count.most, count.closed, count.destroyed), (2, 0, 0), "{count:?}");
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    let count = looker.counted("one is used again", |count| count.inbound == 1);
+    assert_eq!((count.unused, count.drained()), (1, false), "{count:?}");
+    drop((idle, used));
+    looker.counted("both have ended", |count| count.drained() && count.unused == 0);
 }
 
 fn missing(lab: &Lab) {

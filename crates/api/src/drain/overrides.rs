@@ -24,6 +24,11 @@ pub struct DrainOverrides {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = DrainSpec::LONGEST_DEADLINE_SECONDS))]
     pub deadline_seconds: Option<u32>,
+    /// On a port that is not HTTP/1 a connection is not waited for once no data has passed on it for so many seconds, pings of its
+    /// protocol included; absent: it is waited for until it ends. For pools that keep connections open which nobody uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = DrainSpec::LONGEST_DEADLINE_SECONDS))]
+    pub idle_after_seconds: Option<u32>,
     /// Longest time that new connections are parked, in milliseconds from the first parked one. Clients that give up after five
     /// seconds try for the last time after four.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +50,7 @@ impl DrainOverrides {
         set(&mut spec.straggler_after_seconds, self.straggler_after_seconds);
         set(&mut spec.stragglers, self.stragglers);
         set(&mut spec.deadline_seconds, self.deadline_seconds);
+        spec.idle_after_seconds = self.idle_after_seconds.or(spec.idle_after_seconds);
         set(&mut spec.hold_cap_milliseconds, self.hold_cap_milliseconds);
         for port in &self.ports {
             match spec.ports.iter_mut().find(|known| known.port == port.port) {
@@ -59,14 +65,16 @@ impl DrainOverrides {
         let most = |name: &str, value: Option<u32>, limit: u32| {
             value.filter(|value| *value > limit).map(|value| format!("{name} is {value}, and at most {limit}"))
         };
-        let no_hold = self.hold_cap_milliseconds == Some(0);
+        let none = |name: &str, value: Option<u32>| (value == Some(0)).then(|| format!("{name} is 0, and at least 1"));
         let (day, hold, ports) =
             (DrainSpec::LONGEST_DEADLINE_SECONDS, DrainSpec::LONGEST_HOLD_MILLISECONDS, DrainSpec::MAX_PORTS);
         most("minSeconds", self.min_seconds, DrainSpec::LONGEST_MIN_SECONDS)
             .or_else(|| most("stragglerAfterSeconds", self.straggler_after_seconds, day))
             .or_else(|| most("deadlineSeconds", self.deadline_seconds, day))
             .or_else(|| most("holdCapMilliseconds", self.hold_cap_milliseconds, hold))
-            .or_else(|| no_hold.then(|| "holdCapMilliseconds is 0, and at least 1".to_owned()))
+            .or_else(|| most("idleAfterSeconds", self.idle_after_seconds, day))
+            .or_else(|| none("holdCapMilliseconds", self.hold_cap_milliseconds))
+            .or_else(|| none("idleAfterSeconds", self.idle_after_seconds))
             .or_else(|| (self.ports.len() > ports).then(|| format!("more than {ports} ports")))
     }
 }

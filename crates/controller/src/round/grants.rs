@@ -190,7 +190,8 @@ fn candidate<'a>(
         always_published: holds.always_published(pod),
     };
     choose(&situation)?;
-    let (drain, verify, hooks) = (resolved.drain, resolved.verify, resolved.hooks);
+    let drain = readable(resolved.drain, node_transition);
+    let (verify, hooks) = (resolved.verify, resolved.hooks);
     Ok(Ready { pod, node, intent, drain, verify, hooks, situation, owner: wishes.owner_label(pod) })
 }
 
@@ -199,6 +200,16 @@ fn candidate<'a>(
 fn lacks(node: &NodeTransitionView, hooks: &[Hook]) -> Option<&'static str> {
     let agent = node.agent.as_ref()?;
     Hook::features(hooks).find(|feature| !agent.can(feature))
+}
+
+/// Without the field of which the node's agent has not said that it knows it, for it could not read the grant: then connections that
+/// nobody uses are waited for.
+fn readable(mut drain: DrainSpec, node: Option<&NodeTransitionView>) -> DrainSpec {
+    let agent = node.and_then(|node| node.agent.as_ref());
+    if agent.is_some_and(|agent| !agent.can(DrainSpec::IDLE_AFTER_FEATURE)) {
+        drain.idle_after_seconds = None;
+    }
+    drain
 }
 
 /// Whether the node's agent can hold the pod, as far as it has said.

@@ -288,6 +288,28 @@ fn a_pod_with_hooks_waits_for_an_agent_that_knows_hooks() {
 }
 
 #[test]
+fn connections_that_nobody_uses_are_told_of_to_agents_that_can_read_it() {
+    let mut cluster = Cluster::new(1, 1);
+    let mut brain = Brain::new(1, &cluster);
+    for pod in cluster.pods.values_mut() {
+        pod["metadata"]["annotations"]["hitless.dev/drain"] = json!(json!({"idleAfterSeconds": 5}).to_string());
+    }
+    for (revision, features, expected) in
+        [(2, &["Leave"][..], Some(5)), (3, &["Leave"], None), (4, &["Leave", "idleAfter"], Some(5))]
+    {
+        cluster.set_image(revision);
+        for node in cluster.transitions.values_mut() {
+            let features = features.iter().map(|feature| (*feature).to_owned()).collect();
+            node.agent = Some(hitless_api::node_transition::AgentInfo { features, ..Default::default() });
+        }
+        turns(&mut cluster, &mut brain, 6);
+        let grant = cluster.grants().pop().unwrap();
+        assert_eq!(grant.drain.idle_after_seconds, expected, "{features:?}, for revision {revision}");
+        finish(&mut cluster, &mut brain, Fate::Done);
+    }
+}
+
+#[test]
 fn a_pod_that_could_not_be_held_leaves() {
     let (mut cluster, mut brain, _) = held(&["web"]);
     assert!(cluster.agent(0, Fate::UnsupportedMode), "though it says that it can");
