@@ -25,8 +25,9 @@ use crate::{Connection, Connections, Listener, TcpState};
 use reply::{Message, Messages};
 use request::{Deed, States};
 
-/// The kernel packs at most 32 KiB into one reply of a dump.
-const BUFFER_BYTES: usize = 32 * 1024;
+/// The kernel packs as much into one reply of a dump as there is room for, and at least 8 KiB wherever a page is that large. There is a
+/// buffer for each pod, and more room would make a dump no quicker.
+const BUFFER_BYTES: usize = 8 * 1024;
 
 /// The kernel answers a dump out of the receiving call itself; this much silence means a broken socket.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -341,6 +341,7 @@ impl Observed {
         self.http1.clear();
         self.guests.begin();
         self.answers.begin();
+        let idle_after = self.order.drain.idle_after_seconds.map(|seconds| Duration::from_secs(seconds.into()));
         for connection in &look.connections.inbound {
             let treatment = self.order.drain.treatment(connection.local.port());
             let is_probe = self.guests.is_probe(proc_root, node, connection, now);
@@ -348,7 +349,7 @@ impl Observed {
             if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) || has_left && is_probe {
                 continue;
             }
-            if treatment != PortTreatment::Http1 && self.is_unused(connection) {
+            if treatment != PortTreatment::Http1 && is_unused(connection, idle_after) {
                 self.count.unused += 1;
                 continue;
             }
@@ -382,10 +383,9 @@ impl Observed {
         self.listed = Some(now);
         Ok(())
     }
+}
 
-    /// Whether nobody has used the connection for as long as the policy says.
-    fn is_unused(&self, connection: &Connection) -> bool {
-        let idle_after = self.order.drain.idle_after_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-        idle_after.zip(connection.quiet_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
-    }
+/// Whether nobody has used the connection for as long as the policy says.
+fn is_unused(connection: &Connection, idle_after: Option<Duration>) -> bool {
+    idle_after.zip(connection.quiet_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
 }

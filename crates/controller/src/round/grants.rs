@@ -190,7 +190,7 @@ fn candidate<'a>(
         always_published: holds.always_published(pod),
     };
     choose(&situation)?;
-    let drain = readable(resolved.drain, node_transition);
+    let drain = readable(resolved.drain, node_transition.map(Arc::as_ref));
     let (verify, hooks) = (resolved.verify, resolved.hooks);
     Ok(Ready { pod, node, intent, drain, verify, hooks, situation, owner: wishes.owner_label(pod) })
 }
