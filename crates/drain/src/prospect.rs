@@ -154,3 +154,70 @@ impl Prospect {
         Ok(Start { mode, begin })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::GrantMode;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    fn pod(annotations: &Value) -> PodView {
+        let pod = json!({
+            "metadata": {"namespace": "shop", "name": "a", "uid": "a", "annotations": annotations},
+            "spec": {"containers": [], "readinessGates": [{"conditionType": "hitless.dev/InService"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}
+        });
+        PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
+    }
+
+    fn mode(pod: &PodView, agent: AgentSays<'_>) -> Result<(GrantMode, String), Hindrance> {
+        let traffic = Traffic::new(&[], &[]);
+        let subject = Subject { pod, workload: None, post_check: false, agent };
+        let prospect = Prospect::of(subject, &Policies::default(), &traffic)?;
+        let mode = prospect.start(pod, &traffic, &|other| Presence::of(other, false))?.mode;
+        Ok((mode.mode, mode.reason.split(':').next().unwrap_or_default().to_owned()))
+    }
+
+    fn agent(features: &[&str]) -> AgentInfo {
+        serde_json::from_value(json!({"version": "1", "bootID": "b", "features": features})).unwrap()
+    }
+
+    #[test]
+    fn what_the_agent_says_counts_and_what_it_has_refused() {
+        let (able, unable) = (agent(&["Leave", "Hold"]), agent(&["Leave"]));
+        let says = |info| AgentSays { info, reports: &[] };
+        let chosen = |agent| mode(&pod(&json!({})), agent).unwrap();
+        assert_eq!(chosen(says(None)), (GrantMode::Hold, "OnlyPod".to_owned()));
+        assert_eq!(chosen(says(Some(&able))), (GrantMode::Hold, "OnlyPod".to_owned()));
+        assert_eq!(chosen(says(Some(&unable))), (GrantMode::Leave, "AgentCannotHold".to_owned()));
+        let refused = |id: &str| -> Vec<Transition> {
+            let result = json!({"outcome": "Refused", "reason": "HoldFailed"});
+            let report = json!({"id": id, "granted": "2026-01-01T00:00:00.000000Z", "phase": "Granted",
+                "since": "2026-01-01T00:00:00.000000Z", "result": result});
+            vec![serde_json::from_value(report).unwrap()]
+        };
+        let reports = refused("a.0123");
+        assert_eq!(chosen(AgentSays { info: Some(&able), reports: &reports }).0, GrantMode::Leave);
+        let reports = refused("b.0123");
+        assert_eq!(
+            chosen(AgentSays { info: Some(&able), reports: &reports }).0,
+            GrantMode::Hold,
+            "that was another pod"
+        );
+    }
+
+    #[test]
+    fn who_can_not_be_operated_says_why() {
+        let hooks = json!([{"name": "ask", "when": "BeforeDrain", "http": {"port": 80, "path": "/"}}]).to_string();
+        let unable = agent(&["Leave", "Hold"]);
+        let says = AgentSays { info: Some(&unable), reports: &[] };
+        let hindrance = mode(&pod(&json!({"hitless.dev/hooks": hooks})), says).unwrap_err();
+        assert!(matches!(hindrance, Hindrance::HooksUnsupported(_)), "{hindrance}");
+        let hindrance = mode(&pod(&json!({"hitless.dev/mode": "Stay"})), says).unwrap_err();
+        assert!(matches!(hindrance, Hindrance::Drain(_)), "{hindrance}");
+        let ungated = PodView { gated: false, ..pod(&json!({"hitless.dev/mode": "Leave"})) };
+        let hindrance = mode(&ungated, says).unwrap_err();
+        assert!(matches!(hindrance, Hindrance::NoReadinessGate(_)), "{hindrance}");
+    }
+}

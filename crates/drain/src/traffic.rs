@@ -217,3 +217,95 @@ impl<'a> Traffic<'a> {
         Begin::Opening(closed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{Pod, Service};
+    use serde_json::{Value, json};
+
+    /// A pod that all Services here select.
+    fn pod(name: &str, is_ready: bool) -> Arc<PodView> {
+        let ready = if is_ready { "True" } else { "False" };
+        let pod = json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": name, "labels": {"app": "web"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true}]},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]}
+        });
+        Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod).unwrap()))
+    }
+
+    fn service(name: &str, more: &Value) -> Arc<ServiceView> {
+        let mut service =
+            json!({"metadata": {"namespace": "shop", "name": name}, "spec": {"selector": {"app": "web"}}});
+        for (field, value) in more.as_object().into_iter().flatten() {
+            service["spec"][field] = value.clone();
+        }
+        Arc::new(ServiceView::from(&serde_json::from_value::<Service>(service).unwrap()))
+    }
+
+    fn present(taken: &[&str]) -> impl Fn(&PodView) -> Presence {
+        move |pod| Presence::of(pod, taken.contains(&pod.id.name.as_str()))
+    }
+
+    #[test]
+    fn another_one_serves_if_it_is_ready_and_stays() {
+        let pods = [pod("a", true), pod("b", true), pod("c", false)];
+        for services in [vec![], vec![service("web", &json!({}))]] {
+            let traffic = Traffic::new(&services, &pods);
+            assert!(traffic.another_serves(&pods[0], &present(&[])));
+            assert!(!traffic.another_serves(&pods[0], &present(&["b"])), "c is not Ready");
+            assert!(!Traffic::new(&services, &pods[..1]).another_serves(&pods[0], &present(&[])));
+        }
+    }
+
+    #[test]
+    fn each_service_with_an_address_needs_another_pod() {
+        let pods = [pod("a", true), pod("b", true)];
+        let only_a = json!({"selector": {"app": "web", "name": "a"}});
+        let mut one = PodView::clone(&pods[0]);
+        one.labels.insert("name".to_owned(), "a".to_owned());
+        let serves = |service: Arc<ServiceView>| {
+            Traffic::new(&[self::service("web", &json!({})), service], &pods).another_serves(&one, &present(&[]))
+        };
+        assert!(!serves(service("a", &only_a)));
+        let mut headless = only_a.clone();
+        headless["clusterIP"] = json!("None");
+        assert!(serves(service("a", &headless)));
+    }
+
+    #[test]
+    fn a_service_is_opened_for_its_only_pod_and_not_for_one_that_is_down() {
+        let services = [service("web", &json!({}))];
+        let begin = |pods: &[Arc<PodView>], taken: &[&str]| match Traffic::new(&services, pods).begin(
+            &pods[0],
+            &GrantMode::Hold,
+            &present(taken),
+        ) {
+            Begin::Now { note, .. } => note.unwrap_or_else(|| "now".to_owned()),
+            Begin::Opening(services) => format!("open {}", services.len()),
+            Begin::Wait(busy) => format!("{busy:?}"),
+        };
+        let [one, two, down] = [pod("a", true), pod("b", true), pod("c", false)];
+        assert_eq!(begin(std::slice::from_ref(&one), &[]), "open 1");
+        assert_eq!(begin(&[one.clone(), two.clone()], &[]), "now");
+        assert!(begin(&[one.clone(), two], &["b"]).starts_with("NoOther"));
+        assert!(begin(&[one, down], &[]).starts_with("Service web can't be opened because of pod c"));
+    }
+
+    #[test]
+    fn nobody_leaves_while_a_service_is_open_for_another_one() {
+        let mut open = ServiceView::clone(&service("web", &json!({"publishNotReadyAddresses": true})));
+        let pods = [pod("a", true), pod("b", true)];
+        let leave = |service: &ServiceView| {
+            let services = [Arc::new(service.clone())];
+            let traffic = Traffic::new(&services, &pods);
+            let is_busy =
+                matches!(traffic.begin(&pods[0], &GrantMode::Leave, &present(&[])), Begin::Wait(Busy::Open(_)));
+            (traffic.always_published(&pods[0]), is_busy)
+        };
+        assert_eq!(leave(&open), (true, false), "its owner has it so");
+        open.held_by = Some("uid.hash,false".to_owned());
+        assert_eq!(leave(&open), (false, true));
+    }
+}
