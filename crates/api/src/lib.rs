@@ -18,6 +18,7 @@ pub mod pod_transition_rule;
 pub mod propagation;
 pub mod transition;
 pub mod transition_budget;
+pub mod version;
 
 pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
 pub use drain_policy::{DrainPolicy, DrainPolicySpec, ModeWish};
@@ -33,6 +34,7 @@ pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
 pub use propagation::Propagation;
 pub use transition::{Outcome, Phase, Transition, TransitionResult};
 pub use transition_budget::{TransitionBudget, TransitionBudgetSpec};
+pub use version::Version;
 
 /// Wall-clock time with microseconds, RFC 3339 on the wire.
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;

@@ -2,21 +2,23 @@
 //! `status`, `why` and `plan` all ask here.
 
 mod approvals;
+mod mode;
 mod obstacle;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::{
-    Grant, GrantOp, Hook, NodeTransition, NodeTransitionSpec, Phase, Reservation, Transition, TransitionResult,
+    Grant, GrantOp, NodeTransition, NodeTransitionSpec, Phase, Propagation, Reservation, Transition, TransitionResult,
 };
+use hitless_drain::{Policies, Traffic};
 use hitless_gate::{Because, Candidate, Gate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Verdict};
 use hitless_workloads::deployment::Observed;
 use hitless_workloads::{DeploymentPlan, DeploymentView, Owners, ReplicaSetView, Stage, plan, restart};
 use jiff::Timestamp;
 
 use crate::snapshot::Snapshot;
+pub(crate) use mode::Expected;
 pub(crate) use obstacle::{InTheWay, of_obstacle, unfit};
 
 /// What is under way for a pod.
@@ -52,6 +54,9 @@ pub(crate) struct Judge<'a> {
     pub(crate) owners: Owners<'a>,
     pub(crate) operations: HashMap<&'a str, Operation<'a>>,
     pub(crate) reservations: HashMap<&'a str, &'a Reservation>,
+    nodes: HashMap<&'a str, &'a NodeTransition>,
+    policies: Policies<'a>,
+    traffic: Traffic<'a>,
     plans: HashMap<&'a str, DeploymentPlan>,
     /// Operations that have failed, by uid of the Deployment, with the name of the pod.
     failures: HashMap<&'a str, BTreeMap<&'a str, &'a TransitionResult>>,
@@ -81,7 +86,21 @@ impl<'a> Judge<'a> {
                 failures.entry(deployment.uid.as_str()).or_default().insert(pod.id.name.as_str(), result);
             }
         }
-        Self { snapshot, owners, operations, reservations, plans, failures, gate, now }
+        let named = |node: &'a std::sync::Arc<NodeTransition>| Some((node.metadata.name.as_deref()?, &**node));
+        let measured = snapshot.transitions.iter().filter_map(|node| node.spec.propagation.as_ref());
+        Self {
+            snapshot,
+            owners,
+            operations,
+            reservations,
+            nodes: snapshot.transitions.iter().filter_map(named).collect(),
+            policies: Policies::of(&snapshot.drain_policies, Propagation::p999_seconds(measured)),
+            traffic: Traffic::new(&snapshot.services, &snapshot.pods),
+            plans,
+            failures,
+            gate,
+            now,
+        }
     }
 
     /// What is to be done for a Deployment.
@@ -171,35 +190,17 @@ impl<'a> Judge<'a> {
 
     /// What else than rules is in the way of operating the pod.
     pub(crate) fn in_the_way(&self, pod: &PodView) -> Vec<InTheWay> {
-        let mut found: Vec<InTheWay> = unfit(pod).into_iter().collect();
+        let mut found: Vec<InTheWay> = obstacle::never(pod).into_iter().collect();
+        let hindrance = self.prospect(pod).err().filter(|_| found.is_empty());
         found.extend(obstacle::of_wish(self.wish(pod).as_ref()));
-        found.extend(obstacle::drain(pod));
-        found.extend(self.no_way(pod).filter(|_| found.is_empty()));
-        found.extend(self.no_hooks(pod));
+        found.extend(hindrance.map(|hindrance| obstacle::of_hindrance(&hindrance, pod)));
         found.extend(self.node_obstacle(pod));
         found.extend(self.halt(pod));
         found
     }
 
-    /// A pod without the gate on a node whose agent can't hold it.
-    fn no_way(&self, pod: &PodView) -> Option<InTheWay> {
-        let node = pod.node.as_deref().filter(|_| !pod.gated)?;
-        let agent = self.agent(node)?;
-        (!agent.can("Hold")).then(|| obstacle::no_gate("the agent on its node can't hold it"))
-    }
-
-    /// A pod whose own annotation has hooks that the agent on its node can't carry out. Those of policies are not known here.
-    fn no_hooks(&self, pod: &PodView) -> Option<InTheWay> {
-        let (node, hooks) = (pod.node.as_deref()?, Hook::of(pod).ok()?);
-        let agent = self.agent(node)?;
-        let missing = Hook::features(&hooks).find(|feature| !agent.can(feature))?;
-        Some(obstacle::no_hooks(node, missing))
-    }
-
-    /// What the agent of the node has said of itself.
-    fn agent(&self, node: &str) -> Option<&AgentInfo> {
-        let known = self.snapshot.transitions.iter().find(|known| known.metadata.name.as_deref() == Some(node))?;
-        known.status.as_ref()?.agent.as_ref()
+    fn node(&self, name: &str) -> Option<&'a NodeTransition> {
+        self.nodes.get(name).copied()
     }
 
     fn node_obstacle(&self, pod: &PodView) -> Option<InTheWay> {
@@ -214,8 +215,7 @@ impl<'a> Judge<'a> {
         if snapshot.agents.as_ref().is_some_and(|agents| !agent(agents)) {
             return Some(obstacle::no_agent(node));
         }
-        let grants = snapshot.transitions.iter().find(|known| known.metadata.name.as_deref() == Some(node));
-        let full = grants.is_some_and(|known| known.spec.grants.len() >= NodeTransitionSpec::MAX_GRANTS);
+        let full = self.node(node).is_some_and(|known| known.spec.grants.len() >= NodeTransitionSpec::MAX_GRANTS);
         full.then(|| obstacle::node_full(node))
     }
 

@@ -24,7 +24,7 @@ use target::Way;
 const DEFAULT_NAMESPACE: &str = "default";
 
 pub(crate) async fn of_cluster(client: Client, namespace: String, arguments: &PlanArgs) -> Result<(), Failure> {
-    let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
+    let snapshot = source::read_with_modes(&client, &Scope::Namespace(namespace.clone())).await?;
     let assumed = Assumed { operation_seconds: arguments.operation_seconds, from_files: false };
     show(&plan(&snapshot, &namespace, arguments, &assumed, Timestamp::now())?, arguments.output)
 }

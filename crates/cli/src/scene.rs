@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
-use k8s_openapi::api::core::v1::Pod;
+use hitless_api::names::annotations;
+use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -124,5 +125,32 @@ pub(crate) fn with_budget(mut snapshot: Snapshot, name: &str, namespace: &str, s
     }))
     .unwrap();
     snapshot.budgets.extend(Seen::seen(budget).map(Arc::new));
+    snapshot
+}
+
+/// Service `web`, which selects all of its pods.
+pub(crate) fn with_service(mut snapshot: Snapshot, port: &Value) -> Snapshot {
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {"name": "web", "namespace": "team"}, "spec": {"selector": {"app": "web"}, "ports": [port]}
+    }))
+    .unwrap();
+    snapshot.services.extend(Seen::seen(service).map(Arc::new));
+    snapshot
+}
+
+pub(crate) fn with_drain_policy(mut snapshot: Snapshot, name: &str, namespace: &str, spec: &Value) -> Snapshot {
+    let policy: DrainPolicy = serde_json::from_value(json!({
+        "apiVersion": "hitless.dev/v1alpha1", "kind": "DrainPolicy", "metadata": {"name": name, "namespace": namespace},
+        "spec": spec
+    }))
+    .unwrap();
+    snapshot.drain_policies.extend(Seen::seen(policy).map(Arc::new));
+    snapshot
+}
+
+/// So long was the workload away of late.
+pub(crate) fn with_gap(mut snapshot: Snapshot, milliseconds: u32) -> Snapshot {
+    let gaps = format!(r#"{{"h": {milliseconds}}}"#);
+    Arc::make_mut(&mut snapshot.deployments[0]).annotations.insert(annotations::GAP.to_owned(), gaps);
     snapshot
 }

@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, TransitionLedgerSpec};
+use hitless_api::{
+    DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, TransitionLedgerSpec,
+};
+use hitless_drain::{PolicyView, ServiceView};
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_gate::{Budget, DisruptionBudget, RuleSet, Settings};
 use hitless_runtime::config;
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DynamicObject, PartialObjectMeta};
@@ -32,6 +35,10 @@ pub(crate) struct Snapshot {
     pub(crate) rules: Vec<Arc<RuleView>>,
     pub(crate) budgets: Vec<Arc<Budget>>,
     pub(crate) disruption_budgets: Vec<Arc<DisruptionBudget>>,
+    /// Read only where somebody asks which way pods go.
+    pub(crate) services: Vec<Arc<ServiceView>>,
+    /// The same; with the cluster's default.
+    pub(crate) drain_policies: Vec<Arc<PolicyView>>,
     pub(crate) events: Vec<Arc<EventView>>,
     /// `None`: nobody knows.
     pub(crate) nodes: Option<Vec<Arc<NodeView>>>,
@@ -47,6 +54,11 @@ impl Snapshot {
     /// Whether a budget counts the pods of all namespaces.
     pub(crate) fn counts_cluster_wide(&self) -> bool {
         self.budgets.iter().any(|budget| budget.is_cluster_wide())
+    }
+
+    /// Whether all was read that the choice between Leave and Hold rests on.
+    pub(crate) fn tells_modes(&self) -> bool {
+        !self.unread.keys().any(|part| part.matters_to_modes())
     }
 
     /// What the reader has to know about what was not read.
@@ -65,6 +77,9 @@ pub(crate) enum Part {
     Budgets,
     ClusterBudgets,
     DisruptionBudgets,
+    Services,
+    DrainPolicies,
+    DefaultDrainPolicy,
     Elsewhere,
     Nodes,
     Agents,
@@ -73,12 +88,31 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    fn matters_to_modes(self) -> bool {
+        match self {
+            // What agents can do is in the first of them.
+            Self::Transitions | Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => true,
+            // What is said without them is said without them of the mode, too.
+            Self::Ledgers
+            | Self::Rules
+            | Self::Budgets
+            | Self::ClusterBudgets
+            | Self::DisruptionBudgets
+            | Self::Elsewhere
+            | Self::Nodes
+            | Self::Agents
+            | Self::Events
+            | Self::Controller => false,
+        }
+    }
+
     fn consequence(self) -> &'static str {
         match self {
-            Self::Transitions => "which operations run, and which have failed, is not known",
+            Self::Transitions => "which operations run, which have failed, and which mode pods would get, is not known",
             Self::Ledgers => "pods with a place in a budget count as free",
             Self::Rules => "they are left out of the answer",
             Self::Budgets | Self::ClusterBudgets | Self::DisruptionBudgets => "they may be in the way all the same",
+            Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => "which mode pods would get is not known",
             Self::Elsewhere => "budgets of the whole cluster count the pods of this namespace only",
             Self::Nodes => "zones are not known",
             Self::Agents => "whether the nodes have an agent is not known",
@@ -97,6 +131,9 @@ impl fmt::Display for Part {
             Self::Budgets => "TransitionBudgets",
             Self::ClusterBudgets => "TransitionBudgets of hitless-system",
             Self::DisruptionBudgets => "PodDisruptionBudgets",
+            Self::Services => "Services",
+            Self::DrainPolicies => "DrainPolicies",
+            Self::DefaultDrainPolicy => "DrainPolicy default of hitless-system",
             Self::Elsewhere => "pods and TransitionLedgers of other namespaces",
             Self::Nodes => "nodes",
             Self::Agents => "agents (pods of hitless-system)",
@@ -213,6 +250,22 @@ impl Seen for DisruptionBudget {
             min_available: spec.min_available,
             max_unavailable: spec.max_unavailable,
         })
+    }
+}
+
+impl Seen for ServiceView {
+    type Object = Service;
+
+    fn seen(service: Service) -> Option<Self> {
+        Some(Self::from(&service))
+    }
+}
+
+impl Seen for PolicyView {
+    type Object = DrainPolicy;
+
+    fn seen(policy: DrainPolicy) -> Option<Self> {
+        Some(Self::from(policy))
     }
 }
 

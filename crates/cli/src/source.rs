@@ -1,6 +1,7 @@
 //! Reads the cluster: once, with an error for everything that has to be read and can't be, or live.
 
 mod live;
+mod modes;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::failure::Failure;
 use crate::snapshot::{NodeView, Part, Seen, Snapshot};
 pub(crate) use live::Live;
+pub(crate) use modes::read_with_modes;
 
 const PAGE: u32 = 500;
 

@@ -14,7 +14,7 @@ use crate::source::{self, Scope};
 use answer::{Answer, Blocked};
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &WhyArgs) -> Result<(), Failure> {
-    let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
+    let snapshot = source::read_with_modes(&client, &Scope::Namespace(namespace.clone())).await?;
     let answer = explain(&snapshot, &namespace, &arguments.target, Timestamp::now())?;
     match arguments.output {
         Format::Text => say(text::render(&answer).trim_end())?,

@@ -8,12 +8,10 @@
 pub mod approval;
 pub mod config;
 pub mod controller;
-pub mod drain;
 pub mod farewell;
 pub mod metrics;
 pub mod mirror;
 pub mod round;
-pub mod service;
 pub mod snapshot;
 pub mod watches;
 pub mod writer;

@@ -21,6 +21,7 @@ mod stand_in;
 mod write;
 
 use hitless_api::{MicroTime, PodRef, Propagation};
+use hitless_drain::Policies;
 use hitless_gate::Verdict;
 use hitless_runtime::events::Note;
 use jiff::{Timestamp, Unit};
@@ -31,7 +32,6 @@ pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
 pub use write::{LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write};
 
 use crate::approval::Ask;
-use crate::drain::policy::Policies;
 use crate::mirror::Mirror;
 use crate::snapshot::Snapshot;
 

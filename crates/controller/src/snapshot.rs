@@ -7,21 +7,12 @@ use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
 use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
+use hitless_drain::{AgentSays, PolicyView, ServiceView};
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 
-use crate::drain::policy::PolicyView;
-use crate::service::ServiceView;
-
-/// uid and resourceVersion that a write is conditional on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
-}
+pub use hitless_api::Version;
 
 /// A Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +45,12 @@ pub struct NodeTransitionView {
 }
 
 impl NodeTransitionView {
+    /// What the agent has said.
+    #[must_use]
+    pub fn says(&self) -> AgentSays<'_> {
+        AgentSays { info: self.agent.as_ref(), reports: &self.transitions }
+    }
+
     /// What the agent reports of `grant`.
     #[must_use]
     pub fn transition(&self, grant: &Grant) -> Option<&Transition> {

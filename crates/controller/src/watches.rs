@@ -8,6 +8,7 @@ use hitless_api::ledger::CLUSTER;
 use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::pod::PodView;
 use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use hitless_drain::{PolicyView, ServiceView};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
@@ -24,9 +25,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::drain::policy::PolicyView;
 use crate::round::FENCE;
-use crate::service::ServiceView;
 use crate::snapshot::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
 
 /// Objects in one page of a list.
@@ -88,7 +87,12 @@ impl Caches {
                 metrics.clone(),
             ),
             services: Cache::new("Service", |each| Some(ServiceView::from(&each)), wake.clone(), metrics.clone()),
-            drain_policies: Cache::new("DrainPolicy", |each| Some(drain_policy(each)), wake.clone(), metrics.clone()),
+            drain_policies: Cache::new(
+                "DrainPolicy",
+                |each| Some(PolicyView::from(each)),
+                wake.clone(),
+                metrics.clone(),
+            ),
         }
     }
 
@@ -261,15 +265,6 @@ fn budget(object: TransitionBudget) -> Budget {
     Budget {
         name: object.metadata.name.unwrap_or_default(),
         namespace: object.metadata.namespace.unwrap_or_default(),
-        spec: object.spec,
-    }
-}
-
-fn drain_policy(object: DrainPolicy) -> PolicyView {
-    PolicyView {
-        namespace: object.metadata.namespace.unwrap_or_default(),
-        name: object.metadata.name.unwrap_or_default(),
-        uid: object.metadata.uid.unwrap_or_default(),
         spec: object.spec,
     }
 }

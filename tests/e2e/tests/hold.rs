@@ -12,6 +12,14 @@ fn single(stack: &Stack, namespace: &str) -> anyhow::Result<App> {
     App::start(&stack.cluster, namespace, &Shape { replicas: 1, mode: None, ..Shape::default() })
 }
 
+/// `kubectl hitless plan` says beforehand which way pods go, and why.
+fn ensure_planned(stack: &Stack, app: &App, version: &str, words: &str) -> anyhow::Result<()> {
+    let image = format!("web={}", app.image(version));
+    let plan = stack.hitless(app, &["plan", "deployment/web", "--image", &image])?;
+    ensure!(plan.contains(words), "the plan does not say {words:?}:\n{plan}");
+    Ok(())
+}
+
 /// New connections from each of the two nodes.
 const FRESH: Rate = Rate { fresh: 100, keepalive: 0, connections: 0, delay_ms: 0 };
 
@@ -23,6 +31,7 @@ fn a_single_replica_changes_its_image_and_no_connection_fails() -> anyhow::Resul
     let before = app.identities();
     let traffic = Traffic::start_from_each_node(&stack, &app, FRESH)?;
     traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(200, PATIENCE))?;
+    ensure_planned(&stack, &app, "v2", "Hold — OnlyPod: ")?;
     app.set_version("v2")?;
     services.wait("the Service to be opened", PATIENCE, |services| {
         services.get("web").filter(|web| is_opened(web)).map(drop)
@@ -62,6 +71,7 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
     let rate = Rate { fresh: 100, keepalive: 50, ..Rate::default() };
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
     traffic.wait_for_requests(200, PATIENCE)?;
+    ensure_planned(&stack, &app, "v2", "Leave — UnknownGap: ")?;
     app.set_version("v2")?;
     app.rollout_status()?;
     app.deployments.wait("the gap to be learned", PATIENCE, |deployments| {
@@ -69,6 +79,7 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
     })?;
     let before = in_service_since(&app)?;
     ensure!(before.len() == 3, "{before:?}");
+    ensure_planned(&stack, &app, "v3", "Hold — ShortGap: ")?;
     app.set_version("v3")?;
     app.rollout_status()?;
     traffic.wait_for_more(200, PATIENCE)?;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use hitless_api::drain_policy::DEFAULT;
 use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_api::{DrainPolicySpec, ModeWish};
-use hitless_controller::drain::policy::PolicyView;
 use hitless_controller::mirror::Mirror;
 use hitless_controller::round::{Read, Round, Step, Write};
 use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot};
+use hitless_drain::PolicyView;
 
 use crate::checks::Seen;
 use crate::clock::{MS, Micros, NEVER, SECOND, when};

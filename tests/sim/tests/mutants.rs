@@ -15,8 +15,9 @@ const SWITCH: &str = "HITLESS_SIM_MUTANT";
 /// Rollouts within which each bug must be found.
 const ROLLOUTS: &str = "20000";
 /// What of the workspace the simulation is built from.
-const COPIED: [&str; 8] = [
+const COPIED: [&str; 9] = [
     "crates/api",
+    "crates/drain",
     "crates/gate",
     "crates/workloads",
     "crates/kernel",

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, Hook, InvalidDrain, ModeWish, NodeTransitionSpec, TransitionResult};
+use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec, TransitionResult};
+use hitless_drain::{AgentSays, Hindrance, Policies, Prospect, Subject, Traffic};
 use serde::Serialize;
 
 use super::Wish;
@@ -34,6 +35,16 @@ fn found(reason: &'static str, text: impl Into<String>, unblock: Option<&str>) -
 
 /// What in the pod itself keeps it from being operated.
 pub(crate) fn unfit(pod: &PodView) -> Option<InTheWay> {
+    never(pod).or_else(|| {
+        // With nothing else known: what it says of its own drain.
+        let subject = Subject { pod, workload: None, post_check: false, agent: AgentSays::default() };
+        let hindrance = Prospect::of(subject, &Policies::default(), &Traffic::new(&[], &[])).err()?;
+        Some(of_hindrance(&hindrance, pod))
+    })
+}
+
+/// The same, whatever it says.
+pub(super) fn never(pod: &PodView) -> Option<InTheWay> {
     let never = |text: &str| Some(found("NotSupported", text, None));
     if pod.is_mirror() {
         never("it is a static pod of its kubelet; such pods are not operated")
@@ -46,21 +57,9 @@ pub(crate) fn unfit(pod: &PodView) -> Option<InTheWay> {
     } else if pod.node.is_none() {
         let hint = "see why with: kubectl describe pod";
         Some(found("NotScheduled", "the pod has no node yet", Some(hint)))
-    } else if !pod.gated && ModeWish::of(pod) == Ok(Some(ModeWish::Leave)) {
-        Some(no_gate("it is wished to leave service"))
     } else {
         None
     }
-}
-
-/// Without the gate a pod can only be held, and something says that it has to leave.
-pub(super) fn no_gate(because: &str) -> InTheWay {
-    let text = format!("the pod was made without the readiness gate hitless.dev/InService, and {because}");
-    found(
-        "NoReadinessGate",
-        text,
-        Some("label its template or namespace hitless.dev/gate=enabled, and delete the pod once"),
-    )
 }
 
 pub(super) fn of_wish(wish: Option<&Wish>) -> Option<InTheWay> {
@@ -71,20 +70,30 @@ pub(crate) fn of_obstacle(obstacle: &hitless_workloads::Obstacle) -> InTheWay {
     found(obstacle.reason(), obstacle.to_string(), None)
 }
 
-/// The pod's annotation must make sense before the pod is operated.
-pub(super) fn drain(pod: &PodView) -> Option<InTheWay> {
-    let invalid = DrainSpec::of(pod).err().or_else(|| ModeWish::of(pod).err()).or_else(|| Hook::of(pod).err())?;
-    let (text, unblock) = match &invalid {
-        InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. } => {
-            (invalid.to_string(), "correct it in the pod's template and on the pod")
+/// What the controller would say of it.
+pub(super) fn of_hindrance(hindrance: &Hindrance, pod: &PodView) -> InTheWay {
+    match hindrance {
+        Hindrance::Drain(invalid) => {
+            let unblock = match invalid {
+                InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. } => {
+                    "correct it in the pod's template and on the pod"
+                }
+                InvalidDrain::Policy { .. } => "correct the DrainPolicy",
+            };
+            found("InvalidDrain", invalid.to_string(), Some(unblock))
         }
-        InvalidDrain::Policy { .. } => (invalid.to_string(), "correct the DrainPolicy"),
-    };
-    Some(found("InvalidDrain", text, Some(unblock)))
+        Hindrance::HooksUnsupported(feature) => no_hooks(pod.node.as_deref().unwrap_or_default(), feature),
+        // Without the gate a pod can only be held, and something says that it has to leave.
+        Hindrance::NoReadinessGate(because) => {
+            let text = format!("the pod was made without the readiness gate hitless.dev/InService, {because}");
+            let hint = "label its template or namespace hitless.dev/gate=enabled, and delete the pod once";
+            found("NoReadinessGate", text, Some(hint))
+        }
+    }
 }
 
 /// The agent on its node leaves out what it does not know.
-pub(super) fn no_hooks(node: &str, feature: &str) -> InTheWay {
+fn no_hooks(node: &str, feature: &str) -> InTheWay {
     let text = format!("it has hooks, and the agent on its node {node} does not have the feature {feature}");
     let hint = if feature == Hook::EXEC_FEATURE {
         "use http instead of exec, or let agents run commands (docs/hooks.md)"

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hitless_api::names;
 use hitless_api::pod::PodView;
+use hitless_drain::{PolicyView, ServiceView};
 use hitless_gate::{Budget, DisruptionBudget, selector};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -36,6 +37,8 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
             ("apps.kusionstack.io", "PodTransitionRule") => {
                 snapshot.rules.extend(seen::<RuleView>(object)?);
             }
+            ("", "Service") => snapshot.services.extend(seen::<ServiceView>(object)?),
+            (names::GROUP, "DrainPolicy") => snapshot.drain_policies.extend(seen::<PolicyView>(object)?),
             (names::GROUP, "TransitionBudget") => snapshot.budgets.extend(seen::<Budget>(object)?),
             ("policy", "PodDisruptionBudget") => snapshot.disruption_budgets.extend(seen::<DisruptionBudget>(object)?),
             _ => {}
@@ -58,6 +61,7 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
     }
     if !pods.is_empty() {
         said.push("pods without a status are assumed to be Ready and to have the readiness gate".to_owned());
+        said.push("what the nodes' agents can do is not known; they are assumed to be able to hold pods".to_owned());
     }
     for pod in pods {
         snapshot.pods.push(Arc::new(view(pod)?));

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use hitless_drain::Busy;
 use hitless_gate::RuleVerdict;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::simulate::Assumed;
 use super::target::{Change, ImageChange, Way};
-use crate::judge::InTheWay;
+use crate::judge::{Expected, InTheWay};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,6 +64,9 @@ pub(super) enum Step {
 pub(super) struct Going {
     pub(super) pod: String,
     pub(super) node: Option<String>,
+    /// Leave or Hold; absent if that can't be told.
+    #[serde(flatten)]
+    pub(super) expected: Option<Expected>,
 }
 
 /// A rule that holds pods back.
@@ -91,6 +95,15 @@ pub(super) enum Ending<'a> {
 }
 
 impl Held {
+    /// No rule: the pod would be held, and its Service has to be opened or closed before.
+    pub(super) fn busy(busy: &Busy) -> Self {
+        let (service, text) = match busy {
+            Busy::Open(service) => (service, "it is open for a pod that is held".to_owned()),
+            Busy::NoOther { service, pod } => (service, format!("it has no other pod until {pod} is back")),
+        };
+        Self { rule: format!("service/{service}"), text, unblock: None, pods: 1 }
+    }
+
     pub(super) fn of(rule: &RuleVerdict) -> Self {
         Self { rule: String::from(&*rule.rule), text: rule.because.to_string(), unblock: rule.unblock(), pods: 1 }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::pod::PodView;
 use hitless_api::{DrainSpec, StragglerPolicy};
+use hitless_drain::{Presence, Prospect};
 use hitless_gate::{
     Answer, Approval, Approvals, Because, Candidate, Decision, Gate, Held as Place, PodFacts, Question, Verdict,
 };
@@ -11,7 +12,7 @@ use hitless_workloads::PodWish;
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::report::{Going, Held, LeftOut, Report, Step};
-use crate::judge::Judge;
+use crate::judge::{Expected, Judge};
 use crate::snapshot::Snapshot;
 
 /// Nobody plans farther ahead.
@@ -33,20 +34,21 @@ pub(super) fn run(snapshot: &Snapshot, name: &str, namespace: &str, assumed: &As
     let wishes = snapshot.deployments.iter().find(is_meant).and_then(|deployment| judge.plan(deployment));
     let wishes = wishes.map(|plan| plan.wishes.clone()).unwrap_or_default();
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
-    let mut pending: BTreeMap<&str, (&PodView, String)> = BTreeMap::new();
+    let mut pending: BTreeMap<&str, Due<'_>> = BTreeMap::new();
     for wish in &wishes {
         let Some(pod) = pods.get(wish.pod.uid.as_str()) else { continue };
         let because = obstacles(&judge, pod, wish, assumed);
         match &wish.intent {
             Ok(intent) if because.is_empty() => {
-                pending.insert(wish.pod.uid.as_str(), (pod, intent.id()));
+                let due = Due { pod, operation: intent.id(), prospect: judge.prospect(pod).ok() };
+                pending.insert(wish.pod.uid.as_str(), due);
             }
             Ok(_) | Err(_) => report.left_out.push(LeftOut { pod: pod.id.name.clone(), because }),
         }
     }
     report.pods = pending.len();
     report.start = start;
-    if pending.values().any(|(pod, _)| judge.gate.has_post_check(&pod.id.uid)) {
+    if pending.values().any(|due| judge.gate.has_post_check(&due.pod.id.uid)) {
         report.notes.push("rules of stage PostCheck are assumed to pass at once".to_owned());
     }
     let usual = assumed.operation_seconds;
@@ -59,8 +61,24 @@ pub(super) fn run(snapshot: &Snapshot, name: &str, namespace: &str, assumed: &As
     report.notes.extend(
         first.asked.iter().map(|rule| format!("rule {rule} asks an approver, who is assumed to agree at once")),
     );
+    if learns(&first.steps) {
+        report.notes.push(
+            "how long the workload is away is learned from the first pods; those that go later may be held then"
+                .to_owned(),
+        );
+    }
     report.steps = first.steps;
     report.stuck = first.stuck;
+}
+
+/// Whether pods of later waves leave only because of what the controller will know by then.
+fn learns(steps: &[Step]) -> bool {
+    let waves = steps.iter().filter_map(|step| match step {
+        Step::Wave { pods, .. } => Some(pods),
+        Step::Wait { .. } => None,
+    });
+    let is_open = |pod: &Going| pod.expected.as_ref().is_some_and(Expected::is_for_unknown_gap);
+    waves.skip(1).flatten().any(is_open)
 }
 
 /// What is in the way and stays: an earlier failure is over with another image.
@@ -89,9 +107,20 @@ fn stragglers(pod: &PodView) -> u32 {
     }
 }
 
+/// A pod that has not gone yet.
+#[derive(Clone)]
+struct Due<'a> {
+    pod: &'a PodView,
+    /// Id of the operation.
+    operation: String,
+    /// Which way it would go, but for who else serves then; `None` if it can't be told.
+    prospect: Option<Prospect>,
+}
+
 struct Course<'a> {
+    judge: &'a Judge<'a>,
     gate: Gate,
-    pending: BTreeMap<&'a str, (&'a PodView, String)>,
+    pending: BTreeMap<&'a str, Due<'a>>,
     /// When those that are being operated are back.
     flights: BTreeMap<String, Timestamp>,
     places: BTreeMap<String, Place>,
@@ -114,7 +143,7 @@ impl<'a> Course<'a> {
     fn new(
         judge: &'a Judge<'a>,
         wishes: &[PodWish],
-        pending: BTreeMap<&'a str, (&'a PodView, String)>,
+        pending: BTreeMap<&'a str, Due<'a>>,
         seconds: &'a dyn Fn(&PodView) -> u32,
     ) -> Self {
         let start = judge.now;
@@ -135,7 +164,7 @@ impl<'a> Course<'a> {
         }
         gate.set_failed(&failed);
         let outcome = Outcome { end: start, ..Outcome::default() };
-        Self { gate, pending, flights, places, facts, seconds, approvals: Approvals::new(), outcome, start }
+        Self { judge, gate, pending, flights, places, facts, seconds, approvals: Approvals::new(), outcome, start }
     }
 
     fn run(mut self) -> Outcome {
@@ -144,11 +173,16 @@ impl<'a> Course<'a> {
             self.land(at);
             let verdicts = self.decide(at);
             let denied: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.allowed).collect();
-            let going = self.take_off(&verdicts, at);
+            let (going, busy) = self.take_off(&verdicts, at);
             let seconds = at.duration_since(self.start).as_secs();
             let went = !going.is_empty();
             if went {
-                self.outcome.steps.push(Step::Wave { at, seconds, pods: going, held: held(&denied) });
+                self.outcome.steps.push(Step::Wave {
+                    at,
+                    seconds,
+                    pods: going,
+                    held: busy.into_iter().chain(held(&denied)).collect(),
+                });
             }
             let landing = self.flights.values().min().copied();
             let changes =
@@ -201,12 +235,12 @@ impl<'a> Course<'a> {
             .pending
             .iter()
             .filter(|(uid, _)| !self.flights.contains_key(**uid))
-            .map(|(_, (pod, operation))| Candidate::of(pod, operation.clone()))
+            .map(|(_, due)| Candidate::of(due.pod, due.operation.clone()))
             .collect();
         let mut verdicts = self.gate.decide(&candidates, &self.approvals, at);
         let before = self.approvals.len();
         for verdict in &verdicts {
-            let operation = self.pending.get(verdict.pod_uid.as_str()).map(|(_, operation)| operation.clone());
+            let operation = self.pending.get(verdict.pod_uid.as_str()).map(|due| due.operation.clone());
             for rule in &verdict.asks {
                 let question = Question {
                     namespace: verdict.namespace.clone(),
@@ -224,19 +258,44 @@ impl<'a> Course<'a> {
         verdicts
     }
 
-    fn take_off(&mut self, verdicts: &[Verdict], at: Timestamp) -> Vec<Going> {
-        let mut going = Vec::new();
+    /// Lets those go that the rules allow, one after another as the controller does: who goes does not serve the next one.
+    /// Besides, what keeps some of them on the ground.
+    fn take_off(&mut self, verdicts: &[Verdict], at: Timestamp) -> (Vec<Going>, Vec<Held>) {
+        let (mut going, mut kept) = (Vec::new(), BTreeMap::<String, Held>::new());
         for verdict in verdicts.iter().filter(|verdict| verdict.allowed) {
-            let Some((pod, _)) = self.pending.remove(verdict.pod_uid.as_str()) else { continue };
+            let Some(due) = self.pending.remove(verdict.pod_uid.as_str()) else { continue };
+            let pod = due.pod;
+            let prospect = due.prospect.as_ref();
+            let outlook = prospect.and_then(|known| self.judge.outlook(pod, known, &|other| self.presence(other)));
+            // As long as somebody is to come back.
+            let busy = outlook.as_ref().and_then(|outlook| outlook.busy.as_ref()).filter(|_| !self.flights.is_empty());
+            if let Some(busy) = busy {
+                let held = Held::busy(busy);
+                kept.entry(held.rule.clone()).and_modify(|known| known.pods += 1).or_insert(held);
+                self.pending.insert(pod.id.uid.as_str(), due);
+                continue;
+            }
             let end = later(at, (self.seconds)(pod));
             self.flights.insert(pod.id.uid.clone(), end);
             self.places.insert(pod.id.uid.clone(), Place { since: at });
-            going.push(Going { pod: pod.id.name.clone(), node: pod.node.clone() });
+            let expected = outlook.map(|outlook| outlook.expected);
+            going.push(Going { pod: pod.id.name.clone(), node: pod.node.clone(), expected });
         }
         if !going.is_empty() {
             self.gate.set_held(self.places.clone());
         }
-        going
+        (going, kept.into_values().collect())
+    }
+
+    /// How the pod is by now.
+    fn presence(&self, pod: &PodView) -> Presence {
+        let uid = pod.id.uid.as_str();
+        let has_returned = self.facts.get(uid).is_some_and(|facts| facts.available);
+        match (self.flights.contains_key(uid), has_returned) {
+            (true, _) => Presence::Away,
+            (false, true) => Presence::Serves,
+            (false, false) => Presence::of(pod, false),
+        }
     }
 }
 

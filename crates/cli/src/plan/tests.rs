@@ -2,7 +2,8 @@ use serde_json::json;
 
 use super::*;
 use crate::args::{Cli, Command};
-use crate::scene::{pod, rollout, with_budget, with_rule};
+use crate::scene::{pod, rollout, with_budget, with_drain_policy, with_gap, with_rule, with_service};
+use crate::snapshot::Part;
 use clap::Parser;
 
 fn now() -> Timestamp {
@@ -145,4 +146,79 @@ fn a_budget_of_the_whole_cluster_counts() {
     let snapshot = with_budget(rollout(&pods), "all", "hitless-system", &cluster);
     let report = live(&snapshot, &["web", "--image", "web:v3"]).unwrap();
     assert_eq!(report.seconds, Some(8));
+}
+
+fn two() -> Snapshot {
+    with_rule(rollout(&[pod("a", "web:v2"), pod("b", "web:v2")]), 2)
+}
+
+#[test]
+fn who_goes_in_the_same_wave_does_not_serve_the_next_one() {
+    let report = live(&two(), &["web", "--image", "web:v3"]).unwrap();
+    insta::assert_snapshot!("modes", text::render(&report));
+    insta::assert_snapshot!("modes_json", serde_json::to_string_pretty(&report.steps).unwrap());
+}
+
+#[test]
+fn two_that_are_held_go_one_after_the_other_where_one_service_has_but_them() {
+    let snapshot = with_service(with_gap(two(), 300), &json!({"port": 80}));
+    insta::assert_snapshot!("held", text::render(&live(&snapshot, &["web", "--image", "web:v3"]).unwrap()));
+}
+
+#[test]
+fn a_single_replica_is_held_and_its_clients_are_refused_when_the_gap_is_longer_than_the_cap() {
+    let snapshot = with_gap(rollout(&[pod("a", "web:v2")]), 4000);
+    let text = text::render(&live(&snapshot, &["web", "--image", "web:v3"]).unwrap());
+    assert!(text.contains("Hold — OnlyPod: no other pod serves; its workload was away for 4000 ms"), "{text}");
+    assert!(text.contains("clients: new connections wait for 2500 ms and are refused then"), "{text}");
+}
+
+#[test]
+fn policies_of_the_namespace_come_before_the_clusters() {
+    let say = |snapshot: &Snapshot| text::render(&live(snapshot, &["web", "--image", "web:v3"]).unwrap());
+    let default = json!({"mode": "Hold", "drain": {"holdCapMilliseconds": 1000}});
+    let snapshot = with_drain_policy(with_gap(two(), 300), "default", "hitless-system", &default);
+    let text = say(&snapshot);
+    assert!(text.contains("Hold — Wished: by DrainPolicy hitless-system/default"), "{text}");
+    assert!(text.contains("wait about 300 ms (learned gap), at most 1000 ms"), "{text}");
+    let own = json!({"selector": {}, "mode": "Leave", "drain": {"stragglers": "Wait", "deadlineSeconds": 90}});
+    let text = say(&with_drain_policy(snapshot, "own", "team", &own));
+    assert!(text.contains("Leave — Wished: by DrainPolicy team/own"), "{text}");
+    assert!(text.contains("waited for up to 90 s, then cut off"), "{text}");
+}
+
+#[test]
+fn what_may_not_be_read_leaves_the_mode_open_and_nothing_else() {
+    for part in [Part::Services, Part::DrainPolicies, Part::DefaultDrainPolicy, Part::Transitions] {
+        let mut snapshot = two();
+        snapshot.unread.insert(part, "it is forbidden".to_owned());
+        let report = live(&snapshot, &["web", "--image", "web:v3"]).unwrap();
+        let text = text::render(&report);
+        let said = format!("note: {part} not read: it is forbidden; ");
+        let line = text.lines().find(|line| line.starts_with(&said)).unwrap();
+        assert!(line.contains("which mode pods would get") && line.ends_with("not known"), "{line}");
+        assert!(text.contains("wave 1 of 1") && !text.contains("clients"), "{text}");
+        assert!(!serde_json::to_string(&report).unwrap().contains("clientsSee"));
+    }
+}
+
+#[test]
+fn services_and_policies_of_files_count() {
+    let more = "
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080, appProtocol: kubernetes.io/ws}]}
+---
+apiVersion: hitless.dev/v1alpha1
+kind: DrainPolicy
+metadata: {name: slow}
+spec: {selector: {}, drain: {stragglerAfterSeconds: 7}}
+";
+    let web = web(2).replace("image: web:v1}", "image: web:v1, ports: [{containerPort: 8080}]}");
+    let report = files(&format!("{web}{more}"), &["-f", "x", "web", "--image", "web=web:v2"]).unwrap();
+    let text = text::render(&report);
+    assert!(text.contains("Leave — LongConnections: those to port 8080 outlast a request"), "{text}");
+    assert!(text.contains("waited for up to 7 s, then cut off"), "{text}");
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use super::report::{Going, Held, Report, Step};
+use crate::judge::Expected;
 use crate::status::span;
 
 /// Most pods that are named of one wave.
@@ -34,11 +35,19 @@ fn in_place(out: &mut String, report: &Report) -> std::fmt::Result {
     let mut number = 0;
     // What holds each wave back in the same way is said once.
     let mut said: &[Held] = &[];
+    let mut modes: Vec<(&Expected, Vec<&str>)> = Vec::new();
     for step in &report.steps {
         match step {
             Step::Wave { seconds, pods, held, .. } => {
                 number += 1;
                 writeln!(out, "wave {number} of {waves}, after {}: {}", span(*seconds), going(pods))?;
+                let now = alike(pods);
+                // The same goes for modes, where one wave has but one.
+                let is_said = now.len() == 1 && modes.len() == 1 && now[0].0 == modes[0].0;
+                if !is_said {
+                    ways(out, &now)?;
+                }
+                modes = now;
                 let same = |one: &Held, other: &Held| (&one.rule, &one.text) == (&other.rule, &other.text);
                 if held.len() != said.len() || !held.iter().zip(said).all(|(one, other)| same(one, other)) {
                     rules(out, "no more, because", held)?;
@@ -74,6 +83,27 @@ fn in_place(out: &mut String, report: &Report) -> std::fmt::Result {
     Ok(())
 }
 
+/// Pods of a wave by the way that they go.
+fn alike(pods: &[Going]) -> Vec<(&Expected, Vec<&str>)> {
+    let mut ways: Vec<(&Expected, Vec<&str>)> = Vec::new();
+    for pod in pods {
+        let Some(expected) = &pod.expected else { continue };
+        match ways.iter_mut().find(|(known, _)| *known == expected) {
+            Some((_, names)) => names.push(&pod.pod),
+            None => ways.push((expected, vec![&pod.pod])),
+        }
+    }
+    ways
+}
+
+fn ways(out: &mut String, ways: &[(&Expected, Vec<&str>)]) -> std::fmt::Result {
+    ways.iter().try_for_each(|(expected, pods)| {
+        let who = if ways.len() > 1 { format!("{}: ", names(pods)) } else { String::new() };
+        writeln!(out, "    {who}{expected}")?;
+        writeln!(out, "      clients: {}", expected.clients_see)
+    })
+}
+
 fn rules(out: &mut String, before: &str, held: &[Held]) -> std::fmt::Result {
     held.iter().try_for_each(|held| writeln!(out, "    {before} {}: {}", held.rule, held.text))
 }
@@ -83,9 +113,13 @@ fn going(pods: &[Going]) -> String {
         Some(node) => format!("{} ({node})", pod.pod),
         None => pod.pod.clone(),
     };
-    let named: Vec<String> = pods.iter().take(NAMED).map(one).collect();
+    format!("{}: {}", count(pods.len()), names(&pods.iter().map(one).collect::<Vec<_>>()))
+}
+
+fn names<T: AsRef<str>>(pods: &[T]) -> String {
+    let named: Vec<&str> = pods.iter().take(NAMED).map(AsRef::as_ref).collect();
     let more = if pods.len() > NAMED { format!(" and {} more", pods.len() - NAMED) } else { String::new() };
-    format!("{}: {}{more}", count(pods.len()), named.join(", "))
+    format!("{}{more}", named.join(", "))
 }
 
 fn count(pods: usize) -> String {

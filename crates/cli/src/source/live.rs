@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Apis, PAGE, Scope, agents_label, divide, our_events};
 use crate::snapshot::{EventView, Part, RuleView, Seen, Snapshot};
 
-/// Watches of everything that a first [`super::read`] could read; nodes and settings stay as they were then.
+/// Watches of everything that a first [`super::read`] could read; nodes, settings, Services and DrainPolicies stay as they were then.
 pub(crate) struct Live {
     changed: Arc<Notify>,
     scope: Scope,
@@ -135,6 +135,8 @@ impl Live {
             rules: self.rules.values(),
             budgets,
             disruption_budgets: self.disruption_budgets.values(),
+            services: self.first.services.clone(),
+            drain_policies: self.first.drain_policies.clone(),
             events: self.events.values(),
             nodes: self.first.nodes.clone(),
             agents: self.first.agents.is_some().then(|| self.agents.values()),

@@ -29,7 +29,7 @@ pub(crate) fn observe(snapshot: &Snapshot, now: Timestamp) -> Report {
 }
 
 /// The same of every workload and pod, and what the rules said of those that wait, by uid.
-pub(crate) fn observe_all(judge: &Judge<'_>) -> (Report, Verdicts) {
+pub(crate) fn observe_all<'a>(judge: &'a Judge<'a>) -> (Report, Verdicts) {
     Observer { judge }.report(|_, _| true)
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::args::{Target, TargetKind};
-use crate::judge::{InTheWay, Judge};
+use crate::judge::{Expected, InTheWay, Judge};
 use crate::snapshot::Snapshot;
 use crate::status::{PodStatus, State, Verdicts, observe_all};
 
@@ -36,6 +36,9 @@ pub(crate) struct PodAnswer {
     pub(crate) wishes: Option<GrantOp>,
     /// Neither a rule nor anything else is in the way; of a pod that wishes nothing: if it did.
     pub(crate) allowed: bool,
+    /// Leave or Hold, as it was granted, or as it would be now; absent if that can't be told.
+    #[serde(flatten)]
+    pub(crate) expected: Option<Expected>,
     /// What the rules say, those in the way first. Of a pod that wishes nothing: if it alone did. Of one that is operated: the
     /// rules of stage PostCheck, once it is that far.
     pub(crate) rules: Vec<RuleAnswer>,
@@ -164,6 +167,7 @@ fn pod(judge: &Judge<'_>, workload: &str, status: &PodStatus, verdicts: &Verdict
         state: status.state,
         wishes: found.and_then(|pod| judge.wish(pod)).map(|wish| wish.op),
         allowed: obstacles.is_empty() && verdict.is_none_or(|verdict| verdict.allowed),
+        expected: found.and_then(|pod| judge.expected(pod)),
         rules,
         obstacles,
         why: if matches!(status.state, State::Waiting) { String::new() } else { status.why.clone() },

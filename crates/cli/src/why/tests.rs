@@ -4,7 +4,7 @@ use hitless_api::{PodTransitionRule, TransitionBudget};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::scene::{pod, rollout, with_budget, with_grant, with_reservation, with_rule};
+use crate::scene::{pod, rollout, with_budget, with_drain_policy, with_gap, with_grant, with_reservation, with_rule};
 use crate::snapshot::{Part, Seen};
 
 fn now() -> Timestamp {
@@ -182,4 +182,46 @@ fn budgets_parse_as_the_api_server_returns_them() {
     .unwrap();
     let seen: hitless_gate::Budget = Seen::seen(budget).unwrap();
     assert!(seen.spec.paused && !seen.is_cluster_wide());
+}
+
+#[test]
+fn a_pod_says_which_way_it_would_go_and_an_operated_one_which_way_it_goes() {
+    let snapshot = with_gap(rollout(&[old("a"), old("b")]), 300);
+    let (text, answer) = why(&snapshot, "pod/a");
+    insta::assert_snapshot!("mode", text);
+    let json = serde_json::to_value(&answer.pods[0]).unwrap();
+    assert_eq!(json["mode"], "Hold");
+    assert!(json["modeReason"].as_str().unwrap().starts_with("ShortGap: "), "{json}");
+    assert!(json["clientsSee"].as_str().unwrap().starts_with("new connections wait about 300 ms"), "{json}");
+    let (text, _) = why(&with_grant(snapshot, "a", &Value::Null), "pod/a");
+    assert!(text.contains("is being operated") && text.contains("\n  Leave\n      clients: "), "{text}");
+}
+
+#[test]
+fn what_the_agent_can_do_and_who_is_away_count() {
+    let done = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:20.000000Z",
+        "result": {"outcome": "Done", "reason": "Done"}});
+    let mut snapshot = with_grant(with_gap(rollout(&[old("a"), pod("b", "web:v2")]), 300), "b", &done);
+    let node = Arc::make_mut(&mut snapshot.transitions[0]);
+    let agent = json!({"version": "1", "bootID": "b", "features": ["Leave"]});
+    node.status.as_mut().unwrap().agent = serde_json::from_value(agent).unwrap();
+    let (text, _) = why(&snapshot, "pod/a");
+    assert!(text.contains("Leave — AgentCannotHold: "), "{text}");
+    let (text, _) = why(&with_grant(rollout(&[old("a"), old("b")]), "b", &Value::Null), "pod/a");
+    assert!(text.contains("Hold — OnlyPod: "), "{text}");
+}
+
+#[test]
+fn a_policy_that_makes_no_sense_is_in_the_way_and_one_that_was_not_read_leaves_the_mode_open() {
+    let faulty = json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}});
+    let (text, answer) = why(&with_drain_policy(rollout(&[old("a")]), "faulty", "team", &faulty), "pod/a");
+    assert!(text.contains("! InvalidDrain: DrainPolicy team/faulty is not usable"), "{text}");
+    assert!(text.contains("to unblock: correct the DrainPolicy"), "{text}");
+    assert_eq!(answer.pods[0].expected, None);
+    let mut snapshot = rollout(&[old("a")]);
+    snapshot.unread.insert(Part::DrainPolicies, "404 page not found".into());
+    let (text, answer) = why(&snapshot, "pod/a");
+    let note = "note: DrainPolicies not read: 404 page not found; which mode pods would get is not known";
+    assert!(text.contains(note) && answer.pods[0].expected.is_none(), "{text}");
+    assert!(text.contains("nothing is in the way"), "{text}");
 }

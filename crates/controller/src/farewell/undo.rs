@@ -3,6 +3,7 @@
 use hitless_api::PodRef;
 use hitless_api::names::{self, labels};
 use hitless_api::pod::PodView;
+use hitless_drain::ServiceView;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::deployment::{Kind, Request};
 use hitless_workloads::{DeploymentView, ReplicaSetView, WorkloadWrite};
@@ -13,7 +14,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::round::ServiceWrite;
-use crate::service::ServiceView;
 use crate::watches;
 
 /// Objects in one page of a list.

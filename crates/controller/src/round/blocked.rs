@@ -3,6 +3,7 @@
 use hitless_api::InvalidDrain;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
+use hitless_drain::Hindrance;
 use hitless_workloads::Obstacle;
 use jiff::Timestamp;
 
@@ -72,6 +73,15 @@ pub enum Waiting {
 }
 
 impl Waiting {
+    /// A pod on this node can't be operated in any way.
+    pub(super) fn hindered(hindrance: Hindrance, node: &str) -> Self {
+        match hindrance {
+            Hindrance::Drain(invalid) => Self::Drain(invalid),
+            Hindrance::HooksUnsupported(feature) => Self::HooksUnsupported { node: node.to_owned(), feature },
+            Hindrance::NoReadinessGate(because) => Self::NoReadinessGate(because),
+        }
+    }
+
     /// The reason in CamelCase, for machines.
     #[must_use]
     pub fn reason(&self) -> &'static str {

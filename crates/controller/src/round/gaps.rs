@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use hitless_api::names::annotations;
 use hitless_api::{Grant, Outcome};
+use hitless_drain::Gaps;
 use hitless_workloads::WorkloadWrite;
 use hitless_workloads::deployment::OptIn;
 
 use super::intents::Wishes;
 use super::write::{Step, Write};
-use crate::drain::gap::Gaps;
 use crate::snapshot::Snapshot;
 
 /// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
@@ -29,8 +29,7 @@ pub(super) fn steps<'a>(wishes: &'a Wishes<'a>, snapshot: &'a Snapshot) -> impl 
     let mut next: BTreeMap<usize, Gaps> = BTreeMap::new();
     for ((workload, revision), gap) in longest {
         let deployment = wishes.workloads[workload].deployment;
-        let written = || Gaps::parse(deployment.annotations.get(annotations::GAP).map(String::as_str));
-        let gaps = next.get(&workload).cloned().unwrap_or_else(written);
+        let gaps = next.get(&workload).cloned().unwrap_or_else(|| Gaps::of(deployment));
         if let Some(gaps) = gaps.with(revision, gap) {
             next.insert(workload, gaps);
         }

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::pod::PodView;
-use hitless_api::{
-    DrainSpec, Grant, GrantMode, Hook, ModeWish, Outcome, PostCheck, Reservation, TransitionResult, VerifySpec,
-};
+use hitless_api::{Grant, GrantMode, Outcome, PostCheck, Reservation};
+use hitless_drain::{self as drain, Begin, Busy, Mode, Policies, Prospect, ServiceView, Subject};
 use hitless_gate::{Candidate, Gate, Held, LedgerError, Verdict};
 use hitless_workloads::PodIntent;
 use jiff::Timestamp;
@@ -13,24 +12,17 @@ use jiff::Timestamp;
 use super::blocked::{self, Waiting};
 use super::completion::{Ended, Failure};
 use super::draft::Draft;
-use super::holds::{self, Begin, Holds};
+use super::holds::{self, Holds};
 use super::intents::{Wish, Wishes};
 use super::{PodVerdict, micro};
-use crate::drain::mode::{self, Impossible, Mode, Situation};
-use crate::drain::policy::Policies;
-use crate::service::ServiceView;
-use crate::snapshot::NodeTransitionView;
 
 /// A pod that nothing but the rules can keep from being operated.
 struct Ready<'a> {
     pod: &'a PodView,
     node: &'a str,
     intent: PodIntent,
-    drain: DrainSpec,
-    verify: VerifySpec,
-    hooks: Vec<Hook>,
     /// How it is kept from losing requests, but for who else serves at that moment.
-    situation: Situation,
+    prospect: Prospect,
     owner: String,
 }
 
@@ -167,81 +159,27 @@ fn candidate<'a>(
     if draft.is_full(node) {
         return Err(Waiting::NodeFull(node.to_owned()));
     }
-    let deployment = wish.workload.map(|index| wishes.workloads[index].deployment);
-    let progress_seconds = deployment.map(|deployment| deployment.progress_deadline_seconds);
-    let resolved =
-        policies.resolve(pod, |port| holds.treatment(pod, port), progress_seconds).map_err(Waiting::Drain)?;
-    let node_transition = draft.snapshot.node_transitions.get(node);
-    if let Some(feature) = node_transition.and_then(|node| lacks(node, &resolved.hooks)) {
-        return Err(Waiting::HooksUnsupported { node: node.to_owned(), feature });
-    }
-    let situation = Situation {
-        wish: resolved.mode,
-        origin: resolved.mode_origin,
-        gated: pod.gated,
-        serving: pod.ready(),
+    let subject = Subject {
+        pod,
+        workload: wish.workload.map(|index| wishes.workloads[index].deployment),
         post_check: gate.has_post_check(uid),
-        hook_after_drain: Hook::need_leave(&resolved.hooks),
-        agent_can_hold: node_transition.and_then(|node| can_hold(node, uid)),
-        gap_milliseconds: deployment.and_then(holds::gap),
-        cap_milliseconds: resolved.drain.hold_cap_milliseconds,
-        long_lived_port: resolved.drain.long_lived_port(),
-        another_serves: false,
-        always_published: holds.always_published(pod),
+        agent: draft.snapshot.node_transitions.get(node).map(|known| known.says()).unwrap_or_default(),
     };
-    choose(&situation)?;
-    let drain = readable(resolved.drain, node_transition.map(Arc::as_ref));
-    let (verify, hooks) = (resolved.verify, resolved.hooks);
-    Ok(Ready { pod, node, intent, drain, verify, hooks, situation, owner: wishes.owner_label(pod) })
-}
-
-/// What the node's agent would need for these hooks and does not have, as far as it has said: an agent that does not know hooks
-/// would leave them out without a word.
-fn lacks(node: &NodeTransitionView, hooks: &[Hook]) -> Option<&'static str> {
-    let agent = node.agent.as_ref()?;
-    Hook::features(hooks).find(|feature| !agent.can(feature))
-}
-
-/// Without the field of which the node's agent has not said that it knows it, for it could not read the grant: then connections that
-/// nobody uses are waited for.
-fn readable(mut drain: DrainSpec, node: Option<&NodeTransitionView>) -> DrainSpec {
-    let agent = node.and_then(|node| node.agent.as_ref());
-    if agent.is_some_and(|agent| !agent.can(DrainSpec::IDLE_AFTER_FEATURE)) {
-        drain.idle_after_seconds = None;
-    }
-    drain
-}
-
-/// Whether the node's agent can hold the pod, as far as it has said.
-fn can_hold(node: &NodeTransitionView, uid: &str) -> Option<bool> {
-    let has_refused = node.transitions.iter().any(|report| {
-        let refused = report.result.as_ref().filter(|result| result.outcome == Outcome::Refused);
-        refused
-            .is_some_and(|result| matches!(result.reason.as_str(), "UnsupportedMode" | TransitionResult::HOLD_FAILED))
-            && Grant::pod_uid_of(&report.id) == Some(uid)
-    });
-    if has_refused { Some(false) } else { Some(node.agent.as_ref()?.can("Hold")) }
-}
-
-fn choose(situation: &Situation) -> Result<Mode, Waiting> {
-    mode::choose(situation).map_err(|Impossible::NoReadinessGate(because)| Waiting::NoReadinessGate(because))
+    let prospect =
+        Prospect::of(subject, policies, &holds.traffic).map_err(|hindrance| Waiting::hindered(hindrance, node))?;
+    Ok(Ready { pod, node, intent, prospect, owner: wishes.owner_label(pod) })
 }
 
 /// Leave or Hold, and whether Services have to be opened before.
 fn start<'a>(ready: &Ready<'a>, ended: &Ended<'a>, draft: &Draft<'a>, holds: &Holds<'a>) -> Result<Start<'a>, Waiting> {
-    let taken = |pod: &PodView| holds::is_taken(pod, draft, ended);
-    // Who else serves matters to nobody but Auto.
-    let another_serves = ready.situation.wish == ModeWish::Auto && holds.another_serves(ready.pod, &taken);
-    let mut mode = choose(&Situation { another_serves, ..ready.situation.clone() })?;
-    match holds.begin(ready.pod, &mode.mode, &taken) {
-        Begin::Now { open, note } => {
-            if let Some(note) = note {
-                mode.reason = format!("{}; {note}", mode.reason);
-            }
-            Ok(Start { mode, services: open, opening: false })
-        }
+    let presence = |pod: &PodView| holds::presence(pod, draft, ended);
+    let start = ready.prospect.start(ready.pod, &holds.traffic, &presence);
+    let drain::Start { mode, begin } = start.map_err(|hindrance| Waiting::hindered(hindrance, ready.node))?;
+    match begin {
+        Begin::Now { open, note: _ } => Ok(Start { mode, services: open, opening: false }),
         Begin::Opening(services) => Ok(Start { mode, services, opening: true }),
-        Begin::Wait(waiting) => Err(waiting),
+        Begin::Wait(Busy::Open(service)) => Err(Waiting::ServiceOpen(service)),
+        Begin::Wait(Busy::NoOther { service, pod }) => Err(Waiting::ServiceBusy { service, pod }),
     }
 }
 
@@ -350,9 +288,9 @@ fn grant_of(ready: &Ready<'_>, mode: Mode, epoch: i64, rules: Vec<String>, grant
         labels: ready.intent.operation.labels.clone(),
         annotations: ready.intent.operation.annotations.clone(),
         before: ready.intent.operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
-        drain: ready.drain.clone(),
-        verify: ready.verify,
-        hooks: ready.hooks.clone(),
+        drain: ready.prospect.drain.clone(),
+        verify: ready.prospect.verify,
+        hooks: ready.prospect.hooks.clone(),
         rules,
         granted: micro(granted),
         ttl_seconds: Grant::DEFAULT_TTL_SECONDS,

@@ -2,20 +2,17 @@
 //! closed when the operation has ended. All of it follows from what stands in Services, grants and ledgers; a leader that comes
 //! later goes on where this one stopped.
 
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, PortTreatment};
+use hitless_api::{Grant, GrantMode};
+use hitless_drain::{Presence, ServiceView, Traffic};
 use jiff::{SignedDuration, Timestamp};
 
-use super::blocked::Waiting;
 use super::completion::Ended;
 use super::draft::Draft;
 use super::intents::Wishes;
 use super::write::{ServiceWrite, Step, Write};
-use crate::service::ServiceView;
 use crate::snapshot::Snapshot;
 
 /// A pod has been Ready for so long before its Service is closed: those who make its endpoints may see the pod later than we do.
@@ -25,156 +22,17 @@ const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(10);
 
 pub(super) struct Holds<'a> {
     snapshot: &'a Snapshot,
-    /// Services with a selector, by namespace.
-    services: HashMap<&'a str, Vec<&'a ServiceView>>,
-    pods: OnceCell<Pods<'a>>,
+    pub(super) traffic: Traffic<'a>,
     /// Operations that hold their pod, or are about to.
     live: BTreeSet<String>,
     /// Services that must be open, with the operation that needs it.
     needed: BTreeMap<(&'a str, &'a str), (&'a ServiceView, String)>,
 }
 
-struct Pods<'a> {
-    by_owner: HashMap<&'a str, Vec<&'a PodView>>,
-    /// Of namespaces with Services.
-    by_namespace: HashMap<&'a str, Vec<&'a PodView>>,
-}
-
-/// Whether an operation may begin now, as far as Services are concerned.
-pub(super) enum Begin<'a> {
-    Now {
-        /// Services of a held pod that must stay as they are, to be told to [`Holds::hold`].
-        open: Vec<&'a ServiceView>,
-        /// What clients will notice all the same.
-        note: Option<String>,
-    },
-    /// First these Services are to be open.
-    Opening(Vec<&'a ServiceView>),
-    /// Something else has to end first.
-    Wait(Waiting),
-}
-
-/// What one Service of a pod that is held needs.
-enum Need {
-    /// Somebody else takes its connections, or nobody looks at readiness.
-    Nothing,
-    Open,
-    /// It can't be opened because of this pod, which must not get any connection.
-    CannotOpen(String),
-    /// Until this pod is back, or gone.
-    WaitFor(String),
-}
-
 impl<'a> Holds<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
-        let mut services: HashMap<&str, Vec<&ServiceView>> = HashMap::new();
-        for service in snapshot.services.iter().filter(|service| !service.selector.is_empty()) {
-            services.entry(service.namespace.as_str()).or_default().push(service);
-        }
-        Self { snapshot, services, pods: OnceCell::new(), live: BTreeSet::new(), needed: BTreeMap::new() }
-    }
-
-    fn selecting(&self, pod: &PodView) -> impl Iterator<Item = &'a ServiceView> {
-        let here = self.services.get(pod.id.namespace.as_str()).map_or(&[] as &[&ServiceView], Vec::as_slice);
-        here.iter().copied().filter(|service| service.selects(pod))
-    }
-
-    /// What the pod's Services say of a port; if they don't agree, what is waited for rather than closed.
-    pub(super) fn treatment(&self, pod: &PodView, port: u16) -> Option<PortTreatment> {
-        let here = self.services.get(pod.id.namespace.as_str())?;
-        let telling = here.iter().filter(|service| !service.treatments.is_empty() && service.selects(pod));
-        let said = telling.filter_map(|service| service.treatment(pod, port));
-        said.reduce(|one, other| if one == PortTreatment::Http1 { other } else { one })
-    }
-
-    /// Whether a Service sends the pod connections whether it is Ready or not, by its owner's wish.
-    pub(super) fn always_published(&self, pod: &PodView) -> bool {
-        self.selecting(pod).any(|service| service.has_address && service.open && service.held_by.is_none())
-    }
-
-    fn pods(&self) -> &Pods<'a> {
-        self.pods.get_or_init(|| {
-            let (mut by_owner, mut by_namespace) = (HashMap::new(), HashMap::new());
-            for pod in self.snapshot.pods.iter().map(|pod| &**pod).filter(|pod| !pod.finished) {
-                if let Some(owner) = &pod.owner {
-                    by_owner.entry(owner.uid.as_str()).or_insert_with(Vec::new).push(pod);
-                }
-                if self.services.contains_key(pod.id.namespace.as_str()) {
-                    by_namespace.entry(pod.id.namespace.as_str()).or_insert_with(Vec::new).push(pod);
-                }
-            }
-            Pods { by_owner, by_namespace }
-        })
-    }
-
-    /// The other pods of a Service that selects `pod`.
-    fn others<'p>(&'p self, service: &'p ServiceView, pod: &'p PodView) -> impl Iterator<Item = &'a PodView> {
-        let here = self.pods().by_namespace.get(pod.id.namespace.as_str()).map_or(&[] as &[&PodView], Vec::as_slice);
-        here.iter().copied().filter(|other| other.id.uid != pod.id.uid && service.selects(other))
-    }
-
-    /// Whether other pods take the traffic while `pod` is away: in each of its Services one; without Services one of its workload.
-    pub(super) fn another_serves(&self, pod: &PodView, taken: &impl Fn(&PodView) -> bool) -> bool {
-        let serves = |other: &PodView| other.available() && !taken(other);
-        let mut services = self.selecting(pod).filter(|service| service.has_address).peekable();
-        if services.peek().is_some() {
-            return services.all(|service| self.others(service, pod).any(serves));
-        }
-        let siblings = pod.owner.as_ref().and_then(|owner| self.pods().by_owner.get(owner.uid.as_str()));
-        siblings.into_iter().flatten().any(|other| other.id.uid != pod.id.uid && serves(other))
-    }
-
-    fn need(&self, service: &ServiceView, pod: &PodView, taken: &impl Fn(&PodView) -> bool) -> Need {
-        if !service.has_address || (service.open && service.held_by.is_none()) {
-            return Need::Nothing;
-        }
-        let (mut waits_for, mut in_the_way) = (None, None);
-        for other in self.others(service, pod) {
-            match (taken(other) || other.terminating, other.available()) {
-                (false, true) => return Need::Nothing,
-                (true, _) => waits_for = Some(other.id.name.clone()),
-                (false, false) => in_the_way = Some(other.id.name.clone()),
-            }
-        }
-        match (in_the_way, waits_for) {
-            (Some(other), _) => Need::CannotOpen(other),
-            (None, Some(other)) => Need::WaitFor(other),
-            (None, None) => Need::Open,
-        }
-    }
-
-    /// Whether the pod may be operated in this mode now. `taken`: pods that are being operated.
-    pub(super) fn begin(&self, pod: &PodView, mode: &GrantMode, taken: &impl Fn(&PodView) -> bool) -> Begin<'a> {
-        if *mode != GrantMode::Hold {
-            // It would get connections although it has left.
-            let opened = self.selecting(pod).find(|service| service.open && service.held_by.is_some());
-            return match opened {
-                Some(service) => Begin::Wait(Waiting::ServiceOpen(service.name.clone())),
-                None => Begin::Now { open: Vec::new(), note: None },
-            };
-        }
-        let (mut closed, mut open, mut note) = (Vec::new(), Vec::new(), None);
-        for service in self.selecting(pod) {
-            match self.need(service, pod, taken) {
-                Need::Nothing => {}
-                Need::Open if service.open => open.push(service),
-                Need::Open => closed.push(service),
-                Need::CannotOpen(other) => {
-                    note = Some(format!(
-                        "Service {} can't be opened because of pod {other}, which is not Ready",
-                        service.name
-                    ));
-                }
-                Need::WaitFor(other) => {
-                    return Begin::Wait(Waiting::ServiceBusy { service: service.name.clone(), pod: other });
-                }
-            }
-        }
-        if closed.is_empty() {
-            return Begin::Now { open, note };
-        }
-        closed.extend(open);
-        Begin::Opening(closed)
+        let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
+        Self { snapshot, traffic, live: BTreeSet::new(), needed: BTreeMap::new() }
     }
 
     /// The operation holds its pod, or is about to, and needs these Services open.
@@ -188,7 +46,7 @@ impl<'a> Holds<'a> {
 
     /// Operations that are under way: their Services stay open, and are opened again if somebody has replaced them meanwhile.
     pub(super) fn keep(&mut self, wishes: &Wishes<'a>, ended: &Ended<'a>) {
-        let taken = |pod: &PodView| ended.busy.contains(pod.id.uid.as_str());
+        let presence = |pod: &PodView| Presence::of(pod, ended.busy.contains(pod.id.uid.as_str()));
         for grant in self.snapshot.node_transitions.values().flat_map(|node| node.unfinished()) {
             if grant.mode != GrantMode::Hold {
                 continue;
@@ -197,10 +55,10 @@ impl<'a> Holds<'a> {
                 continue;
             };
             let mut services = Vec::new();
-            for service in self.selecting(pod) {
+            for service in self.traffic.selecting(pod) {
                 // Somebody has closed it on purpose, and kept our mark: he would do it again.
                 let is_wanted = service.open || service.mark() != Some(grant.id.as_str());
-                if is_wanted && matches!(self.need(service, pod, &taken), Need::Open) {
+                if is_wanted && self.traffic.must_be_open(service, pod, &presence) {
                     services.push(service);
                 }
             }
@@ -252,12 +110,8 @@ impl<'a> Holds<'a> {
     }
 }
 
-/// Whether the pod is being operated, or about to be.
-pub(super) fn is_taken(pod: &PodView, draft: &Draft<'_>, ended: &Ended<'_>) -> bool {
-    draft.reservation(&pod.id.namespace, &pod.id.uid).is_some() || ended.busy.contains(pod.id.uid.as_str())
-}
-
-/// How long the pod's workload is away when it is operated, in milliseconds, as far as that was learned.
-pub(super) fn gap(deployment: &hitless_workloads::DeploymentView) -> Option<u32> {
-    crate::drain::gap::Gaps::parse(deployment.annotations.get(annotations::GAP).map(String::as_str)).longest()
+/// How the pod is now: it may have been granted in this very round.
+pub(super) fn presence(pod: &PodView, draft: &Draft<'_>, ended: &Ended<'_>) -> Presence {
+    let taken = draft.reservation(&pod.id.namespace, &pod.id.uid).is_some() || ended.busy.contains(pod.id.uid.as_str());
+    Presence::of(pod, taken)
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use hitless_drain::Policies;
 use hitless_runtime::events::{Note, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::intents::Wishes;
-use crate::drain::policy::Policies;
 
 /// One note for each policy that does not count somewhere, with the first pod by name.
 pub(super) fn notes(wishes: &Wishes<'_>, policies: &Policies<'_>) -> Vec<Note> {

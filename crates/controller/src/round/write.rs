@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use hitless_api::names::annotations;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
 use hitless_api::{NodeTransitionSpec, PodRef, TransitionLedgerSpec};
+use hitless_drain::ServiceView;
 use hitless_runtime::events::Note;
 use hitless_runtime::write::JsonPatch;
 use hitless_workloads::WorkloadWrite;
 use kube::api::Patch;
 use serde_json::Value;
 
-use crate::service::ServiceView;
 use crate::snapshot::Version;
 
 /// The next content of a namespace's ledger.

@@ -7,7 +7,8 @@ use hitless_api::drain_policy::DEFAULT;
 use hitless_api::names::{SYSTEM_NAMESPACE, annotations};
 use hitless_api::pod::PodView;
 use hitless_api::{
-    DrainOverrides, DrainPolicySpec, DrainSpec, Hook, HookLayer, InvalidDrain, ModeWish, PortTreatment, VerifySpec,
+    DrainOverrides, DrainPolicy, DrainPolicySpec, DrainSpec, Hook, HookLayer, InvalidDrain, ModeWish, PortTreatment,
+    VerifySpec,
 };
 use hitless_gate::selector;
 
@@ -26,12 +27,24 @@ pub struct PolicyView {
 
 impl PolicyView {
     /// The one that concerns all pods of the cluster.
-    fn is_default(&self) -> bool {
+    #[must_use]
+    pub fn is_default(&self) -> bool {
         self.namespace == SYSTEM_NAMESPACE && self.name == DEFAULT
     }
 
     fn path(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl From<DrainPolicy> for PolicyView {
+    fn from(policy: DrainPolicy) -> Self {
+        Self {
+            namespace: policy.metadata.namespace.unwrap_or_default(),
+            name: policy.metadata.name.unwrap_or_default(),
+            uid: policy.metadata.uid.unwrap_or_default(),
+            spec: policy.spec,
+        }
     }
 }
 

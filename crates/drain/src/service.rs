@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::PortTreatment;
 use hitless_api::names::{self, annotations};
 use hitless_api::pod::PodView;
+use hitless_api::{PortTreatment, Version};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
-
-use crate::snapshot::Version;
 
 /// Where a Service's port leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]

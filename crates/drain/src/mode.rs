@@ -41,6 +41,17 @@ pub struct Mode {
     pub reason: String,
 }
 
+impl Mode {
+    /// First word of the reason of a pod that leaves only because the gap is not known: once it is, the next pod may be held.
+    pub const UNKNOWN_GAP: &str = "UnknownGap";
+
+    /// The first word of the reason.
+    #[must_use]
+    pub fn word(reason: &str) -> &str {
+        reason.split_once(':').map_or(reason, |(word, _)| word)
+    }
+}
+
 /// Why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Impossible {
@@ -104,7 +115,10 @@ fn auto(situation: &Situation) -> Mode {
         },
         None if situation.another_serves => Mode {
             mode: GrantMode::Leave,
-            reason: "UnknownGap: how long its workload is away is not known yet, and another pod serves".to_owned(),
+            reason: format!(
+                "{}: how long its workload is away is not known yet, and another pod serves",
+                Mode::UNKNOWN_GAP
+            ),
         },
         Some(gap) if gap > cap => hold(format!(
             "OnlyPod: no other pod serves; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then"
@@ -150,8 +164,7 @@ mod tests {
         let mut situation = usual();
         change(&mut situation);
         let chosen = choose(&situation).unwrap();
-        let named = chosen.reason.split(':').next().map(str::to_owned);
-        assert_eq!((chosen.mode, named.as_deref()), (mode, Some(reason)), "{situation:?}");
+        assert_eq!((chosen.mode, Mode::word(&chosen.reason)), (mode, reason), "{situation:?}");
     }
 
     #[test]
