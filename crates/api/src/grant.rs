@@ -42,6 +42,18 @@ pub enum GrantMode {
     Unknown(String),
 }
 
+impl GrantMode {
+    /// The word on the wire.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Leave => "Leave",
+            Self::Hold => "Hold",
+            Self::Unknown(word) => word,
+        }
+    }
+}
+
 /// A change of one value, exact in both directions; `None` stands for "absent".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {

@@ -185,7 +185,7 @@ mod tests {
         let subject = Subject { pod, workload: None, post_check: false, agent };
         let prospect = Prospect::of(subject, &Policies::default(), &traffic)?;
         let mode = prospect.start(pod, &traffic, &|other| Presence::of(other, false))?.mode;
-        Ok((mode.mode, mode.reason.split(':').next().unwrap_or_default().to_owned()))
+        Ok((mode.mode, Mode::word(&mode.reason).to_owned()))
     }
 
     fn agent(features: &[&str]) -> AgentInfo {

@@ -25,8 +25,8 @@ use crate::{Connection, Connections, Listener, TcpState};
 use reply::{Message, Messages};
 use request::{Deed, States};
 
-/// The kernel packs as much into one reply of a dump as there is room for, and at least 8 KiB wherever a page is that large. There is a
-/// buffer for each pod, and more room would make a dump no quicker.
+/// The kernel fits its replies into the room that it was given last, and the first into less than 8 KiB (`NLMSG_GOODSIZE`). There is
+/// a buffer for each pod, so it is a small one.
 const BUFFER_BYTES: usize = 8 * 1024;
 
 /// The kernel answers a dump out of the receiving call itself; this much silence means a broken socket.

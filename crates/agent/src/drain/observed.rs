@@ -58,7 +58,7 @@ pub enum Stage {
     Replacing,
 }
 
-/// Between two looks at what is about to happen. A look takes some 70 µs.
+/// Between two looks at what is about to happen.
 const FINE: Duration = Duration::from_millis(5);
 /// After so long without any change it is calm.
 const CALM: Duration = Duration::from_secs(2);
@@ -213,11 +213,20 @@ impl Observed {
             Stage::Replacing if self.restart.is_none() || self.count.listening.is_some() => IDLE,
             Stage::Replacing if self.is_calm(now) => COARSE,
             Stage::Replacing => FINE,
-            Stage::Leaving | Stage::Draining | Stage::Destroying if !self.count.quiet => COARSE,
-            // Whether new ones have come is told by the counters alone, and only while that is being asked.
-            Stage::Leaving | Stage::Draining | Stage::Destroying if self.ends.is_none() || self.count.unlisted => FINE,
-            Stage::Leaving | Stage::Draining | Stage::Destroying if self.http1.is_empty() => LIST_EVERY,
-            Stage::Leaving | Stage::Draining | Stage::Destroying => self.close_every(now),
+            Stage::Leaving | Stage::Draining | Stage::Destroying => self.pause_between_counts(now),
+        }
+    }
+
+    fn pause_between_counts(&self, now: Instant) -> Duration {
+        if !self.count.quiet {
+            COARSE
+        } else if self.ends.is_none() || self.count.unlisted {
+            // Nothing tells when the last one has ended, or which others there are.
+            FINE
+        } else if self.http1.is_empty() {
+            LIST_EVERY
+        } else {
+            self.close_every(now)
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Expected {
 
 impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word(&self.mode))?;
+        f.write_str(self.mode.as_str())?;
         // Grants of old have none.
         if self.mode_reason.is_empty() { Ok(()) } else { write!(f, " — {}", self.mode_reason) }
     }
@@ -107,14 +107,6 @@ impl Expected {
             // Who else served when it was granted is in the reason.
             clients_see: clients_see(&grant.mode, &grant.drain, gap, false),
         }
-    }
-}
-
-fn word(mode: &GrantMode) -> &str {
-    match mode {
-        GrantMode::Leave => "Leave",
-        GrantMode::Hold => "Hold",
-        GrantMode::Unknown(word) => word,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, MicroTime, Outcome, Phase};
+use hitless_api::{Grant, MicroTime, Outcome, Phase};
 use hitless_gate::Verdict;
 use hitless_workloads::deployment::{Because, OptIn};
 use hitless_workloads::{DeploymentPlan, DeploymentView, Owners, Stage, restart};
@@ -185,12 +185,7 @@ impl<'a> Observer<'a> {
 
 /// Whether the pod leaves or is held, and why.
 fn mode(grant: &Grant) -> Option<String> {
-    let name = match &grant.mode {
-        GrantMode::Leave => "Leave",
-        GrantMode::Hold => "Hold",
-        GrantMode::Unknown(other) => other,
-    };
-    (!grant.mode_reason.is_empty()).then(|| format!("{name} ({})", grant.mode_reason))
+    (!grant.mode_reason.is_empty()).then(|| format!("{} ({})", grant.mode.as_str(), grant.mode_reason))
 }
 
 /// The last thing that the controller said of an object, if it was of the kind that explains waiting.

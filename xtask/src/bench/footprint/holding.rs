@@ -63,7 +63,7 @@ pub(super) fn measure(stack: &Stack, pods: usize) -> anyhow::Result<Holding> {
         watch.next_change(Duration::from_millis(20));
     }
     let (most_mib, after_mib) = (memory_mib(agent, "VmHWM:")?, memory_mib(agent, "VmRSS:")?);
-    kubectl.run(&["delete", "namespace", NAMESPACE, "--wait=true"])?;
+    kubectl.run(&["delete", "namespace", NAMESPACE])?;
     ensure!(at_once > 0, "no pod was held");
     Ok(Holding { pods, at_once, rss_mib, most_mib, after_mib })
 }

@@ -73,7 +73,8 @@ fn an_operation_says_whether_its_pod_is_held_and_why() {
     let holding = json!({"id": "g", "phase": "Holding", "since": "2026-01-01T00:00:20.000000Z"});
     let mut snapshot = with_grant(rollout(&[old("a")]), "a", &holding);
     let node = Arc::make_mut(&mut snapshot.transitions[0]);
-    (node.spec.grants[0].mode, node.spec.grants[0].mode_reason) = (GrantMode::Hold, "OnlyPod: no other".to_owned());
+    (node.spec.grants[0].mode, node.spec.grants[0].mode_reason) =
+        (hitless_api::GrantMode::Hold, "OnlyPod: no other".to_owned());
     assert_eq!(web(&snapshot).pods[0].why, "Hold (OnlyPod: no other)");
 }
 
