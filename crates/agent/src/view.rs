@@ -103,7 +103,7 @@ pub enum Observation {
 /// Inbound connections of a pod, those on ignored ports left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// All of them that are waited for.
+    /// All of them that certainly are no probes, and are waited for.
     pub inbound: u32,
     /// Those that have a request in flight, or may have.
     pub busy: u32,
@@ -111,6 +111,9 @@ pub struct Count {
     pub idle: u32,
     /// Those that are not waited for, because nobody has used them for `idleAfterSeconds`. Not among [`Self::inbound`].
     pub unused: u32,
+    /// Those that may be probes: a process of the node has opened them in the last two seconds. Waited for, because they may be
+    /// clients on the node too; none if some have always been there. Not among [`Self::inbound`].
+    pub perhaps_probes: u32,
     /// New connections have stopped coming, the kubelet's probes apart.
     pub quiet: bool,
     /// When the last of them came, to within some 20 ms; absent if none has come, and if more still come.
@@ -136,10 +139,16 @@ impl Count {
         self.quiet && self.is_empty()
     }
 
+    /// How many are waited for.
+    #[must_use]
+    pub const fn waited(self) -> u32 {
+        self.inbound.saturating_add(self.perhaps_probes)
+    }
+
     /// Nobody is left.
     #[must_use]
     pub const fn is_empty(self) -> bool {
-        self.inbound == 0 && !self.unlisted
+        self.waited() == 0 && !self.unlisted
     }
 }
 

@@ -23,6 +23,11 @@ impl Propagation {
     const MOST: u32 = 1000;
     /// No more is learned than this, in seconds: whoever comes later does not follow the endpoints at all.
     pub const LONGEST_SECONDS: u32 = 10;
+    /// Fewer samples than this don't say how slow a cluster can be ...
+    const FEW: usize = 100;
+    /// ... so that pods stay out for this long at least: kube-proxy writes its rules once a second at most (`minSyncPeriod`), and
+    /// takes a while to do so.
+    pub const UNKNOWN_SECONDS: u32 = 2;
 
     /// One more time.
     pub fn add(&mut self, milliseconds: u32) {
@@ -37,9 +42,9 @@ impl Propagation {
         }
     }
 
-    /// The 99.9th percentile over several nodes (nearest rank), in whole seconds rounded up and at most
-    /// [`Self::LONGEST_SECONDS`]; `None` if nothing is known.
-    pub fn p999_seconds<'a>(nodes: impl IntoIterator<Item = &'a Self>) -> Option<u32> {
+    /// How long a pod is to stay out of service at least, in seconds: the 99.9th percentile over several nodes (nearest rank),
+    /// rounded up, at most [`Self::LONGEST_SECONDS`]; and as long as little is known, at least [`Self::UNKNOWN_SECONDS`].
+    pub fn least_seconds<'a>(nodes: impl IntoIterator<Item = &'a Self>) -> u32 {
         let (mut samples, mut longest) = (0_usize, Vec::<u32>::new());
         for node in nodes {
             samples = samples.saturating_add(usize::try_from(node.samples).unwrap_or(usize::MAX));
@@ -47,8 +52,9 @@ impl Propagation {
         }
         longest.sort_unstable_by(|one, other| other.cmp(one));
         let rank = samples.div_ceil(1000).clamp(1, longest.len().max(1));
-        let milliseconds = longest.get(rank - 1)?;
-        Some(milliseconds.div_ceil(1000).min(Self::LONGEST_SECONDS))
+        let measured = longest.get(rank - 1).map_or(0, |milliseconds| milliseconds.div_ceil(1000));
+        let least = if samples < Self::FEW { Self::UNKNOWN_SECONDS } else { 0 };
+        measured.clamp(least, Self::LONGEST_SECONDS)
     }
 }
 
@@ -64,13 +70,20 @@ mod tests {
 
     #[test]
     fn of_few_the_longest_counts_and_of_many_all_but_a_thousandth() {
-        assert_eq!(Propagation::p999_seconds([]), None);
-        assert_eq!(Propagation::p999_seconds([&Propagation::default()]), None);
-        assert_eq!(Propagation::p999_seconds([&of([300, 1200, 700])]), Some(2));
+        assert_eq!(Propagation::least_seconds([&of([300, 2200, 700])]), 3);
+        assert_eq!(Propagation::least_seconds([&of([1200; 100])]), 2);
         let nodes: Vec<_> =
             (0..10).map(|node| of((0..400).map(|n| if n == 0 { 1000 * (node + 1) } else { 50 }))).collect();
-        assert_eq!(Propagation::p999_seconds(&nodes), Some(7), "of 4,000 the fourth longest");
-        assert_eq!(Propagation::p999_seconds([&of([60_000])]), Some(Propagation::LONGEST_SECONDS));
+        assert_eq!(Propagation::least_seconds(&nodes), 7, "of 4,000 the fourth longest");
+        assert_eq!(Propagation::least_seconds([&of([60_000])]), Propagation::LONGEST_SECONDS);
+    }
+
+    #[test]
+    fn a_cluster_of_which_little_is_known_is_not_taken_for_a_quick_one() {
+        assert_eq!(Propagation::least_seconds([]), Propagation::UNKNOWN_SECONDS);
+        assert_eq!(Propagation::least_seconds([&Propagation::default()]), Propagation::UNKNOWN_SECONDS);
+        assert_eq!(Propagation::least_seconds([&of([50; 49]), &of([50; 50])]), Propagation::UNKNOWN_SECONDS);
+        assert_eq!(Propagation::least_seconds([&of([50; 50]), &of([50; 50])]), 1);
     }
 
     #[test]
@@ -80,7 +93,7 @@ mod tests {
             propagation.add(100);
         }
         assert!(propagation.samples < 1000 && propagation.longest.len() <= Propagation::KEPT, "{propagation:?}");
-        assert_eq!(Propagation::p999_seconds([&propagation]), Some(1));
+        assert_eq!(Propagation::least_seconds([&propagation]), 1);
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl<'a> Judge<'a> {
             operations,
             reservations,
             nodes: snapshot.transitions.iter().filter_map(named).collect(),
-            policies: Policies::of(&snapshot.drain_policies, Propagation::p999_seconds(measured)),
+            policies: Policies::of(&snapshot.drain_policies, Propagation::least_seconds(measured)),
             traffic: Traffic::new(&snapshot.services, &snapshot.pods),
             plans,
             failures,

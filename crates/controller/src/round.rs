@@ -98,8 +98,8 @@ pub fn round(snapshot: &Snapshot, mirror: &mut Mirror, now: Timestamp) -> Round 
     let mut draft = draft::Draft::new(snapshot, now);
     let ended = completion::complete(&wishes, &mut draft);
     let nodes = snapshot.node_transitions.values();
-    let learned = Propagation::p999_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
-    let policies = Policies::of(&snapshot.drain_policies, learned);
+    let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
+    let policies = Policies::of(&snapshot.drain_policies, least_seconds);
     let mut holds = holds::Holds::new(snapshot);
     holds.keep(&wishes, &ended);
     grants::tell_places(&ended, &draft, gate);

@@ -82,11 +82,11 @@ pub struct Resolved {
 }
 
 impl<'a> Policies<'a> {
-    /// Those of a snapshot. A pod of which nobody says how long it stays out of service at least does so for `learned_seconds`.
+    /// Those of a snapshot. A pod of which nobody says how long it stays out of service at least does so for `least_seconds`.
     #[must_use]
-    pub fn of(all: &'a [Arc<PolicyView>], learned_seconds: Option<u32>) -> Self {
+    pub fn of(all: &'a [Arc<PolicyView>], least_seconds: u32) -> Self {
         // The built-in least time is what the kubelet needs.
-        let min_seconds = learned_seconds.filter(|learned| *learned > DrainSpec::default().min_seconds);
+        let min_seconds = Some(least_seconds).filter(|least| *least > DrainSpec::default().min_seconds);
         let learned = DrainOverrides { min_seconds, ..DrainOverrides::default() };
         let mut policies = Self { learned, ..Self::default() };
         for policy in all {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn resolve(all: &[Arc<PolicyView>], annotations: Value) -> Result<Resolved, InvalidDrain> {
-        Policies::of(all, None).resolve(&pod(annotations), |_| None, Some(77))
+        Policies::of(all, 0).resolve(&pod(annotations), |_| None, Some(77))
     }
 
     #[test]
@@ -233,11 +233,11 @@ mod tests {
     #[test]
     fn what_was_learned_counts_where_nobody_says_anything() {
         let all = [policy("shop", "a", json!({"selector": {}, "drain": {"minSeconds": 1}}))];
-        let min_seconds = |all: &[_], learned| {
-            Policies::of(all, learned).resolve(&pod(json!({})), |_| None, None).unwrap().drain.min_seconds
+        let min_seconds = |all: &[_], least| {
+            Policies::of(all, least).resolve(&pod(json!({})), |_| None, None).unwrap().drain.min_seconds
         };
-        assert_eq!((min_seconds(&[], Some(3)), min_seconds(&[], Some(0)), min_seconds(&[], None)), (3, 1, 1));
-        assert_eq!(min_seconds(&all, Some(3)), 1);
+        assert_eq!((min_seconds(&[], 3), min_seconds(&[], 0)), (3, 1));
+        assert_eq!(min_seconds(&all, 3), 1);
     }
 
     #[test]
@@ -247,10 +247,10 @@ mod tests {
             policy("shop", "a", json!({"selector": {}, "drain": {"minSeconds": 4}})),
         ];
         assert_eq!(resolve(&all, json!({})).unwrap().drain.min_seconds, 4);
-        let policies = Policies::of(&all, None);
+        let policies = Policies::of(&all, 0);
         let (counts, ignored) = policies.rivals(&pod(json!({}))).unwrap();
         assert_eq!((counts.name.as_str(), ignored.name.as_str()), ("a", "b"));
-        assert!(Policies::of(&all[..1], None).rivals(&pod(json!({}))).is_none());
+        assert!(Policies::of(&all[..1], 0).rivals(&pod(json!({}))).is_none());
     }
 
     #[test]

@@ -48,6 +48,16 @@ pub fn close_idle(proc_root: &Path, pod_uid: &str, connections: &[Connection]) -
 /// Costs some 10 µs for each connection and file descriptor of the pod. After an error some may have been closed; asking
 /// again is harmless.
 pub fn close_quiet(netns: &PodNetns, connections: &[Connection], quiet: Duration) -> Result<ClosedReport, KernelError> {
+    close_quiet_if(netns, connections, quiet, |_| true)
+}
+
+/// Like [`close_quiet`], but only those of which `may_close` says so too, given the connection as it is at the second look.
+pub fn close_quiet_if(
+    netns: &PodNetns,
+    connections: &[Connection],
+    quiet: Duration,
+    may_close: impl Fn(&Connection) -> bool,
+) -> Result<ClosedReport, KernelError> {
     let mut report = ClosedReport::default();
     let mut wanted: HashMap<u32, &Connection> =
         connections.iter().filter(|c| c.inode != 0).map(|c| (c.inode, c)).collect();
@@ -61,7 +71,7 @@ pub fn close_quiet(netns: &PodNetns, connections: &[Connection], quiet: Duration
             // Asked for it alone, right before: no other connection's turn lies between.
             Some(socket) => match look_again(netns, place.connection)? {
                 None => report.gone += 1,
-                Some(now) if may_close(&now, quiet) => close(&socket, &mut report)?,
+                Some(now) if is_idle(&now, quiet) && may_close(&now) => close(&socket, &mut report)?,
                 Some(_) => report.busy += 1,
             },
         }
@@ -81,7 +91,7 @@ fn look_again(netns: &PodNetns, connection: &Connection) -> Result<Option<Connec
     Ok(now.filter(|now| now.state == TcpState::Established))
 }
 
-fn may_close(connection: &Connection, quiet: Duration) -> bool {
+fn is_idle(connection: &Connection, quiet: Duration) -> bool {
     match classify(connection) {
         Use::Idle => true,
         Use::Fresh => connection.silent_for().is_some_and(|silent| silent >= FRESH_LASTS),

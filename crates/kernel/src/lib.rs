@@ -15,7 +15,7 @@
 //! | [`PodNetns::open`], [`NodeSockets::open`] | `CAP_SYS_PTRACE` | open `/proc/<pid>/ns/net` of another user's process |
 //! | [`PodNetns::sockets`], [`PodNetns::ends`], and the first question to sockets | `CAP_SYS_ADMIN` | `setns` |
 //! | [`PodNetns::counters`], [`PodNetns::udp_counters`], [`SockDiag`] once open | none | |
-//! | [`close_idle`], [`close_quiet`], [`PodNetns::listeners_of`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
+//! | [`close_idle`], [`close_quiet`], [`close_quiet_if`], [`PodNetns::listeners_of`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
 //! | [`PodNetns::destroy`] | `CAP_NET_ADMIN` | `SOCK_DESTROY` |
 //! | [`SynHold::open`] | `CAP_SYS_ADMIN`, `CAP_NET_RAW`, `CAP_NET_ADMIN` | `setns`, packet and raw sockets and their buffers |
 //! | [`exec::execute`] | `CAP_SYS_ADMIN`, `CAP_SYS_PTRACE`, `CAP_SYS_CHROOT`, `CAP_SETUID`, `CAP_SETGID`, `CAP_SETPCAP` | `setns` with mounts, become the container's user, give everything up |
@@ -44,7 +44,7 @@ mod watch;
 
 pub use capability::{Capability, MissingCapability, check_capabilities};
 pub use classify::{Use, classify};
-pub use close::{ClosedReport, close_idle, close_quiet};
+pub use close::{ClosedReport, close_idle, close_quiet, close_quiet_if};
 pub use connection::{Connection, Connections, Listener, TcpInfo, TcpState};
 pub use counters::{TcpCounters, UdpCounters};
 pub use ends::ConnectionEnds;

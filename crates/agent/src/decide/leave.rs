@@ -132,7 +132,7 @@ fn drained(case: &Case<'_>) -> Result<(), Vec<WaitingFor>> {
         Observation::Counted(count) if count.drained() => Ok(()),
         Observation::Counted(count) => {
             let quiet = (!count.quiet || count.unlisted).then_some(WaitingFor::Quiet);
-            let connections = (count.inbound > 0).then_some(WaitingFor::Connections(count.inbound));
+            let connections = (count.waited() > 0).then_some(WaitingFor::Connections(count.waited()));
             Err(quiet.into_iter().chain(connections).collect())
         }
         Observation::Failed(why) => Err(vec![WaitingFor::Count(why.clone())]),

@@ -2,15 +2,15 @@
 
 mod answers;
 mod guests;
+mod order;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, PortTreatment};
+use hitless_api::PortTreatment;
 use hitless_kernel::{
-    Connection, ConnectionEnds, ConnectionWatch, KernelError, NodeSockets, PodNetns, Use, classify, close_quiet,
+    Connection, ConnectionEnds, ConnectionWatch, KernelError, NodeSockets, PodNetns, Use, classify, close_quiet_if,
 };
 use jiff::Timestamp;
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -22,41 +22,7 @@ use super::stragglers;
 use crate::view::{Count, Observation};
 use answers::Answers;
 use guests::Guests;
-
-/// How a pod is to be looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// What the looking is for.
-    pub stage: Stage,
-    /// Treatment of its ports.
-    pub drain: DrainSpec,
-    /// Seconds between two probes, for each probe that opens a connection.
-    pub probe_periods: Vec<u32>,
-    /// containerID of each container that is operated, as the pod's status has it.
-    pub containers: Vec<String>,
-}
-
-impl Order {
-    /// For the pod as it is now.
-    #[must_use]
-    pub fn new(pod: &PodView, stage: Stage, drain: DrainSpec, containers: Vec<String>) -> Self {
-        let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
-        Self { stage, drain, probe_periods, containers }
-    }
-}
-
-/// What a pod's connections are looked at for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// The endpoint is still there: they are only counted.
-    Leaving,
-    /// The pod reports NotReady: new connections must stop, and idle ones may be closed.
-    Draining,
-    /// The same, and those that are left are reset.
-    Destroying,
-    /// Nobody is left; the containers are being replaced.
-    Replacing,
-}
+pub use order::{Order, Stage};
 
 /// Between two looks at what is about to happen.
 const FINE: Duration = Duration::from_millis(5);
@@ -291,7 +257,8 @@ impl Observed {
         {
             self.closed_at = Some(now);
             // Which of them are idle is asked again right before.
-            let report = close_quiet(netns, &self.http1, ambiguous_quiet(self.longest_busy))?;
+            let is_over = |connection: &Connection| self.answers.is_over(connection, now);
+            let report = close_quiet_if(netns, &self.http1, ambiguous_quiet(self.longest_busy), is_over)?;
             self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
             self.list(proc_root, netns, node, now)?;
         }
@@ -348,14 +315,19 @@ impl Observed {
         (self.count.idle, self.count.busy, self.count.unused) = (0, 0, 0);
         self.waited.clear();
         self.http1.clear();
+        let mut may_be_probes = 0;
         self.guests.begin();
         self.answers.begin();
         let idle_after = self.order.drain.idle_after_seconds.map(|seconds| Duration::from_secs(seconds.into()));
         for connection in &look.connections.inbound {
             let treatment = self.order.drain.treatment(connection.local.port());
-            let is_probe = self.guests.is_probe(proc_root, node, connection, now);
-            let has_left = self.order.stage != Stage::Leaving;
-            if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) || has_left && is_probe {
+            let origin = || guests::origin(proc_root, node, connection);
+            let may_be_probe = self.guests.may_be_probe(connection, now, origin);
+            if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
+                continue;
+            }
+            if may_be_probe && self.order.stage != Stage::Leaving {
+                may_be_probes += 1;
                 continue;
             }
             if treatment != PortTreatment::Http1 && is_unused(connection, idle_after) {
@@ -385,7 +357,7 @@ impl Observed {
                 self.waited.push(connection.clone());
             }
         }
-        self.guests.end();
+        self.count.perhaps_probes = self.guests.end(may_be_probes, now);
         self.answers.end();
         self.count.inbound = self.count.busy + self.count.idle;
         self.count.most = self.count.most.max(self.count.inbound + self.count.unused);

@@ -15,6 +15,7 @@ pub(crate) const GONE: Count = Count {
     busy: 0,
     idle: 0,
     unused: 0,
+    perhaps_probes: 0,
     quiet: true,
     came_until: None,
     most: 3,

@@ -57,7 +57,7 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
@@ -65,6 +65,7 @@ fn main() {
         ("requests in flight are waited for, and given up or reset when their time is over", stragglers),
         ("what a killed agent has left behind is removed when its time is over", leftover),
         ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leave),
+        ("an answer in pieces that is asked for late is not broken off", late),
         ("connections that nobody uses are not waited for where that is wished", unused),
         ("a pod that is deleted drains while its preStop hook waits", deletion::deletion),
         ("a pod that is not there is a failure and never a hold", missing),
@@ -321,8 +322,12 @@ impl<'a> Looker<'a> {
     }
 
     fn order(&self, stage: Looking, drain: DrainSpec) {
+        self.order_with(stage, drain, vec![]);
+    }
+
+    fn order_with(&self, stage: Looking, drain: DrainSpec, probe_periods: Vec<u32>) {
         let containers = vec![self.lab.container_id.clone()];
-        let order = observed::Order { stage, drain, probe_periods: vec![], containers };
+        let order = observed::Order { stage, drain, probe_periods, containers };
         self.observer.order(BTreeMap::from([(self.lab.pod_uid.clone(), order)]));
     }
 
@@ -361,6 +366,30 @@ fn leave(lab: &Lab) {
     let _server = lab.start_server();
     let count = counted("the new listener is seen", |count| count.listening.is_some());
     assert!(count.listening.unwrap().killed.is_some(), "{count:?}");
+}
+
+fn late(lab: &Lab) {
+    let _server = lab.start_server();
+    let mut idle = connect(lab);
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    let looker = Looker::new(lab);
+    // There would be room for clients among the probes.
+    looker.order_with(Looking::Draining, drain(), vec![1, 1]);
+    looker.counted("the idle one is closed", |count| count.quiet && count.closed == 1);
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    for closed in [2, 3] {
+        let mut download = connect(lab);
+        ask(&download, "pieces");
+        looker.counted("it is waited for", |count| count.quiet && count.inbound == 1);
+        let text = answer(&download).unwrap();
+        assert!(text.ends_with("more done\n"), "{text:?}");
+        ask(&download, "fast");
+        assert_eq!(answer(&download).unwrap(), "done\n");
+        assert_eq!(download.read(&mut [0]).unwrap(), 0);
+        let count = looker.counted("it is closed, too", |count| count.drained());
+        assert_eq!(count.closed, closed, "{count:?}");
+    }
 }
 
 fn unused(lab: &Lab) {

@@ -290,7 +290,7 @@ fn what_leaving_takes_is_learned_once_for_each_operation_and_is_the_least_time_a
     let mut brain = Brain::new(1, &cluster);
     cluster.set_image(2);
     turns(&mut cluster, &mut brain, 3);
-    assert_eq!(cluster.grants()[0].drain.min_seconds, 1, "nothing is known yet");
+    assert_eq!(cluster.grants()[0].drain.min_seconds, 2, "nothing is known yet");
     roll(&mut cluster, &mut brain);
     cluster.assert_at_rest();
     let learned: Vec<_> = cluster.transitions.values().filter_map(|node| node.spec.propagation.clone()).collect();

@@ -1,7 +1,7 @@
 //! The server in the pod, which the tests start in the pod's namespace and control group.
 //!
-//! Clients send lines: `fast` is answered at once, `slow` when standard input says `release`, `finish` makes the server
-//! close its direction. Standard input also knows `dial ADDRESS`: open a connection and keep it. Each command is answered by `ok` on standard error output.
+//! Clients send lines: `fast` is answered at once, `slow` when standard input says `release`, `pieces` bit by bit unless the client seems
+//! to close, `finish` makes the server close its direction. Standard input also knows `dial ADDRESS`: open a connection and keep it. Each command is answered by `ok` on standard error output.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "part of a test")]
 
@@ -15,6 +15,11 @@ use std::thread;
 use std::time::Duration;
 
 use ports::{DATAGRAMS, DUAL_STACK, QUEUE_ONLY, SHORT_QUEUE, SLOW_TO_ACCEPT, V4_ONLY};
+
+/// Pieces of an answer.
+const PIECES: usize = 20;
+/// Before each of them.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often `release` was said.
 #[derive(Default)]
@@ -71,10 +76,25 @@ fn serve(mut stream: &TcpStream, releases: &Releases) {
             let before = *count;
             drop(releases.said.wait_while(count, |count| *count == before).unwrap());
         }
+        if line == "pieces" && !send_pieces(stream) {
+            return;
+        }
         if line == "finish" {
             stream.shutdown(Shutdown::Write).unwrap();
         } else if stream.write_all(b"done\n").is_err() {
             return;
         }
     }
+}
+
+/// As servers do that look whether their client is still there; whether it was all the time.
+fn send_pieces(mut stream: &TcpStream) -> bool {
+    for _ in 0..PIECES {
+        stream.set_read_timeout(Some(PAUSE)).unwrap();
+        if matches!(stream.peek(&mut [0]), Ok(0)) || stream.write_all(b"more ").is_err() {
+            return false;
+        }
+    }
+    stream.set_read_timeout(None).unwrap();
+    true
 }

@@ -6,13 +6,20 @@ use std::time::{Duration, Instant};
 
 use hitless_kernel::Connection;
 
+use crate::drain::quiet::Quiet;
+
 /// Pieces that are closer together are one.
 const PIECE: Duration = Duration::from_millis(100);
 /// So many pieces without any more of a request make an answer that is still being sent.
 const PIECES: u8 = 2;
-/// After so long without a piece it has ended. A pod is watched for a little longer before anything is closed, so an answer with
-/// longer pauses is not found anyway (docs/draining.md).
+/// After so long without a piece it has ended. An answer with longer pauses can't be told from an idle connection
+/// (docs/draining.md).
 const PAUSE: Duration = Duration::from_millis(1500);
+/// So long a connection is watched before it is taken for idle: one that has just been opened may carry the first piece of an
+/// answer. A pod is not quiet before, so only those wait that came when they should not have.
+const WATCHED: Duration = Quiet::WINDOW;
+/// After so long of watching, a client that has had no answer in pieces is taken for one that does not ask for any.
+const KNOWN: Duration = Duration::from_secs(5);
 
 /// What each connection was seen to send.
 #[derive(Default)]
@@ -21,6 +28,8 @@ pub(super) struct Answers {
     known: HashMap<u64, Answer>,
     /// Of the look that is under way.
     seen: HashMap<u64, Answer>,
+    /// The longest that was seen between two pieces of one answer, on any connection.
+    longest_pause: Duration,
 }
 
 #[derive(Clone, Copy)]
@@ -32,6 +41,10 @@ struct Answer {
     /// Pieces since the last byte of a request.
     pieces: u8,
     last: Option<Instant>,
+    /// When the connection was seen first.
+    since: Instant,
+    /// Whether any answer on it came in pieces.
+    has_pieces: bool,
 }
 
 impl Answers {
@@ -49,16 +62,33 @@ impl Answers {
     pub(super) fn is_being_sent(&mut self, connection: &Connection, now: Instant) -> bool {
         let Some(info) = connection.info else { return false };
         let (received, sent) = (info.bytes_received, info.bytes_acked);
-        let new = Answer { received, sent, pieces: 0, last: None };
-        let mut answer =
-            self.known.get(&connection.cookie).copied().filter(|known| known.received == received).unwrap_or(new);
-        let is_apart = answer.last.is_none_or(|last| now.duration_since(last) >= PIECE);
-        if sent != answer.sent && is_apart {
+        let known = self.known.get(&connection.cookie).copied();
+        let (since, has_pieces) = known.map_or((now, false), |known| (known.since, known.has_pieces));
+        let new = Answer { received, sent, pieces: 0, last: None, since, has_pieces };
+        let mut answer = known.filter(|known| known.received == received).unwrap_or(new);
+        let pause = answer.last.map(|last| now.duration_since(last));
+        if sent != answer.sent && pause.is_none_or(|pause| pause >= PIECE) {
             (answer.pieces, answer.last) = (answer.pieces.saturating_add(1), Some(now));
+            self.longest_pause = self.longest_pause.max(pause.unwrap_or_default().min(PAUSE));
         }
         answer.sent = sent;
+        answer.has_pieces |= answer.pieces >= PIECES;
         self.seen.insert(connection.cookie, answer);
         answer.pieces >= PIECES && answer.last.is_some_and(|last| now.duration_since(last) < PAUSE)
+    }
+
+    /// Whether no answer can be under way on a connection that seems to be between two requests, as far as is known of it and of
+    /// the others. To be asked after the last look, of the connection as it is now.
+    pub(super) fn is_over(&self, connection: &Connection, now: Instant) -> bool {
+        let silent = connection.quiet_for().unwrap_or_default();
+        let is_unused = connection.info.is_some_and(|info| info.bytes_received == 0);
+        if is_unused || silent >= PAUSE {
+            return true;
+        }
+        let Some(answer) = self.known.get(&connection.cookie) else { return false };
+        let watched = now.duration_since(answer.since);
+        let has_paused = silent >= self.longest_pause.saturating_mul(2);
+        watched >= WATCHED && (has_paused || watched >= KNOWN && !answer.has_pieces)
     }
 }
 
@@ -115,6 +145,48 @@ mod tests {
             [false; 4],
             "two segments, one piece"
         );
+    }
+
+    /// Whether it may be closed after each look, if it has been silent for so many milliseconds.
+    fn is_over(looks: &[(u64, u64, u64)], silent: u64) -> Vec<bool> {
+        let (mut answers, start) = (Answers::default(), Instant::now());
+        let look = |(at, received, sent): &(u64, u64, u64)| {
+            let (mut connection, now) = (connection(*received, *sent), start + Duration::from_millis(*at));
+            answers.begin();
+            answers.is_being_sent(&connection, now);
+            answers.end();
+            let silent = Duration::from_millis(silent);
+            connection.info.iter_mut().for_each(|info| (info.last_data_sent, info.last_data_recv) = (silent, silent));
+            answers.is_over(&connection, now)
+        };
+        looks.iter().map(look).collect()
+    }
+
+    #[test]
+    fn who_has_just_come_is_watched_before_anything_is_taken_for_its_end() {
+        assert_eq!(is_over(&[(0, 90, 10), (999, 90, 10), (1000, 90, 10)], 0), [false, false, true]);
+        assert_eq!(is_over(&[(0, 0, 0)], 0), [true], "nothing was asked for");
+        assert_eq!(is_over(&[(0, 90, 10)], 1500), [true], "longer than any pause");
+    }
+
+    #[test]
+    fn where_answers_come_in_pieces_an_end_is_a_pause_twice_as_long() {
+        let pieces = [(0, 90, 10), (200, 90, 20), (400, 90, 30), (1200, 180, 30), (6000, 180, 40)];
+        assert_eq!(is_over(&pieces, 399), [false; 5]);
+        assert_eq!(is_over(&pieces, 400), [false, false, false, true, true]);
+    }
+
+    #[test]
+    fn a_client_that_never_asked_for_pieces_is_known_after_a_while() {
+        let (mut answers, start) = (Answers::default(), Instant::now());
+        answers.longest_pause = PAUSE;
+        for (at, expected) in [(0, false), (4999, false), (5000, true)] {
+            let (connection, now) = (connection(90, 10), start + Duration::from_millis(at));
+            answers.begin();
+            answers.is_being_sent(&connection, now);
+            answers.end();
+            assert_eq!(answers.is_over(&connection, now), expected, "{at} ms");
+        }
     }
 
     #[test]

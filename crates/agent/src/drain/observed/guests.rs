@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use hitless_kernel::{Connection, NodeSockets, Origin};
 
 /// A probe that takes longer is waited for like a client. Clients can't be mistaken for probes for longer either: a hostNetwork
-/// proxy on the node has its sockets there, too. That few come meanwhile is what quiet says.
+/// proxy on the node has its sockets there, too.
 const PROBE_LASTS: Duration = Duration::from_secs(2);
+/// Probes come and are gone again. Where some are there at each look for so long, nobody answers them, and whoever waited until
+/// there is none would wait for ever.
+const HANGING: Duration = Duration::from_secs(3);
 
 /// Who has connected to a pod since it left.
 #[derive(Default)]
@@ -18,6 +21,8 @@ pub(super) struct Guests {
     /// Of the look that is under way.
     seen: HashMap<u64, Guest>,
     has_looked: bool,
+    /// From when on there have been some at each look that may be probes.
+    always_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -32,32 +37,38 @@ impl Guests {
         self.seen.clear();
     }
 
-    /// After it: those that are gone are forgotten.
-    pub(super) fn end(&mut self) {
+    /// After it: those that are gone are forgotten. Says how many of those that `may_be_probes` are to be waited for.
+    pub(super) fn end(&mut self, may_be_probes: u32, now: Instant) -> u32 {
         std::mem::swap(&mut self.known, &mut self.seen);
         self.has_looked = true;
+        if may_be_probes == 0 {
+            self.always_since = None;
+            return 0;
+        }
+        let since = *self.always_since.get_or_insert(now);
+        if now.duration_since(since) < HANGING { may_be_probes } else { 0 }
     }
 
-    /// Whether this is a probe rather than a client: it comes from a process of the node, where the kubelet is, and is new. A
+    /// Whether this may be a probe rather than a client: it comes from a process of the node, where the kubelet is, and is new. A
     /// client whose packets the node translates has the node's address, and is none. In doubt it is a client.
-    pub(super) fn is_probe(
+    pub(super) fn may_be_probe(
         &mut self,
-        proc_root: &Path,
-        node: &mut Option<NodeSockets>,
         connection: &Connection,
         now: Instant,
+        origin: impl FnOnce() -> Origin,
     ) -> bool {
         let guest = self.known.get(&connection.cookie).copied().unwrap_or_else(|| Guest {
             // Who was there before the first look has been so for unknown time.
             since: self.has_looked.then_some(now),
-            origin: if self.has_looked { origin(proc_root, node, connection) } else { Origin::Forwarded },
+            origin: if self.has_looked { origin() } else { Origin::Forwarded },
         });
         self.seen.insert(connection.cookie, guest);
         guest.origin == Origin::Node && guest.since.is_some_and(|since| now.duration_since(since) < PROBE_LASTS)
     }
 }
 
-fn origin(proc_root: &Path, node: &mut Option<NodeSockets>, connection: &Connection) -> Origin {
+/// Where a connection comes from; in doubt from a client.
+pub(super) fn origin(proc_root: &Path, node: &mut Option<NodeSockets>, connection: &Connection) -> Origin {
     let mut sockets = match node.take() {
         Some(sockets) => sockets,
         None => match NodeSockets::open(proc_root) {
@@ -77,5 +88,57 @@ fn origin(proc_root: &Path, node: &mut Option<NodeSockets>, connection: &Connect
             tracing::debug!(%error, "can't tell a probe from a client");
             Origin::Forwarded
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_kernel::TcpState;
+
+    fn connection(cookie: u64) -> Connection {
+        let address = "10.0.0.1:80".parse().unwrap();
+        let state = TcpState::Established;
+        Connection { local: address, peer: address, state, inode: 1, cookie, rqueue: 0, wqueue: 0, info: None }
+    }
+
+    /// How many are waited for that may be probes, after each look: (milliseconds, connections). All are the node's own.
+    fn waited(looks: &[(u64, &[u64])]) -> Vec<u32> {
+        let (mut guests, start) = (Guests::default(), Instant::now());
+        let look = |(at, cookies): &(u64, &[u64])| {
+            let now = start + Duration::from_millis(*at);
+            guests.begin();
+            let new = |cookie: &&u64| guests.may_be_probe(&connection(**cookie), now, || Origin::Node);
+            let may_be_probes = cookies.iter().filter(new).count();
+            guests.end(u32::try_from(may_be_probes).unwrap(), now)
+        };
+        looks.iter().map(look).collect()
+    }
+
+    #[test]
+    fn what_may_be_a_probe_is_waited_for_because_it_may_be_a_client_of_the_node() {
+        assert_eq!(waited(&[(0, &[]), (250, &[1, 2]), (500, &[2]), (750, &[])]), [0, 2, 1, 0]);
+    }
+
+    #[test]
+    fn who_was_there_before_or_stays_is_a_client() {
+        assert_eq!(waited(&[(0, &[1]), (250, &[1, 2]), (2249, &[1, 2]), (2250, &[1, 2])]), [0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn probes_that_hang_are_not_waited_for() {
+        let looks: [(u64, &[u64]); 5] = [(0, &[]), (100, &[1]), (1100, &[1, 2]), (3099, &[3]), (3100, &[3])];
+        assert_eq!(waited(&looks), [0, 1, 2, 1, 0]);
+        let answered: [(u64, &[u64]); 5] = [(0, &[]), (100, &[1]), (1100, &[]), (3100, &[3]), (4500, &[4])];
+        assert_eq!(waited(&answered), [0, 1, 0, 1, 1]);
+    }
+
+    #[test]
+    fn whose_packets_the_node_forwards_is_a_client() {
+        let (mut guests, now) = (Guests::default(), Instant::now());
+        guests.begin();
+        guests.end(0, now);
+        guests.begin();
+        assert!(!guests.may_be_probe(&connection(1), now, || Origin::Forwarded));
     }
 }

@@ -1,0 +1,39 @@
+//! What the looking is for.
+
+use hitless_api::DrainSpec;
+use hitless_api::pod::PodView;
+
+/// How a pod is to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// What the looking is for.
+    pub stage: Stage,
+    /// Treatment of its ports.
+    pub drain: DrainSpec,
+    /// Seconds between two probes, for each probe that opens a connection.
+    pub probe_periods: Vec<u32>,
+    /// containerID of each container that is operated, as the pod's status has it.
+    pub containers: Vec<String>,
+}
+
+impl Order {
+    /// For the pod as it is now.
+    #[must_use]
+    pub fn new(pod: &PodView, stage: Stage, drain: DrainSpec, containers: Vec<String>) -> Self {
+        let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
+        Self { stage, drain, probe_periods, containers }
+    }
+}
+
+/// What a pod's connections are looked at for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The endpoint is still there: they are only counted.
+    Leaving,
+    /// The pod reports NotReady: new connections must stop, and idle ones may be closed.
+    Draining,
+    /// The same, and those that are left are reset.
+    Destroying,
+    /// Nobody is left; the containers are being replaced.
+    Replacing,
+}
