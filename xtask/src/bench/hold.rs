@@ -66,11 +66,22 @@ struct Figures {
 #[derive(Serialize)]
 struct Weather {
     name: &'static str,
+    /// Nothing is changed: what clients wait for in these surroundings anyway.
+    untouched: Untouched,
     /// Patched by hand: what the same change costs without hitless.
     raw: Raw,
     fresh: Held,
     /// By think time in milliseconds.
     keepalive: Vec<(u32, Held)>,
+}
+
+#[derive(Default, Serialize)]
+struct Untouched {
+    pods: u32,
+    requests: u64,
+    failed: u64,
+    /// Slowest answer of each pod.
+    slowest_ms: Spread,
 }
 
 #[derive(Default, Serialize)]
@@ -143,9 +154,12 @@ fn assert_held(weather: &Weather) -> anyhow::Result<()> {
 
 fn weather(options: &Hold, stack: &Stack, name: &'static str) -> anyhow::Result<Weather> {
     let fresh = Rate { fresh: options.fresh / 2, keepalive: 0, connections: 0, delay_ms: 0 };
-    let mut raw = Raw::default();
+    let (mut untouched, mut raw) = (Untouched::default(), Raw::default());
     let by_hand = Shape { update: None, gate: false, mode: None, replicas: 1, ..Shape::default() };
-    each_pod(stack, &format!("bench-raw-{name}"), &by_hand, options.raw_pods, |app| raw.measure(stack, app, fresh))?;
+    each_pod(stack, &format!("bench-raw-{name}"), &by_hand, options.raw_pods, |app| {
+        untouched.measure(stack, app, fresh)?;
+        raw.measure(stack, app, fresh)
+    })?;
     let fresh = holds(stack, &format!("bench-{name}"), options.pods, fresh)?;
     eprintln!("{name}, new connections: {}", fresh.summary());
     let mut keepalive = Vec::new();
@@ -155,7 +169,7 @@ fn weather(options: &Hold, stack: &Stack, name: &'static str) -> anyhow::Result<
         eprintln!("{name}, kept alive, {think} ms between requests: {}", held.summary());
         keepalive.push((think, held));
     }
-    Ok(Weather { name, raw, fresh, keepalive })
+    Ok(Weather { name, untouched, raw, fresh, keepalive })
 }
 
 fn holds(stack: &Stack, namespace: &str, pods: u32, rate: Rate) -> anyhow::Result<Held> {
@@ -204,6 +218,20 @@ fn end(traffic: Vec<Traffic>, rate: Rate) -> anyhow::Result<Vec<Report>> {
 
 fn classes(reports: &[Report]) -> impl Iterator<Item = &ClassReport> {
     reports.iter().flat_map(|report| [&report.fresh, &report.keepalive]).filter(|class| class.requests > 0)
+}
+
+impl Untouched {
+    /// For about as long as a Hold is measured.
+    fn measure(&mut self, stack: &Stack, app: &App, rate: Rate) -> anyhow::Result<()> {
+        let traffic = start(stack, app, rate)?;
+        wait_a_second(&traffic, rate)?;
+        let reports = end(traffic, rate)?;
+        self.pods += 1;
+        self.requests += classes(&reports).map(|class| class.requests).sum::<u64>();
+        self.failed += classes(&reports).map(|class| class.failed).sum::<u64>();
+        self.slowest_ms.add(classes(&reports).map(|class| class.latency.max_ms).fold(0.0, f64::max));
+        Ok(())
+    }
 }
 
 impl Raw {
@@ -283,14 +311,19 @@ fn print(figures: &Figures) {
         figures.fresh_per_second
     );
     for weather in &figures.weathers {
-        let Weather { name, raw, .. } = weather;
+        let Weather { name, untouched, raw, .. } = weather;
+        println!(
+            "{name}, nothing changed: {} pods, {} of {} requests failed; slowest answer {}",
+            untouched.pods, untouched.failed, untouched.requests, untouched.slowest_ms
+        );
         println!(
             "{name}, patched by hand: {} pods, {} of {} requests failed; outage {}",
             raw.pods, raw.failed, raw.requests, raw.outage_ms
         );
         let keepalive =
             weather.keepalive.iter().map(|(think, held)| (format!("kept alive, {think} ms between requests"), held));
-        for (what, held) in std::iter::once(("new connections".to_owned(), &weather.fresh)).chain(keepalive) {
+        let all = std::iter::once(("new connections".to_owned(), &weather.fresh)).chain(keepalive);
+        for (what, held) in all.filter(|(_, held)| held.pods > 0) {
             println!(
                 "{name}, {what}: {} pods, {} of {} requests failed ({} without a retry)",
                 held.pods, held.failed, held.requests, held.failed_unretried
