@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, StragglerPolicy};
+use hitless_api::{DrainSpec, GrantMode, Propagation, StragglerPolicy};
 use hitless_drain::{Presence, Prospect};
 use hitless_gate::{
     Answer, Approval, Approvals, Because, Candidate, Decision, Gate, Held as Place, PodFacts, Question, Verdict,
@@ -52,10 +52,8 @@ pub(super) fn run(snapshot: &Snapshot, name: &str, namespace: &str, assumed: &As
         report.notes.push("rules of stage PostCheck are assumed to pass at once".to_owned());
     }
     let usual = assumed.operation_seconds;
-    let typical = |pod: &PodView| usual.saturating_add(added(pod));
-    let slowest = |pod: &PodView| usual.saturating_add(added(pod)).saturating_add(stragglers(pod));
-    let first = Course::new(&judge, &wishes, pending.clone(), &typical).run();
-    let last = Course::new(&judge, &wishes, pending, &slowest).run();
+    let first = Course::new(&judge, &wishes, pending.clone(), Pace { usual, has_stragglers: false }).run();
+    let last = Course::new(&judge, &wishes, pending, Pace { usual, has_stragglers: true }).run();
     report.seconds = first.stuck.is_empty().then(|| first.end.duration_since(start).as_secs());
     report.at_most_seconds = last.stuck.is_empty().then(|| last.end.duration_since(start).as_secs());
     report.notes.extend(
@@ -93,14 +91,36 @@ fn obstacles(judge: &Judge<'_>, pod: &PodView, wish: &PodWish, assumed: &Assumed
     found
 }
 
-/// Seconds that the pod's drain takes longer than the usual one.
-fn added(pod: &PodView) -> u32 {
-    DrainSpec::of(pod).unwrap_or_default().min_seconds.saturating_sub(DrainSpec::default().min_seconds)
+/// How long operations take.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Seconds of one that nothing is special about.
+    usual: u32,
+    /// Connections stay as long as the drain lets them.
+    has_stragglers: bool,
+}
+
+impl Pace {
+    /// Seconds of an operation of this drain. A pod that is held is not waited for: neither `minSeconds` nor the straggler policy
+    /// is for it.
+    fn seconds(self, drain: &DrainSpec, mode: Option<&GrantMode>) -> u32 {
+        if mode == Some(&GrantMode::Hold) {
+            return self.usual;
+        }
+        // The usual one has the least time of a cluster of which nothing is known.
+        let longer = drain.min_seconds.saturating_sub(Propagation::UNKNOWN_SECONDS);
+        let stragglers = if self.has_stragglers { stragglers(drain) } else { 0 };
+        self.usual.saturating_add(longer).saturating_add(stragglers)
+    }
+
+    /// Of an operation that has begun, or of which nothing is known but the pod.
+    fn seconds_of(self, pod: &PodView) -> u32 {
+        self.seconds(&DrainSpec::of(pod).unwrap_or_default(), None)
+    }
 }
 
 /// Seconds that connections may hold the pod up.
-fn stragglers(pod: &PodView) -> u32 {
-    let drain = DrainSpec::of(pod).unwrap_or_default();
+fn stragglers(drain: &DrainSpec) -> u32 {
     match drain.stragglers {
         StragglerPolicy::Close | StragglerPolicy::Destroy => drain.straggler_after_seconds.min(drain.deadline_seconds),
         StragglerPolicy::Wait | StragglerPolicy::Abort => drain.deadline_seconds,
@@ -125,7 +145,7 @@ struct Course<'a> {
     flights: BTreeMap<String, Timestamp>,
     places: BTreeMap<String, Place>,
     facts: HashMap<String, PodFacts>,
-    seconds: &'a dyn Fn(&PodView) -> u32,
+    pace: Pace,
     approvals: Approvals,
     outcome: Outcome,
     start: Timestamp,
@@ -140,12 +160,7 @@ struct Outcome {
 }
 
 impl<'a> Course<'a> {
-    fn new(
-        judge: &'a Judge<'a>,
-        wishes: &[PodWish],
-        pending: BTreeMap<&'a str, Due<'a>>,
-        seconds: &'a dyn Fn(&PodView) -> u32,
-    ) -> Self {
+    fn new(judge: &'a Judge<'a>, wishes: &[PodWish], pending: BTreeMap<&'a str, Due<'a>>, pace: Pace) -> Self {
         let start = judge.now;
         let all = judge.snapshot.pods.iter().chain(&judge.snapshot.elsewhere);
         let facts: HashMap<String, PodFacts> = all.map(|pod| (pod.id.uid.clone(), judge.facts(pod))).collect();
@@ -153,7 +168,7 @@ impl<'a> Course<'a> {
         // What runs already is back at the same time as what begins now.
         let back = |uid: &String| {
             let pod = judge.snapshot.pods.iter().find(|pod| pod.id.uid == *uid);
-            Some((uid.clone(), later(start, pod.map_or(0, |pod| seconds(pod)))))
+            Some((uid.clone(), later(start, pod.map_or(0, |pod| pace.seconds_of(pod)))))
         };
         let flights = places.keys().filter_map(back).collect();
         let mut gate = judge.gate.clone();
@@ -164,7 +179,7 @@ impl<'a> Course<'a> {
         }
         gate.set_failed(&failed);
         let outcome = Outcome { end: start, ..Outcome::default() };
-        Self { judge, gate, pending, flights, places, facts, seconds, approvals: Approvals::new(), outcome, start }
+        Self { judge, gate, pending, flights, places, facts, pace, approvals: Approvals::new(), outcome, start }
     }
 
     fn run(mut self) -> Outcome {
@@ -275,10 +290,13 @@ impl<'a> Course<'a> {
                 self.pending.insert(pod.id.uid.as_str(), due);
                 continue;
             }
-            let end = later(at, (self.seconds)(pod));
-            self.flights.insert(pod.id.uid.clone(), end);
-            self.places.insert(pod.id.uid.clone(), Place { since: at });
             let expected = outlook.map(|outlook| outlook.expected);
+            let seconds = match prospect.zip(expected.as_ref()) {
+                Some((prospect, expected)) => self.pace.seconds(&prospect.drain, Some(&expected.mode)),
+                None => self.pace.seconds_of(pod),
+            };
+            self.flights.insert(pod.id.uid.clone(), later(at, seconds));
+            self.places.insert(pod.id.uid.clone(), Place { since: at });
             going.push(Going { pod: pod.id.name.clone(), node: pod.node.clone(), expected });
         }
         if !going.is_empty() {
@@ -312,4 +330,20 @@ fn held(denied: &[&Verdict]) -> Vec<Held> {
         all.entry(&rule.rule).and_modify(|held| held.pods += 1).or_insert_with(|| Held::of(rule));
     }
     all.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_pod_that_leaves_waits_for_its_connections() {
+        let drain =
+            DrainSpec { min_seconds: 4, straggler_after_seconds: 20, deadline_seconds: 50, ..DrainSpec::default() };
+        let seconds = |has_stragglers, mode| Pace { usual: 10, has_stragglers }.seconds(&drain, mode);
+        for mode in [None, Some(&GrantMode::Leave)] {
+            assert_eq!((seconds(false, mode), seconds(true, mode)), (12, 32), "{mode:?}");
+        }
+        assert_eq!((seconds(false, Some(&GrantMode::Hold)), seconds(true, Some(&GrantMode::Hold))), (10, 10));
+    }
 }
