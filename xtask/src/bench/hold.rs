@@ -220,6 +220,14 @@ fn classes(reports: &[Report]) -> impl Iterator<Item = &ClassReport> {
     reports.iter().flat_map(|report| [&report.fresh, &report.keepalive]).filter(|class| class.requests > 0)
 }
 
+fn sum(reports: &[Report], of: fn(&ClassReport) -> u64) -> u64 {
+    classes(reports).map(of).sum()
+}
+
+fn slowest(reports: &[Report], of: fn(&ClassReport) -> f64) -> f64 {
+    classes(reports).map(of).fold(0.0, f64::max)
+}
+
 impl Untouched {
     /// For about as long as a Hold is measured.
     fn measure(&mut self, stack: &Stack, app: &App, rate: Rate) -> anyhow::Result<()> {
@@ -227,9 +235,9 @@ impl Untouched {
         wait_a_second(&traffic, rate)?;
         let reports = end(traffic, rate)?;
         self.pods += 1;
-        self.requests += classes(&reports).map(|class| class.requests).sum::<u64>();
-        self.failed += classes(&reports).map(|class| class.failed).sum::<u64>();
-        self.slowest_ms.add(classes(&reports).map(|class| class.latency.max_ms).fold(0.0, f64::max));
+        self.requests += sum(&reports, |class| class.requests);
+        self.failed += sum(&reports, |class| class.failed);
+        self.slowest_ms.add(slowest(&reports, |class| class.latency.max_ms));
         Ok(())
     }
 }
@@ -240,8 +248,8 @@ impl Raw {
         measure::raw_patches(app, "v2")?;
         let reports = end(traffic, rate)?;
         self.pods += 1;
-        self.requests += classes(&reports).map(|class| class.requests).sum::<u64>();
-        self.failed += classes(&reports).map(|class| class.failed).sum::<u64>();
+        self.requests += sum(&reports, |class| class.requests);
+        self.failed += sum(&reports, |class| class.failed);
         let outages = classes(&reports).filter_map(|class| class.failed_due);
         let longest = outages.map(|window| window.last_ms.saturating_sub(window.first_ms)).max().unwrap_or(0);
         self.outage_ms.add(milliseconds(longest));
@@ -259,8 +267,7 @@ impl Held {
         app.rollout_status()?;
         let reports = end(traffic, rate)?;
         ensure!(app.identities() == before, "the pod was replaced: {before:?} became {:?}", app.identities());
-        let slowest = |of: fn(&ClassReport) -> f64| classes(&reports).map(of).fold(0.0, f64::max);
-        let longest = slowest(|class| class.latency.max_ms);
+        let longest = slowest(&reports, |class| class.latency.max_ms);
         self.pods += 1;
         self.longest_pause_ms.add(longest);
         if let Ok(gap) = number(&ended, "gapMilliseconds").map(milliseconds) {
@@ -270,15 +277,13 @@ impl Held {
             self.kill_to_listen_ms.add(milliseconds(number(&ended, "killToListenMilliseconds")?));
             self.longest_hold_ms.add(milliseconds(number(&ended, "longestPauseMilliseconds")?));
             self.pause_over_gap_ms.add(longest - gap);
-            self.p999_over_gap_ms.add(slowest(|class| class.latency.p999_ms) - gap);
+            self.p999_over_gap_ms.add(slowest(&reports, |class| class.latency.p999_ms) - gap);
         } else {
             self.untold += 1;
         }
-        for class in classes(&reports) {
-            self.requests += class.requests;
-            self.failed += class.failed;
-            self.failed_unretried += class.failed_unretried;
-        }
+        self.requests += sum(&reports, |class| class.requests);
+        self.failed += sum(&reports, |class| class.failed);
+        self.failed_unretried += sum(&reports, |class| class.failed_unretried);
         for failure in reports.iter().flat_map(|report| &report.failures).filter(|failure| !failure.recovered) {
             eprintln!("{}: failed: {failure:?}", app.kubectl.namespace());
         }
