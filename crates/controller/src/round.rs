@@ -29,7 +29,7 @@ use jiff::{Timestamp, Unit};
 pub use blocked::Waiting;
 pub use completion::Read;
 pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
-pub use write::{LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write};
+pub use write::{EndedHold, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write};
 
 use crate::approval::Ask;
 use crate::mirror::Mirror;

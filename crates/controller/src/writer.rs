@@ -201,6 +201,13 @@ impl Writer {
     }
 
     async fn service(&self, write: &ServiceWrite) -> Result<(), WriteError> {
+        if let Some(ended) = &write.ended {
+            let ledgers: Api<TransitionLedger> = Api::namespaced(self.client.clone(), &write.namespace);
+            let ledger = Writes::read(ledgers.get_opt(names::LEDGER)).await?;
+            if !ended.is_over(ledger.as_ref().map(|ledger| &ledger.spec)) {
+                return Err(WriteError::Conflict { message: "its operation has begun again".to_owned() });
+            }
+        }
         let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
         let (params, patch) = (patching(), write.patch());
         let stored = self.writes.send("services", api.patch(&write.name, &params, &patch)).await?;

@@ -147,17 +147,22 @@ impl Writes {
         resource: &'static str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, WriteError> {
+        let result = Self::read(request).await;
+        let outcome = result.as_ref().map_or_else(WriteError::outcome, |_| "ok");
+        self.0.get_or_create(&Labels { resource, outcome }).inc();
+        result
+    }
+
+    /// Reads what a write depends on; it is not counted.
+    pub async fn read<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
         let answer = tokio::time::timeout(Self::TIMEOUT, request).await;
-        let result = answer.map_or_else(
+        answer.map_or_else(
             |_| {
                 let message = format!("no answer within {} s", Self::TIMEOUT.as_secs());
                 Err(WriteError::Transient { message, retry_after: None })
             },
             |answer| answer.map_err(WriteError::from),
-        );
-        let outcome = result.as_ref().map_or_else(WriteError::outcome, |_| "ok");
-        self.0.get_or_create(&Labels { resource, outcome }).inc();
-        result
+        )
     }
 }
 

@@ -14,8 +14,14 @@
 //! **Operations.** Images are patched only as the true ledger says, forward only while the pod is out of service for this very
 //! operation and not Ready, and never once its agent has seen it cancelled. A pod is never taken out for a second operation
 //! before it is back from the first.
+//!
+//! **Holds.** A held pod is never lowered by its operation; it counts as taken by us from its image patch until it is Ready with
+//! what its spec says. Its grant is decided only by somebody who sees those Services open that have no other pod, and its images
+//! are patched only if they have been open since its place was taken. None of them is closed by us meanwhile, and none that its
+//! owner wants open is ever written to.
 
 mod budget;
+mod holds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,9 +33,11 @@ use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 
 use crate::clock::Micros;
+use crate::counts::HoldCounts;
 use crate::server::Server;
 
 pub(crate) use budget::number as image_number;
+use holds::{Replaced, Services};
 
 /// The operation that an agent's write belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +46,8 @@ pub(crate) struct Operation {
     pub(crate) granted: Timestamp,
     /// Towards the new images.
     pub(crate) forward: bool,
+    /// The pod stays in service.
+    pub(crate) held: bool,
 }
 
 /// What a controller saw when it decided to reserve.
@@ -51,8 +61,10 @@ pub(crate) struct Seen {
 /// What is known of a pod beside the object itself.
 #[derive(Default)]
 struct Truth {
-    /// Taken out of service for this operation, and not back yet.
+    /// Taken out of service or, in a Hold, replaced for this operation, and not back yet.
     out: Option<String>,
+    /// In a Hold: what was replaced.
+    replaced: Option<Replaced>,
     /// Its agent has given it up: InService is True again, and the pod is not Ready.
     raised: bool,
     /// Its place rests on its being unavailable.
@@ -66,6 +78,9 @@ pub(crate) struct Checks {
     pods: BTreeMap<String, Truth>,
     /// Operations that an agent has seen cancelled.
     cancelled: BTreeSet<(String, Timestamp)>,
+    services: Services,
+    /// What has happened around Holds.
+    pub(crate) counted: HoldCounts,
     off: bool,
 }
 
@@ -93,8 +108,9 @@ impl Checks {
         if view.ready()
             && view.in_service().is_some_and(|is| is.is_true)
             && let Some(truth) = self.pods.get_mut(&view.id.uid)
+            && truth.replaced.as_ref().is_none_or(|replaced| replaced.is_over(view))
         {
-            truth.out = None;
+            (truth.out, truth.replaced) = (None, None);
         }
     }
 
@@ -109,7 +125,7 @@ impl Checks {
         }
     }
 
-    /// Whether the pod is out of service because of us.
+    /// Whether the pod is out of service, or being replaced, because of us.
     fn is_out(&self, uid: &str) -> bool {
         self.pods.get(uid).is_some_and(|truth| truth.out.is_some())
     }
@@ -140,18 +156,20 @@ impl Checks {
         for uid in before.reservations.keys() {
             let is_there = server.pods.get(uid.as_str()).is_some_and(|pod| !pod.view.terminating);
             if !after.reservations.contains_key(uid) && is_there && self.is_out(uid) {
-                let what = format!("the place of pod {uid} was given back while the pod is out of service");
+                let what =
+                    format!("the place of pod {uid} was given back while the pod is out of service or being replaced");
                 self.fail(server.now, what);
             }
         }
-        let added: Vec<&String> = after
-            .reservations
-            .iter()
-            .filter(|(uid, place)| !before.reservations.get(*uid).is_some_and(|known| same(known, place)))
-            .map(|(uid, _)| uid)
-            .collect();
+        let is_new =
+            |uid: &String, place: &Reservation| !before.reservations.get(uid).is_some_and(|known| same(known, place));
+        let added: Vec<&String> =
+            after.reservations.iter().filter(|(uid, place)| is_new(uid, place)).map(|(uid, _)| uid).collect();
         if added.is_empty() {
             return;
+        }
+        for place in added.iter().filter_map(|uid| after.reservations.get(*uid)) {
+            self.services.placed.insert((place.id.clone(), place.since.0), server.now);
         }
         let Some(seen) = seen else {
             return self
@@ -222,30 +240,40 @@ impl Checks {
             let what = format!("pod {name} was taken out of service without its place in the ledger");
             return self.fail(server.now, what);
         }
+        if operation.held {
+            return self.fail(server.now, format!("pod {name} was taken out of service in a Hold"));
+        }
         let truth = self.truth(uid);
         if let Some(other) = truth.out.as_ref().filter(|other| **other != operation.id && !truth.raised) {
             let what = format!("pod {name} was taken out for {} while it is out for {other}", operation.id);
             return self.fail(server.now, what);
         }
         let free = truth.free;
-        truth.out = Some(operation.id.clone());
+        (truth.out, truth.replaced) = (Some(operation.id.clone()), None);
         truth.raised = false;
-        if free && before.available() {
-            let seen = Seen {
-                pods: server.pods.values().map(|pod| pod.view.clone()).collect(),
-                rules: server.rules.values().cloned().collect(),
-                replica_sets: server.replica_sets.values().cloned().collect(),
-                deployments: server.deployments.values().cloned().collect(),
-            };
-            let empty = TransitionLedgerSpec::default();
-            let taken = self.taken(server, places.map_or(&empty, |ledger| &ledger.spec));
-            let room = budget::check(&seen, &before.id.namespace, &taken, &[uid.as_str()].into());
-            if let Err(what) = room {
-                self.fail(
-                    server.now,
-                    format!("the place of pod {name} rests on its being unavailable, but it is: {what}"),
-                );
-            }
+        if free {
+            self.free_place(server, before);
+        }
+    }
+
+    /// The place of a pod that is taken now rests on its being unavailable.
+    fn free_place(&mut self, server: &Server, pod: &PodView) {
+        if !pod.available() {
+            return;
+        }
+        let (uid, namespace) = (pod.id.uid.as_str(), pod.id.namespace.as_str());
+        let seen = Seen {
+            pods: server.pods.values().map(|pod| pod.view.clone()).collect(),
+            rules: server.rules.values().cloned().collect(),
+            replica_sets: server.replica_sets.values().cloned().collect(),
+            deployments: server.deployments.values().cloned().collect(),
+        };
+        let empty = TransitionLedgerSpec::default();
+        let places = server.ledgers.get(namespace);
+        let taken = self.taken(server, places.map_or(&empty, |ledger| &ledger.spec));
+        if let Err(what) = budget::check(&seen, namespace, &taken, &[uid].into()) {
+            let name = &pod.id.name;
+            self.fail(server.now, format!("the place of pod {name} rests on its being unavailable, but it is: {what}"));
         }
     }
 
@@ -270,6 +298,9 @@ impl Checks {
         }
         if !operation.forward {
             return;
+        }
+        if operation.held {
+            return self.held_images(server, before, operation);
         }
         if before.ready() || !before.in_service().is_some_and(|is| !is.is_true && is.message == operation.id) {
             let what = format!("an image of pod {name} was patched while the pod is not out of service for that");

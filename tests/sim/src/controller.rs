@@ -7,13 +7,11 @@ use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::Arc;
 
-use hitless_api::drain_policy::DEFAULT;
+use hitless_api::GrantMode;
 use hitless_api::names::SYSTEM_NAMESPACE;
-use hitless_api::{DrainPolicySpec, ModeWish};
 use hitless_controller::mirror::Mirror;
 use hitless_controller::round::{Read, Round, Step, Write};
 use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot};
-use hitless_drain::PolicyView;
 
 use crate::checks::Seen;
 use crate::clock::{MS, Micros, NEVER, SECOND, when};
@@ -70,13 +68,6 @@ enum Doing {
     },
 }
 
-/// There are no Services here, and no connections that could be held.
-pub(crate) fn all_leave() -> Arc<PolicyView> {
-    let (namespace, name) = (SYSTEM_NAMESPACE.to_owned(), DEFAULT.to_owned());
-    let spec = DrainPolicySpec { mode: Some(ModeWish::Leave), ..DrainPolicySpec::default() };
-    Arc::new(PolicyView { namespace, name, uid: "uid-all-leave".to_owned(), spec })
-}
-
 impl Controller {
     pub(crate) fn new(index: usize) -> Self {
         Self {
@@ -84,11 +75,7 @@ impl Controller {
             life: 0,
             skew: 0,
             caches: Caches::default(),
-            snapshot: Snapshot {
-                holder: format!("controller-{index}"),
-                drain_policies: vec![all_leave()],
-                ..Snapshot::default()
-            },
+            snapshot: Snapshot { holder: format!("controller-{index}"), ..Snapshot::default() },
             mirror: Mirror::default(),
             retries: Retries::default(),
             term: None,
@@ -176,6 +163,7 @@ impl Controller {
         let wall = ground.wall(self.skew);
         self.snapshot.epoch = epoch;
         self.caches.fill(&mut self.snapshot, wall);
+        self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);
         self.forget();
         if self.caches.are_old(&ground.server) {
             ground.fault(Fault::OldCache);
@@ -219,6 +207,7 @@ impl Controller {
             }
             let mut round = take(&mut **round);
             let steps = self.retries.due(take(&mut round.steps), ground.now);
+            ground.checks.decided(ground.now, &self.snapshot, &steps);
             let seen = self.seen(&steps);
             self.last = round;
             let keys = steps.iter().map(|step| step.write.key()).collect();
@@ -351,10 +340,17 @@ fn describe(write: &Write) -> String {
                 .spec
                 .grants
                 .iter()
-                .map(|grant| format!("{}{}", grant.pod.name, if grant.cancel.is_some() { "(cancel)" } else { "" }))
+                .map(|grant| {
+                    let mode = if grant.mode == GrantMode::Hold { "(hold)" } else { "" };
+                    format!("{}{mode}{}", grant.pod.name, if grant.cancel.is_some() { "(cancel)" } else { "" })
+                })
                 .collect();
             let fence = if write.fence.is_some() { ", fence" } else { "" };
             format!("grants of {}: [{}]{fence}", write.node, grants.join(" "))
+        }
+        Write::Service(service) => {
+            let words = if service.open { "open" } else { "closed" };
+            format!("{}: {words}, mark {}", write.key(), service.mark.as_deref().unwrap_or("none"))
         }
         other => other.key(),
     }

@@ -1,88 +1,51 @@
 //! What goes wrong, how likely, and how often it did.
 
-use std::fmt;
-
 use crate::chance::Chance;
+use crate::counts::counted;
 
-macro_rules! faults {
-    ($($name:ident: $text:literal,)*) => {
-        /// A fault that can be injected.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Fault {
-            $(#[doc = $text] $name,)*
-        }
-
-        impl Fault {
-            const ALL: &[(Self, &'static str)] = &[$((Self::$name, $text),)*];
-        }
-    };
-}
-
-faults! {
-    WatchDelayed: "watch event delayed by 0.2 s to 8 s",
-    OldCache: "decided on a cache older than the API server",
-    Repeated: "watch event repeated",
-    WatchBroken: "watch broken, events dropped, listed again",
-    Conflict: "write refused with a conflict",
-    LostRequest: "write lost before the API server",
-    LostAnswer: "write done, its answer lost",
-    LateWrite: "write arrived after its sender had given it up",
-    ServerAway: "API server away for a while",
-    ControllerKilled: "controller killed",
-    KilledBeforeGrant: "controller killed between ledger and grant",
-    TwoLeaders: "a second leader while the first believes to lead",
-    SkewedController: "controller with a wrong clock",
-    SkewedNode: "node with a wrong clock",
-    AgentKilled: "agent killed",
-    AgentKilledBeforeWrite: "agent killed right before a write",
-    AgentKilledAfterWrite: "agent killed before the answer to its write",
-    AgentRefuses: "agent refuses everything",
-    NodeDied: "node died, its pods deleted later",
-    NodeBack: "node came back before it was given up",
-    PodCrashed: "container crashed by itself",
-    PodDeleted: "pod deleted by a user",
-    BadImage: "image can't be pulled, crashes or is never ready",
-    Straggler: "connections that stay",
-    Uncountable: "connections can't be counted",
-    ScaledUp: "scaled up",
-    ScaledDown: "scaled down",
-    SecondChange: "another image in mid-rollout",
-    ChangedBack: "changed back in mid-rollout",
-    Restarted: "restart wished by annotation",
-}
-
-/// How often each fault was injected.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts([u64; Fault::ALL.len()]);
-
-impl Counts {
-    pub(crate) fn add(&mut self, fault: Fault) {
-        self.0[fault as usize] += 1;
-    }
-
-    /// How often `fault` was injected.
-    #[must_use]
-    pub fn of(&self, fault: Fault) -> u64 {
-        self.0[fault as usize]
-    }
-
-    /// Adds those of another run.
-    pub fn merge(&mut self, other: &Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
-    }
-
-    /// Faults that were never injected.
-    pub fn missing(&self) -> impl Iterator<Item = &'static str> {
-        Fault::ALL.iter().filter(|(fault, _)| self.of(*fault) == 0).map(|(_, text)| *text)
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (fault, text) in Fault::ALL {
-            writeln!(f, "{:>10}  {text}", self.of(*fault))?;
-        }
-        Ok(())
+counted! {
+    /// A fault that can be injected.
+    Fault,
+    /// How often each fault was injected.
+    Counts {
+        WatchDelayed: "watch event delayed by 0.2 s to 8 s",
+        OldCache: "decided on a cache older than the API server",
+        Repeated: "watch event repeated",
+        WatchBroken: "watch broken, events dropped, listed again",
+        Conflict: "write refused with a conflict",
+        LostRequest: "write lost before the API server",
+        LostAnswer: "write done, its answer lost",
+        LateWrite: "write arrived after its sender had given it up",
+        ServerAway: "API server away for a while",
+        ControllerKilled: "controller killed",
+        KilledBeforeGrant: "controller killed between ledger and grant",
+        TwoLeaders: "a second leader while the first believes to lead",
+        SkewedController: "controller with a wrong clock",
+        SkewedNode: "node with a wrong clock",
+        AgentKilled: "agent killed",
+        AgentKilledBeforeWrite: "agent killed right before a write",
+        AgentKilledAfterWrite: "agent killed before the answer to its write",
+        AgentRefuses: "agent refuses everything",
+        NodeDied: "node died, its pods deleted later",
+        NodeBack: "node came back before it was given up",
+        PodCrashed: "container crashed by itself",
+        PodDeleted: "pod deleted by a user",
+        BadImage: "image can't be pulled, crashes or is never ready",
+        Straggler: "connections that stay",
+        Uncountable: "connections can't be counted",
+        ScaledUp: "scaled up",
+        ScaledDown: "scaled down",
+        SecondChange: "another image in mid-rollout",
+        ChangedBack: "changed back in mid-rollout",
+        Restarted: "restart wished by annotation",
+        SlowAnswer: "answer of the API server that took 0.2 s to 2 s",
+        HoldImpossible: "new connections can't be held",
+        AgentKilledInHold: "agent killed while it held clients",
+        ControllerKilledInHold: "controller killed during a Hold",
+        PodDeletedInHold: "pod deleted during a Hold",
+        ServiceApplied: "Service that we hold open applied again by its owner, our mark kept",
+        ServiceReplaced: "Service that we hold open replaced by its owner, our mark dropped",
+        ServiceDeleted: "Service that we hold open deleted",
     }
 }
 
@@ -103,6 +66,12 @@ pub(crate) struct Weather {
     pub(crate) uncountable: u32,
     /// A kubelet takes up to 5 s to follow.
     pub(crate) slow_kubelet: u32,
+    /// A read takes long.
+    pub(crate) slow_answer: u32,
+    /// The kernel can't hold, at one attempt.
+    pub(crate) hold_impossible: u32,
+    /// Somebody meddles with a pod that is held, its Service, or those who are at work.
+    pub(crate) meddled: u32,
     /// Incidents (crashes, deletions, dead nodes, …) in one round of user's changes, at most.
     pub(crate) incidents: i64,
 }
@@ -123,6 +92,9 @@ impl Weather {
             straggler: rate(2_500),
             uncountable: rate(1_500),
             slow_kubelet: rate(800),
+            slow_answer: rate(1_500),
+            hold_impossible: rate(1_500),
+            meddled: rate(6_000),
             incidents: chance.pick(&[0, 1, 2, 3, 5]),
         }
     }

@@ -30,7 +30,7 @@ use crate::kubelet::set_condition;
 use crate::kubernetes::pod;
 use crate::server::{Answer, Object, Request, Server};
 use crate::watch::Key;
-use crate::workload::Named;
+use crate::workload::{Named, all_leave};
 
 /// How large the fleet is, and how quick.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +158,7 @@ impl World {
         }
         let agents = server.nodes.keys().map(|node| (node.to_string(), AgentState::Ready)).collect();
         let nodes = server.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();
-        let (holder, drain_policies) = ("fleet".to_owned(), vec![crate::controller::all_leave()]);
+        let (holder, drain_policies) = ("fleet".to_owned(), vec![all_leave()]);
         let snapshot = Snapshot { epoch: 1, holder, agents, nodes, drain_policies, ..Snapshot::default() };
         let report = Report { pods: count, ..Report::default() };
         Self { fleet, server, checks, snapshot, running: BTreeMap::new(), begun: BTreeSet::new(), again: 0, report }

@@ -41,6 +41,8 @@ pub(crate) struct Ground {
     pub(crate) checks: Checks,
     /// How the images with these numbers do.
     pub(crate) images: BTreeMap<String, Image>,
+    /// uids of pods around which something may go wrong now: they are held, or about to be.
+    pub(crate) troubles: Vec<String>,
     wire: BTreeMap<(Micros, u64), Flight>,
     sent: u64,
 }
@@ -56,6 +58,7 @@ impl Ground {
             trace: Trace::new(traced),
             checks: Checks::default(),
             images: BTreeMap::new(),
+            troubles: Vec::new(),
             wire: BTreeMap::new(),
             sent: 0,
         }
@@ -95,7 +98,11 @@ impl Ground {
         // controller roll; nothing fences that off yet, and requests do not live on for seconds in a real API server.
         let lingers = !matches!(&request, Request::Lead { write, .. } if matches!(**write, Write::Workload { .. }));
         let there = self.now + self.chance.delay(MS, 8 * MS);
-        let back = self.chance.delay(MS, 8 * MS);
+        let mut back = self.chance.delay(MS, 8 * MS);
+        if !writes && self.chance.happens(self.weather.slow_answer) {
+            self.fault(Fault::SlowAnswer);
+            back = self.chance.delay(200 * MS, 2 * SECOND);
+        }
         let unsure = Answer::Refused(Refusal::Transient);
         if self.chance.happens(self.weather.lost_request) {
             self.fault(Fault::LostRequest);

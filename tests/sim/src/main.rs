@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
-use hitless_sim::{Counts, Fleet, Outcome, run};
+use hitless_sim::{Counts, Fleet, HoldCounts, Outcome, run};
 
 /// The real controller and agent cores in a simulated cluster.
 #[derive(Parser)]
@@ -34,6 +34,7 @@ struct Total {
     rollouts: u64,
     rounds: u64,
     faults: Counts,
+    holds: HoldCounts,
     obstacles: BTreeMap<String, u64>,
     writes: BTreeMap<&'static str, u64>,
     broken: Vec<(u64, String)>,
@@ -45,6 +46,7 @@ impl Total {
         self.rollouts += outcome.rollouts;
         self.rounds += outcome.rounds;
         self.faults.merge(&outcome.faults);
+        self.holds.merge(&outcome.holds);
         outcome.obstacles.into_iter().for_each(|(name, count)| *self.obstacles.entry(name).or_default() += count);
         outcome.writes.into_iter().for_each(|(kind, count)| *self.writes.entry(kind).or_default() += count);
         self.broken.extend(outcome.broken.map(|what| (outcome.seed, what)));
@@ -55,6 +57,7 @@ impl Total {
         self.rollouts += other.rollouts;
         self.rounds += other.rounds;
         self.faults.merge(&other.faults);
+        self.holds.merge(&other.holds);
         other.obstacles.into_iter().for_each(|(name, count)| *self.obstacles.entry(name).or_default() += count);
         other.writes.into_iter().for_each(|(kind, count)| *self.writes.entry(kind).or_default() += count);
         self.broken.extend(other.broken);
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         total.rounds
     );
     println!("\nfaults that were injected:\n{}", total.faults);
+    println!("what happened around Holds:\n{}", total.holds);
     println!("obstacles that were named by rollouts that did not reach their target: {:?}", total.obstacles);
     println!("our writes: {:?}", total.writes);
     for (seed, what) in total.broken.iter().take(20) {

@@ -3,6 +3,7 @@
 mod admission;
 mod lead;
 mod pods;
+mod services;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{NodeTransition, NodeTransitionStatus, PodRef};
 use hitless_controller::round::Write;
 use hitless_controller::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Version};
+use hitless_drain::{PolicyView, ServiceView};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -20,6 +22,7 @@ use crate::checks::{Checks, Operation, Seen};
 use crate::clock::{Micros, stamp};
 use crate::watch::Key;
 use admission::Admission;
+pub(crate) use services::ServiceObject;
 
 /// A pod, as agents and as controllers cache it.
 #[derive(Clone)]
@@ -45,6 +48,7 @@ pub(crate) enum Object {
     NodeTransition(TransitionObject),
     Ledger(Arc<LedgerView>),
     Rule(Arc<RuleView>),
+    Service(Arc<ServiceView>),
 }
 
 /// The kinds, for deletions.
@@ -54,6 +58,7 @@ pub(crate) enum Kind {
     Pod,
     Node,
     NodeTransition,
+    Service,
 }
 
 /// What a watch tells.
@@ -118,6 +123,9 @@ pub(crate) struct Server {
     pub(crate) transitions: BTreeMap<Key, TransitionObject>,
     pub(crate) ledgers: BTreeMap<Key, Arc<LedgerView>>,
     pub(crate) rules: BTreeMap<Key, Arc<RuleView>>,
+    pub(crate) services: BTreeMap<Key, ServiceObject>,
+    /// They stay as they are.
+    pub(crate) drain_policies: Vec<Arc<PolicyView>>,
     admission: Admission,
     /// Not answering until then.
     pub(crate) away_until: Micros,
@@ -275,7 +283,7 @@ impl Server {
                 self.images(&pod, &patch, &operation, checks).inspect(|_| self.count("pods"))
             }
             Request::Report { node, version, status } => {
-                self.report(&node, &version, *status).inspect(|_| self.count("nodetransitions/status"))
+                self.report(&node, &version, *status, checks).inspect(|_| self.count("nodetransitions/status"))
             }
         };
         done.map_or_else(Answer::Refused, Answer::Stored)
@@ -290,11 +298,13 @@ impl Server {
         node: &Key,
         wanted: &Version,
         status: NodeTransitionStatus,
+        checks: &mut Checks,
     ) -> Result<Option<Object>, Refusal> {
         let known = self.transitions.get(node).ok_or(Refusal::Gone)?.clone();
         if !fits(&known.view.version, wanted) {
             return Err(Refusal::Conflict);
         }
+        checks.reported(&known.view, &status);
         let version = self.bump();
         let mut view = NodeTransitionView::clone(&known.view);
         view.version.resource_version = version.to_string();

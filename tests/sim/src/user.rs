@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock::{Micros, NEVER};
+use crate::manifest::{Manage, Manifest};
 
 /// Something that is done to the cluster. Indices are taken modulo what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,10 @@ pub(crate) enum Deed {
     KillAgent(usize, Micros),
     /// An agent that refuses everything takes the place of another, or the other way round.
     RefuseAgent(usize, bool),
+    /// The owner of a Service does something to it.
+    Manage(usize, Manage),
+    /// A Service that was deleted is made again.
+    RemakeService(usize),
 }
 
 /// A Deployment, as its user knows it.
@@ -55,6 +60,7 @@ pub(crate) struct User {
     deeds: BTreeMap<(Micros, u64), Deed>,
     count: u64,
     pub(crate) wishes: Vec<Wish>,
+    pub(crate) services: Vec<Manifest>,
     pub(crate) rounds: u32,
     pub(crate) rollouts: u64,
     /// Number of the last image.

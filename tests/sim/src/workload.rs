@@ -1,13 +1,24 @@
 //! A Deployment and its ReplicaSet, as every story begins with them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use hitless_api::names::{self, annotations, labels};
+use hitless_api::drain_policy::DEFAULT;
+use hitless_api::names::{self, SYSTEM_NAMESPACE, annotations, labels};
 use hitless_api::pod::Owner;
+use hitless_api::{DrainPolicySpec, ModeWish};
+use hitless_drain::PolicyView;
 use hitless_workloads::deployment::Template;
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+/// The cluster's DrainPolicy: who says nothing else leaves service.
+pub(crate) fn all_leave() -> Arc<PolicyView> {
+    let (namespace, name) = (SYSTEM_NAMESPACE.to_owned(), DEFAULT.to_owned());
+    let spec = DrainPolicySpec { mode: Some(ModeWish::Leave), ..DrainPolicySpec::default() };
+    Arc::new(PolicyView { namespace, name, uid: "uid-all-leave".to_owned(), spec })
+}
 
 /// A Deployment with this name, uid and number of replicas.
 pub(crate) struct Named<'a> {

@@ -2,13 +2,17 @@
 
 mod incidents;
 mod rest;
+mod services;
 mod setup;
 
 use std::collections::BTreeMap;
 
+use hitless_api::Grant;
+
 use crate::agent::Agent;
 use crate::clock::{MS, Micros, NEVER, SECOND, shown};
 use crate::controller::{Controller, KINDS};
+use crate::counts::HoldCounts;
 use crate::faults::{Counts, Fault, Weather};
 use crate::ground::Ground;
 use crate::kubelet::Kubelet;
@@ -37,6 +41,8 @@ pub struct Outcome {
     pub obstacles: BTreeMap<String, u64>,
     /// Faults that were injected.
     pub faults: Counts,
+    /// What happened around Holds.
+    pub holds: HoldCounts,
     /// Our writes by kind.
     pub writes: BTreeMap<&'static str, u64>,
     /// Decisions of controllers.
@@ -84,6 +90,7 @@ pub fn run(seed: u64, traced: bool) -> Outcome {
         rollouts: user.rollouts,
         obstacles,
         faults: ground.faults,
+        holds: ground.checks.counted,
         writes: ground.server.written,
         rounds: controllers.iter().map(|each| each.rounds).sum(),
         trace: ground.trace.into_lines(),
@@ -190,6 +197,7 @@ impl World {
             }
         }
         self.agents_up();
+        self.trouble();
     }
 
     /// The readiness of agents' pods follows them.
@@ -237,9 +245,10 @@ impl World {
                     Told::Is(Object::Pod(pod)) => Some(pod.clone()),
                     _ => None,
                 };
-                let is_agent = object.as_ref().is_some_and(|pod| pod.view.host_network);
-                if object.is_some() && !is_agent && !node.kubelet.dead {
+                let own = object.as_ref().filter(|pod| !pod.view.host_network && !node.kubelet.dead);
+                if let Some(pod) = own {
                     node.kubelet.notice(&change.key, ground);
+                    node.agent.kernel(&pod.view, ground);
                 }
                 if node.agent.down_until.is_none() {
                     let due = due(ground);
@@ -261,6 +270,10 @@ impl World {
                     let due = due(ground);
                     node.agent.transitions.tell(due, change.version, change.key.clone(), None);
                 }
+            }
+            Told::Is(Object::Service(service)) => {
+                let held = service.mark().filter(|_| service.open).and_then(Grant::pod_uid_of);
+                ground.troubles.extend(held.map(str::to_owned));
             }
             _ => {}
         }

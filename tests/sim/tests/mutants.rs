@@ -126,8 +126,8 @@ const BUGS: &[Bug] = &[
         changes: &[
             (
                 "crates/agent/src/decide/case.rs",
-                "        if self.out_of_service() {",
-                "        if self.out_of_service() && !MUTANT {",
+                "if self.out_of_service() || self.is_hold() && self.rollback().is_none() {",
+                "if !MUTANT && (self.out_of_service() || self.is_hold() && self.rollback().is_none()) {",
             ),
             ("crates/agent/src/in_service.rs", "(synced && !live).then_some", "(synced && !live && !MUTANT).then_some"),
         ],
@@ -172,6 +172,54 @@ const BUGS: &[Bug] = &[
             "crates/agent/src/decide/leave.rs",
             "if case.grant.while_unavailable && case.pod.available() {",
             "if case.grant.while_unavailable && case.pod.available() && !MUTANT {",
+        )],
+    },
+    Bug {
+        what: "a Service that was opened for a Hold is never closed",
+        changes: &[(
+            "crates/controller/src/round/holds.rs",
+            "steps.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended))));",
+            "if !MUTANT { steps.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended)))); }",
+        )],
+    },
+    Bug {
+        what: "a Hold is granted without waiting until its Services are seen open",
+        changes: &[(
+            "crates/controller/src/round/grants.rs",
+            "self.opening.then(|| Waiting::Opening(names()))",
+            "(self.opening && !MUTANT).then(|| Waiting::Opening(names()))",
+        )],
+    },
+    Bug {
+        what: "a Service is closed although its pod is held",
+        changes: &[(
+            "crates/controller/src/round/holds.rs",
+            "self.hold(&grant.id, &services);",
+            "if !MUTANT { self.hold(&grant.id, &services); }",
+        )],
+    },
+    Bug {
+        what: "a pod is replaced in a Hold before its clients are held",
+        changes: &[(
+            "crates/agent/src/decide/hold.rs",
+            "Some(Stage::Prepared(0)) => leave::operate(case),",
+            "Some(Stage::Prepared(ports)) if *ports == 0 || MUTANT => leave::operate(case),",
+        )],
+    },
+    Bug {
+        what: "clients are held under a grant that has expired",
+        changes: &[(
+            "crates/agent/src/decide/hold.rs",
+            "    let expiry = case.expiry();\n    if case.now > expiry {",
+            "    let expiry = case.expiry();\n    if case.now > expiry && !MUTANT {",
+        )],
+    },
+    Bug {
+        what: "a held pod leaves service on the way back",
+        changes: &[(
+            "crates/agent/src/decide/rollback.rs",
+            "    if case.is_hold() {\n        return",
+            "    if case.is_hold() && !MUTANT {\n        return",
         )],
     },
 ];

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use hitless_sim::{Counts, Outcome, run};
+use hitless_sim::{Counts, HoldCounts, Outcome, run};
 
 /// Seeds that are run here; `cargo xtask sim` runs as many as it is asked for.
 const SEEDS: u64 = 2_000;
@@ -13,14 +13,15 @@ fn two_thousand_clusters_keep_every_promise_under_every_fault() {
     let next = AtomicU64::new(0);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let part = || {
-        let (mut faults, mut broken) = (Counts::default(), Vec::new());
+        let (mut faults, mut holds, mut broken) = (Counts::default(), HoldCounts::default(), Vec::new());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= SEEDS {
-                return (faults, broken);
+                return (faults, holds, broken);
             }
             let outcome = run(seed, false);
             faults.merge(&outcome.faults);
+            holds.merge(&outcome.holds);
             broken.extend(outcome.broken.map(|what| format!("seed {seed}: {what}")));
         }
     };
@@ -28,16 +29,18 @@ fn two_thousand_clusters_keep_every_promise_under_every_fault() {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(part)).collect();
         running.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
-    let mut faults = Counts::default();
+    let (mut faults, mut holds) = (Counts::default(), HoldCounts::default());
     let broken: Vec<String> = parts
         .into_iter()
-        .flat_map(|(counted, broken)| {
+        .flat_map(|(counted, held, broken)| {
             faults.merge(&counted);
+            holds.merge(&held);
             broken
         })
         .collect();
     assert!(broken.is_empty(), "replay with `cargo xtask sim --seed N`:\n{}", broken.join("\n"));
     assert_eq!(faults.missing().collect::<Vec<_>>(), Vec::<&str>::new(), "faults that were never injected");
+    assert_eq!(holds.missing().collect::<Vec<_>>(), Vec::<&str>::new(), "what never happened around Holds");
 }
 
 #[test]
@@ -46,6 +49,6 @@ fn the_same_seed_is_the_same_run_to_the_last_line() {
         let [first, again]: [Outcome; 2] = [run(seed, true), run(seed, true)];
         assert!(first.trace.len() > 100, "seed {seed} does something");
         assert_eq!(first.trace, again.trace, "seed {seed}");
-        assert_eq!((first.writes, first.faults), (again.writes, again.faults));
+        assert_eq!((first.writes, first.faults, first.holds), (again.writes, again.faults, again.holds));
     }
 }

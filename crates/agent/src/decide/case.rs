@@ -186,9 +186,10 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Back into service, then the result Failed.
+    /// Back into service, then the result Failed. In a Hold it is in service, and writing that anew makes an image patch fail that
+    /// is still on its way, and this decision last: it may be reported without an answer, and its grounds be gone next time.
     pub(super) fn give_up(&self, reason: &str, message: impl Into<String>) -> Decision {
-        if self.out_of_service() {
+        if self.out_of_service() || self.is_hold() && self.rollback().is_none() {
             self.raise(reason).saying(message)
         } else {
             Decision::end(Phase::Returning, Outcome::Failed, reason).saying(message)

@@ -107,7 +107,10 @@ fn begin(case: &Case<'_>, stage: Option<&Stage>) -> Decision {
     match stage {
         // Before the next attempt everything is opened anew.
         Some(Stage::Released) => granted.holding(Hold::No).waiting_for(WaitingFor::Prepared),
-        Some(Stage::Failed(why)) => Decision::refused("HoldFailed", format!("new connections can't be held: {why}")),
+        // As in [`Case::give_up`].
+        Some(Stage::Failed(why)) => {
+            case.raise(returned::HOLD_FAILED).saying(format!("new connections can't be held: {why}"))
+        }
         Some(Stage::Prepared(0)) => leave::operate(case),
         Some(Stage::Prepared(_)) => park(case, granted),
         // What the API server's speed is can be asked meanwhile.

@@ -1,7 +1,7 @@
 //! InService was raised on behalf of the grant: how it ended stands in the condition, the pod and the report.
 
 use hitless_api::pod::ConditionView;
-use hitless_api::{Outcome, Phase};
+use hitless_api::{Outcome, Phase, TransitionResult};
 use jiff::Timestamp;
 
 use super::case::{Case, Images};
@@ -21,6 +21,8 @@ pub(super) const AVAILABLE: &str = "PodAvailable";
 pub(super) const REFUSED: &str = "TaskRefused";
 /// Reason of an InService condition that was written again because a Hold could not be begun before the grant expired.
 pub(super) const EXPIRED: &str = "ExpiredInService";
+/// Reason of an InService condition that was written again because new connections can't be held.
+pub(super) const HOLD_FAILED: &str = "HoldFailedInService";
 
 /// InService is True with this grant's mark.
 pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
@@ -38,6 +40,9 @@ pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
         (NEVER_BEGUN, _) => Decision::end(Phase::Granted, Outcome::Cancelled, cancelled(case)),
         (AVAILABLE, _) => available(),
         (EXPIRED, _) => expired(),
+        (HOLD_FAILED, _) => {
+            Decision::refused(TransitionResult::HOLD_FAILED, "new connections can't be held: see the agent's log")
+        }
         (REFUSED, _) => Decision::refused(REFUSED, hooks::last_words(case)),
         (reason, _) => Decision::end(Phase::Returning, Outcome::Failed, reason).saying(hooks::last_words(case)),
     }

@@ -192,10 +192,16 @@ pub(super) fn bound_since(pod: &PodView) -> Option<Timestamp> {
     pod.conditions.get("PodScheduled").filter(|condition| condition.is_true).and_then(|condition| condition.since)
 }
 
-/// Whether the pod shows what the grant was to write, so that what is derived from it is up to date.
+/// Whether the pod shows what the grant was to write and other containers than before, so that what is derived from it is up to
+/// date: a restart names the digest that runs, and the pod may be seen with the new spec and the old status.
 pub(super) fn shows(grant: &hitless_api::Grant, pod: &PodView) -> bool {
-    [annotations::REVISION, annotations::RESTARTED]
-        .iter()
-        .filter_map(|name| Some((name, grant.annotations.get(*name)?)))
-        .all(|(name, change)| pod.annotations.get(*name) == change.to.as_ref())
+    let is_replaced = |(name, before): (&String, &String)| {
+        let status = pod.container(name).and_then(|container| container.status.as_ref());
+        status.is_some_and(|status| status.container_id != *before)
+    };
+    grant.before.iter().all(is_replaced)
+        && [annotations::REVISION, annotations::RESTARTED]
+            .iter()
+            .filter_map(|name| Some((name, grant.annotations.get(*name)?)))
+            .all(|(name, change)| pod.annotations.get(*name) == change.to.as_ref())
 }

@@ -41,6 +41,8 @@ pub(super) struct Ended<'a> {
     pub(super) failures: Vec<Failure<'a>>,
     /// Pods with a grant, or with a place that is not free yet.
     pub(super) busy: BTreeSet<&'a str>,
+    /// Of these, those that are back from an operation that has failed and halts them: they serve.
+    pub(super) back: BTreeSet<&'a str>,
     /// Reservations without a grant whose operation is still wished: ids by pod uid.
     pub(super) regrant: BTreeMap<&'a str, OperationKey>,
     /// Pods that are not Ready after an operation that has ended, and wish another one: their places pass on to that, and are
@@ -53,6 +55,13 @@ pub(super) struct Ended<'a> {
     pub(super) again: BTreeSet<&'a str>,
     /// When such a reservation gets too old for that.
     pub(super) wake_at: Option<Timestamp>,
+}
+
+impl Ended<'_> {
+    /// Whether the pod is being operated, or has its place still.
+    pub(super) fn is_taken(&self, uid: &str) -> bool {
+        self.busy.contains(uid) && !self.back.contains(uid)
+    }
 }
 
 pub(super) fn complete<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>) -> Ended<'a> {
@@ -134,6 +143,9 @@ fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mu
         ended.busy.insert(&grant.pod.uid);
     }
     if lasting {
+        if proven {
+            ended.back.insert(&failure.grant.pod.uid);
+        }
         ended.failures.push(failure);
     } else if !proven && pod.is_some_and(|pod| !pod.ready()) && !wishes.has_another_wish(grant) {
         ended.lingering.push(failure);

@@ -176,7 +176,12 @@ fn start<'a>(ready: &Ready<'a>, ended: &Ended<'a>, draft: &Draft<'a>, holds: &Ho
     let start = ready.prospect.start(ready.pod, &holds.traffic, &presence);
     let drain::Start { mode, begin } = start.map_err(|hindrance| Waiting::hindered(hindrance, ready.node))?;
     match begin {
-        Begin::Now { open, note: _ } => Ok(Start { mode, services: open, opening: false }),
+        Begin::Now { open, note: _ } => {
+            // One that is open for another operation is marked for this one first: who knows only of the other would close it.
+            let id = ready.intent.id();
+            let opening = open.iter().any(|service| service.mark() != Some(id.as_str()));
+            Ok(Start { mode, services: open, opening })
+        }
         Begin::Opening(services) => Ok(Start { mode, services, opening: true }),
         Begin::Wait(Busy::Open(service)) => Err(Waiting::ServiceOpen(service)),
         Begin::Wait(Busy::NoOther { service, pod }) => Err(Waiting::ServiceBusy { service, pod }),

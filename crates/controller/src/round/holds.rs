@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode};
+use hitless_api::{Grant, GrantMode, Reservation};
 use hitless_drain::{Presence, ServiceView, Traffic};
 use jiff::{SignedDuration, Timestamp};
 
 use super::completion::Ended;
 use super::draft::Draft;
 use super::intents::Wishes;
-use super::write::{ServiceWrite, Step, Write};
+use super::write::{EndedHold, ServiceWrite, Step, Write};
 use crate::snapshot::Snapshot;
 
 /// A pod has been Ready for so long before its Service is closed: those who make its endpoints may see the pod later than we do.
@@ -46,7 +46,7 @@ impl<'a> Holds<'a> {
 
     /// Operations that are under way: their Services stay open, and are opened again if somebody has replaced them meanwhile.
     pub(super) fn keep(&mut self, wishes: &Wishes<'a>, ended: &Ended<'a>) {
-        let presence = |pod: &PodView| Presence::of(pod, ended.busy.contains(pod.id.uid.as_str()));
+        let presence = |pod: &PodView| Presence::of(pod, ended.is_taken(&pod.id.uid));
         for grant in self.snapshot.node_transitions.values().flat_map(|node| node.unfinished()) {
             if grant.mode != GrantMode::Hold {
                 continue;
@@ -74,7 +74,8 @@ impl<'a> Holds<'a> {
         now: Timestamp,
     ) -> (Vec<Step>, Option<Timestamp>) {
         let (mut steps, mut wake_at) = (Vec::new(), None);
-        for (service, id) in self.needed.values().filter(|(service, _)| !service.open) {
+        let is_theirs = |(service, id): &&(&ServiceView, String)| service.open && service.mark() == Some(id.as_str());
+        for (service, id) in self.needed.values().filter(|needed| !is_theirs(needed)) {
             let is_ledger =
                 |step: &Step| matches!(&step.write, Write::Ledger(write) if write.namespace == service.namespace);
             let needs = earlier.iter().position(is_ledger).into_iter().collect();
@@ -82,7 +83,9 @@ impl<'a> Holds<'a> {
         }
         for service in self.snapshot.services.iter().map(|service| &**service) {
             let Some(id) = service.mark() else { continue };
-            if self.live.contains(id) || self.needed.contains_key(&(service.namespace.as_str(), service.name.as_str()))
+            if self.live.contains(id)
+                || self.needed.contains_key(&(service.namespace.as_str(), service.name.as_str()))
+                || self.may_be_live(service, id, wishes)
             {
                 continue;
             }
@@ -90,10 +93,30 @@ impl<'a> Holds<'a> {
             if due > now {
                 wake_at = [wake_at, Some(due)].into_iter().flatten().min();
             } else {
-                steps.push(Step::alone(Write::Service(ServiceWrite::close(service))));
+                let place = self.place(service, id).map(|place| place.since.0);
+                let ended = EndedHold { id: id.to_owned(), place };
+                steps.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended))));
             }
         }
         (steps, wake_at)
+    }
+
+    /// The operation has its place, and nobody has said how it ended: it may have a grant that is not seen yet.
+    fn may_be_live(&self, service: &ServiceView, id: &str, wishes: &Wishes<'_>) -> bool {
+        let Some(uid) = Grant::pod_uid_of(id) else { return false };
+        if wishes.pods.get(uid).is_none_or(|pod| pod.terminating) {
+            return false;
+        }
+        let Some(place) = self.place(service, id) else { return false };
+        let mut reports =
+            self.snapshot.node_transitions.get(&place.node).into_iter().flat_map(|node| &node.transitions);
+        !reports.any(|report| report.id == id && report.granted == place.since && report.result.is_some())
+    }
+
+    /// The place of the operation that the Service was opened for.
+    fn place(&self, service: &ServiceView, id: &str) -> Option<&'a Reservation> {
+        let ledger = self.snapshot.ledgers.get(&service.namespace)?;
+        ledger.spec.reservations.get(Grant::pod_uid_of(id)?).filter(|place| place.id == id)
     }
 
     /// When the Service is closed that was opened for this operation, which has ended.
@@ -112,6 +135,6 @@ impl<'a> Holds<'a> {
 
 /// How the pod is now: it may have been granted in this very round.
 pub(super) fn presence(pod: &PodView, draft: &Draft<'_>, ended: &Ended<'_>) -> Presence {
-    let taken = draft.reservation(&pod.id.namespace, &pod.id.uid).is_some() || ended.busy.contains(pod.id.uid.as_str());
+    let taken = draft.reservation(&pod.id.namespace, &pod.id.uid).is_some() || ended.is_taken(&pod.id.uid);
     Presence::of(pod, taken)
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use hitless_api::names::annotations;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
-use hitless_api::{NodeTransitionSpec, PodRef, TransitionLedgerSpec};
+use hitless_api::{Grant, NodeTransitionSpec, PodRef, TransitionLedgerSpec};
 use hitless_drain::ServiceView;
 use hitless_runtime::events::Note;
 use hitless_runtime::write::JsonPatch;
 use hitless_workloads::WorkloadWrite;
+use jiff::Timestamp;
 use kube::api::Patch;
 use serde_json::Value;
 
@@ -77,16 +78,39 @@ pub struct ServiceWrite {
     pub mark: Option<String>,
     /// Whether it has any annotation.
     pub has_annotations: bool,
+    /// The operation it was opened for, and that has ended.
+    pub ended: Option<EndedHold>,
+}
+
+/// An operation for which a Service stays open no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedHold {
+    /// Its id.
+    pub id: String,
+    /// When its place was taken, if it still has it.
+    pub place: Option<Timestamp>,
+}
+
+impl EndedHold {
+    /// Whether the ledger as it is now says the same. A place is taken before a Service is opened for it, so whoever has seen the
+    /// Service open finds the place in a ledger that is read after that. A leader that was succeeded may see the Service that its
+    /// successor has opened, and not yet the place.
+    #[must_use]
+    pub fn is_over(&self, ledger: Option<&TransitionLedgerSpec>) -> bool {
+        let place = Grant::pod_uid_of(&self.id).zip(ledger).and_then(|(uid, ledger)| ledger.reservations.get(uid));
+        place.filter(|place| place.id == self.id).is_none_or(|place| Some(place.since.0) == self.place)
+    }
 }
 
 impl ServiceWrite {
     /// For the operation with this id.
     #[must_use]
     pub fn open(service: &ServiceView, id: &str) -> Self {
-        Self { open: true, mark: Some(format!("{id},{}", service.open)), ..Self::close(service) }
+        let before = service.open && service.held_by.is_none();
+        Self { open: true, mark: Some(format!("{id},{before}")), ..Self::close(service) }
     }
 
-    /// What was before, unless its owner has said something else meanwhile. Only closed ones are opened.
+    /// What was before, unless its owner has said something else meanwhile. Only closed ones are opened, and those that we have opened for another.
     #[must_use]
     pub fn close(service: &ServiceView) -> Self {
         Self {
@@ -96,7 +120,14 @@ impl ServiceWrite {
             open: service.open && service.declared_open,
             mark: None,
             has_annotations: service.has_annotations,
+            ended: None,
         }
+    }
+
+    /// Only if this operation is over.
+    #[must_use]
+    pub fn after(self, ended: EndedHold) -> Self {
+        Self { ended: Some(ended), ..self }
     }
 
     /// The patch that carries it out.
@@ -169,6 +200,37 @@ impl Write {
             Self::Service(write) => format!("service/{}/{}", write.namespace, write.name),
             Self::StandIn(write) => format!("stand-in/{}", write.pod.uid),
             Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::{MicroTime, Reservation};
+    use serde_json::json;
+
+    fn ledger(id: &str, since: Timestamp) -> TransitionLedgerSpec {
+        let place: Reservation = serde_json::from_value(json!({
+            "id": id, "pod": "web", "node": "n1", "since": MicroTime(since), "images": {}
+        }))
+        .unwrap();
+        TransitionLedgerSpec { reservations: [("uid-1".to_owned(), place)].into(), ..TransitionLedgerSpec::default() }
+    }
+
+    #[test]
+    fn a_service_is_not_closed_for_an_operation_that_has_begun_anew_unseen() {
+        let (first, second) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(9).unwrap());
+        for (known, now, is_over, why) in [
+            (None, None, true, "it has no place"),
+            (Some(first), None, true, "its place is free by now"),
+            (Some(first), Some(ledger("uid-1.a", first)), true, "its place is the one that is known"),
+            (Some(first), Some(ledger("uid-1.a", second)), false, "it has another place"),
+            (None, Some(ledger("uid-1.a", first)), false, "it has a place that was not seen"),
+            (None, Some(ledger("uid-1.b", first)), true, "the place is another operation's"),
+        ] {
+            let ended = EndedHold { id: "uid-1.a".to_owned(), place: known };
+            assert_eq!(ended.is_over(now.as_ref()), is_over, "{why}");
         }
     }
 }

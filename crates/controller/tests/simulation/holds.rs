@@ -318,3 +318,34 @@ fn a_pod_that_could_not_be_held_leaves() {
     finish(&mut cluster, &mut brain, Fate::Done);
     cluster.assert_at_rest();
 }
+
+#[test]
+fn one_that_is_open_for_another_operation_is_marked_anew_before_the_grant() {
+    let mut cluster = Cluster::new(1, 1).service("web");
+    let service = cluster.services.get_mut("web").unwrap();
+    let uid = cluster.pods.keys().next().unwrap();
+    service["metadata"]["annotations"] = json!({"hitless.dev/held-by": format!("{uid}.earlier,false")});
+    service["spec"]["publishNotReadyAddresses"] = json!(true);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    let granted = (0..10).find_map(|_| {
+        turns(&mut cluster, &mut brain, 1);
+        cluster.grants().pop()
+    });
+    let service = cluster.see_service("web");
+    assert_eq!((service.open, service.held_by), (true, Some(format!("{},false", granted.unwrap().id))));
+    finish(&mut cluster, &mut brain, Fate::Done);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn it_stays_open_for_an_operation_whose_grant_is_not_seen() {
+    let (mut cluster, mut brain, _) = held(&["web"]);
+    assert!(cluster.agent(0, Fate::Done), "parked, and down");
+    let granted = std::mem::take(&mut cluster.transitions);
+    turns(&mut cluster, &mut brain, 1);
+    assert!(cluster.see_service("web").open, "it has its place");
+    cluster.transitions = granted;
+    finish(&mut cluster, &mut brain, Fate::Done);
+    cluster.assert_at_rest();
+}

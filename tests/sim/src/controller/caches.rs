@@ -1,9 +1,10 @@
-//! The seven kinds that a controller watches.
+//! The eight kinds that a controller watches.
 
 use std::sync::Arc;
 
 use hitless_controller::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
 use hitless_controller::watches;
+use hitless_drain::ServiceView;
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 
@@ -20,6 +21,7 @@ pub(crate) struct Caches {
     transitions: Feed<TransitionObject>,
     ledgers: Feed<Arc<LedgerView>>,
     rules: Feed<Arc<RuleView>>,
+    services: Feed<Arc<ServiceView>>,
 }
 
 /// Runs an expression for every feed.
@@ -51,6 +53,10 @@ macro_rules! each {
         }
         {
             let $feed = &$self.rules;
+            $do
+        }
+        {
+            let $feed = &$self.services;
             $do
         }
     }};
@@ -129,6 +135,10 @@ impl Caches {
                     .map(|(key, each)| (key.clone(), number(&each.version.resource_version), each.clone())),
             );
         });
+        one(&mut self.services, now, away, |feed| {
+            let views = server.services.iter().map(|(key, each)| (key.clone(), each.view.clone()));
+            feed.list(views.map(|(key, view)| (key, number(&view.version.resource_version), view)));
+        });
     }
 
     /// A new process lists everything.
@@ -150,7 +160,8 @@ impl Caches {
             3 => self.nodes.break_until(until),
             4 => self.transitions.break_until(until),
             5 => self.ledgers.break_until(until),
-            _ => self.rules.break_until(until),
+            6 => self.rules.break_until(until),
+            _ => self.services.break_until(until),
         }
     }
 
@@ -172,10 +183,12 @@ impl Caches {
             Told::Is(Object::NodeTransition(object)) => self.transitions.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::Ledger(object)) => self.ledgers.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::Rule(object)) => self.rules.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Service(object)) => self.services.tell(due, version, key, Some(object.clone())),
             Told::Deleted(Kind::ReplicaSet) => self.replica_sets.tell(due, version, key, None),
             Told::Deleted(Kind::Pod) => self.pods.tell(due, version, key, None),
             Told::Deleted(Kind::Node) => self.nodes.tell(due, version, key, None),
             Told::Deleted(Kind::NodeTransition) => self.transitions.tell(due, version, key, None),
+            Told::Deleted(Kind::Service) => self.services.tell(due, version, key, None),
         }
     }
 
@@ -203,6 +216,10 @@ impl Caches {
             }
             Object::Rule(each) => {
                 self.rules.put(&key(&each.namespace, &each.name), number(&each.version.resource_version), each.clone());
+            }
+            Object::Service(each) => {
+                let at = key(&each.namespace, &each.name);
+                self.services.put(&at, number(&each.version.resource_version), each.clone());
             }
         }
     }
@@ -233,12 +250,15 @@ impl Caches {
         if self.rules.take_changed() {
             snapshot.rules = self.rules.values().cloned().collect();
         }
+        if self.services.take_changed() {
+            snapshot.services = self.services.values().cloned().collect();
+        }
         if pods || nodes {
             snapshot.agents = watches::agents(snapshot, &snapshot.agents, now);
         }
     }
 
-    /// Whether a pod, a ledger or a NodeTransition is not as the API server has it.
+    /// Whether a pod, a ledger, a NodeTransition or a Service is not as the API server has it.
     pub(crate) fn are_old(&self, server: &Server) -> bool {
         self.pods.len() != server.pods.len()
             || server.pods.iter().any(|(key, pod)| self.pods.version(key) != Some(number(&pod.view.resource_version)))
@@ -250,11 +270,15 @@ impl Caches {
                 .transitions
                 .iter()
                 .any(|(key, each)| self.transitions.version(key) != Some(number(&each.view.version.resource_version)))
+            || server
+                .services
+                .iter()
+                .any(|(key, each)| self.services.version(key) != Some(number(&each.view.version.resource_version)))
     }
 }
 
 /// How many kinds there are.
-pub(crate) const KINDS: usize = 7;
+pub(crate) const KINDS: usize = 8;
 
 fn number(version: &str) -> u64 {
     version.parse().unwrap_or_default()

@@ -25,8 +25,7 @@ impl Server {
             Write::Ledger(write) => self.ledger(write, seen, checks),
             Write::NodeTransition(write) => self.transition(write, checks),
             Write::Workload { write, .. } => self.workload(write, checks),
-            // There are no Services here.
-            Write::Service(_) => Err(Refusal::Gone),
+            Write::Service(write) => self.service(&write, checks),
             Write::StandIn(write) => {
                 let pod = self.pods.get(write.pod.uid.as_str()).ok_or(Refusal::Gone)?;
                 if pod.view.resource_version != write.resource_version {

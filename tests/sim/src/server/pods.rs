@@ -55,8 +55,15 @@ impl Server {
         for step in &patch.0 {
             apply(&mut after, step).ok_or(Refusal::Conflict)?;
         }
-        checks.images(self, &known.view, &after.view, operation);
-        self.admission.review(self.now, &known.view, &after.view)?;
+        if operation.held {
+            // A pod that stays in service does not show that its operation is over: a late patch is admission's to refuse.
+            self.admission.review(self.now, &known.view, &after.view)?;
+            checks.images(self, &known.view, &after.view, operation);
+            checks.replaced(self, &known.view, operation);
+        } else {
+            checks.images(self, &known.view, &after.view, operation);
+            self.admission.review(self.now, &known.view, &after.view)?;
+        }
         after.view.generation += 1;
         after.has_annotations = !after.view.annotations.is_empty();
         after.has_labels = !after.view.labels.is_empty();

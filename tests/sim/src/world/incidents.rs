@@ -13,6 +13,7 @@ use crate::clock::{MS, Micros, SECOND};
 use crate::faults::{Fault, Weather};
 use crate::kubelet::Image;
 use crate::kubernetes::install_node;
+use crate::manifest::Manage;
 use crate::server::key;
 use crate::trace::Who;
 use crate::user::Deed;
@@ -42,7 +43,7 @@ impl World {
             let at = start + chance.delay(0, 40 * SECOND);
             let who = chance.index(1_000);
             let some = chance.delay(100 * MS, 30 * SECOND);
-            let deed = match chance.index(100) {
+            let deed = match chance.index(105) {
                 0..14 => Deed::Scale(who, chance.pick(&[-2, -1, 1, 2])),
                 14..30 => Deed::CrashPod(who),
                 30..42 => Deed::DeletePod(who),
@@ -55,7 +56,12 @@ impl World {
                 66..78 => Deed::KillController(who, some),
                 78..88 => Deed::Usurp(some),
                 88..97 => Deed::KillAgent(chance.index(nodes), some),
-                _ => Deed::RefuseAgent(chance.index(nodes), true),
+                97..100 => Deed::RefuseAgent(chance.index(nodes), true),
+                _ => {
+                    let open = chance.pick(&[None, Some(false), Some(true)]);
+                    let how = chance.pick(&[Manage::Apply(open), Manage::Replace(open), Manage::Delete]);
+                    Deed::Manage(who, how)
+                }
             };
             self.user.at(at, deed);
             last = last.max(at);
@@ -120,6 +126,9 @@ impl World {
             Deed::DeletePod(who) => {
                 if let Some(uid) = self.some_pod(who) {
                     self.ground.fault(Fault::PodDeleted);
+                    if self.is_held(Some(&uid)) {
+                        self.ground.fault(Fault::PodDeletedInHold);
+                    }
                     self.ground.say(Who::User, || format!("deletes pod {uid}"));
                     let ground = &mut self.ground;
                     ground.server.change_pod(&mut ground.checks, &uid, |pod| pod.view.terminating = true);
@@ -154,6 +163,9 @@ impl World {
                 self.ground.server.away_until = now + length;
             }
             Deed::KillController(who, length) => {
+                if self.is_held(None) {
+                    self.ground.fault(Fault::ControllerKilledInHold);
+                }
                 let count = self.controllers.len();
                 let controller = &mut self.controllers[who % count];
                 if controller.down_until.is_none() {
@@ -179,6 +191,8 @@ impl World {
                 }
                 node.agent.refuses = refuses;
             }
+            Deed::Manage(index, how) => self.manage(index, how),
+            Deed::RemakeService(index) => self.remake_service(index),
         }
     }
 
@@ -235,16 +249,16 @@ impl World {
         self.ground.server.put_deployment(DeploymentView { replicas, ..DeploymentView::clone(&known) });
     }
 
-    /// A pod of some Deployment.
+    /// uids of the pods of Deployments that run.
+    pub(super) fn some_pods(&self) -> Vec<&String> {
+        let all = self.ground.server.pods.values().map(|pod| &pod.view);
+        let live = all.filter(|pod| pod.gated && !pod.terminating && pod.node.is_some());
+        live.map(|pod| &pod.id.uid).collect()
+    }
+
+    /// One of them.
     fn some_pod(&self, who: usize) -> Option<String> {
-        let pods: Vec<&String> = self
-            .ground
-            .server
-            .pods
-            .values()
-            .filter(|pod| pod.view.gated && !pod.view.terminating && pod.view.node.is_some())
-            .map(|pod| &pod.view.id.uid)
-            .collect();
+        let pods = self.some_pods();
         (!pods.is_empty()).then(|| pods[who % pods.len()].clone())
     }
 

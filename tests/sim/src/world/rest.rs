@@ -12,7 +12,8 @@ use crate::server::key;
 impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
     pub(super) fn rest(&mut self, cured: bool) -> bool {
-        let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.rollouts_at_rest(cured));
+        let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
+        let faults = faults.or_else(|| self.rollouts_at_rest(cured));
         if let Some(what) = faults {
             self.ground.checks.fail(self.ground.now, what);
             return false;
@@ -71,6 +72,9 @@ impl World {
             let Some(obstacle) = obstacle(&leader.last, deployment) else {
                 return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
             };
+            if matches!(obstacle.as_str(), "Opening" | "ServiceOpen") {
+                return Some(format!("{}: {unfinished}, and its Services are not at rest ({obstacle})", wish.name));
+            }
             if cured && !wish.hopeless {
                 let why = self.unrest();
                 return Some(format!(

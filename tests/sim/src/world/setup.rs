@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
+use super::services::services;
 use super::{Node, World};
 use crate::agent::Agent;
 use crate::clock::{MS, NEVER, SECOND};
@@ -24,7 +25,7 @@ use crate::kubelet::{Image, Kubelet, set_condition};
 use crate::kubernetes::{Kubernetes, install_node, pod};
 use crate::server::key;
 use crate::user::{User, Wish};
-use crate::workload::Named;
+use crate::workload::{Named, all_leave};
 
 impl World {
     pub(super) fn new(seed: u64, traced: bool) -> Self {
@@ -34,6 +35,9 @@ impl World {
         let rounds = u32::try_from(ground.chance.between(1, 4)).unwrap_or(1);
         let mut user = User::new(rounds);
         ground.images.insert("1".to_owned(), Image::Good(300 * MS));
+        // Elsewhere all pods leave, whatever is known of them.
+        let holds = ground.chance.happens(6_000);
+        ground.server.drain_policies.push(all_leave());
         // Small, because a decision looks at everything: what goes wrong shows with few pods.
         let namespaces = ground.chance.pick(&[1, 1, 1, 1, 1, 2]);
         let mut number = 0;
@@ -41,8 +45,11 @@ impl World {
             let namespace = format!("ns{namespace}");
             for _ in 0..ground.chance.pick(&[1, 1, 2]) {
                 number += 1;
-                let wish = workload(&namespace, number, &mut nodes, &mut ground);
+                let wish = workload(&namespace, number, holds, &mut nodes, &mut ground);
                 user.wishes.push(wish);
+            }
+            if holds {
+                services(&namespace, &mut user, &mut ground);
             }
             rules(&namespace, &user, &mut ground);
         }
@@ -87,6 +94,9 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
             install_node(index, uid.clone(), ground);
             let mut kubelet = Kubelet::new(index);
             let mut agent = Agent::new(index, NodeIdentity { name: format!("n{index}"), uid });
+            let holds = ground.chance.happens(8_500);
+            agent.info.features =
+                ["Leave", "hold"].iter().take(1 + usize::from(holds)).map(ToString::to_string).collect();
             if ground.chance.happens(1_500) {
                 ground.fault(Fault::SkewedNode);
                 kubelet.skew = ground.chance.between(-5 * SECOND, 5 * SECOND);
@@ -98,18 +108,28 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
 }
 
 /// A Deployment with its ReplicaSet and pods, at rest.
-fn workload(namespace: &str, number: usize, nodes: &mut [Node], ground: &mut Ground) -> Wish {
+fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], ground: &mut Ground) -> Wish {
     let name = format!("web{number}");
-    let replicas = ground.chance.pick(&[1, 2, 2, 3, 3, 3, 4, 4, 6]);
+    let modes = [None, Some("Auto"), Some("Hold"), Some("Hold")];
+    let mode = if holds { ground.chance.pick(&modes) } else { None };
+    let replicas = match mode {
+        None => ground.chance.pick(&[1, 2, 2, 3, 3, 3, 4, 4, 6]),
+        Some(_) => ground.chance.pick(&[1, 1, 1, 2, 2, 3]),
+    };
     let tier = ground.chance.pick(&["front", "back"]);
-    let stragglers = ground.chance.pick(&["Close", "Wait", "Abort"]);
-    let drain = json!({"minSeconds": 1, "stragglerAfterSeconds": 4, "deadlineSeconds": 8, "stragglers": stragglers});
+    let stragglers = ground.chance.pick(&["Close", "Wait", "Abort", "Destroy"]);
+    let cap = ground.chance.pick(&[2_500, 1_500, 600]);
+    let drain = json!({"minSeconds": 1, "stragglerAfterSeconds": 4, "deadlineSeconds": 8, "stragglers": stragglers,
+        "holdCapMilliseconds": cap});
     let mut template = json!({
         "metadata": {"labels": {"app": name, "tier": tier, "all": "yes"}, "annotations": {}},
         "spec": {"containers": [{"name": "web", "image": format!("{name}:v1")}]}
     });
     if ground.chance.happens(7_000) {
         template["metadata"]["annotations"][annotations::DRAIN] = json!(drain.to_string());
+    }
+    if let Some(mode) = mode {
+        template["metadata"]["annotations"][annotations::MODE] = json!(mode);
     }
     let named = Named { namespace, name: &name, uid: format!("uid-{name}"), replicas };
     let (deployment, set) = named.at_rest(template, ground.wall(0));

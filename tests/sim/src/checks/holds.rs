@@ -1,0 +1,225 @@
+//! Pods that are held, and their Services. As with the rules, what a Service needs is read a second time here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, GrantMode, NodeTransitionStatus, Outcome};
+use hitless_controller::round::{Step, Write};
+use hitless_controller::snapshot::{NodeTransitionView, Snapshot};
+use hitless_drain::ServiceView;
+use jiff::Timestamp;
+
+use super::{Checks, Operation, image_number};
+use crate::clock::{Micros, NEVER};
+use crate::counts::HoldEvent;
+use crate::server::{Server, key};
+use crate::watch::Key;
+
+/// A container that is replaced in a Hold, as it was right before the image patch.
+pub(super) struct Replaced {
+    container: String,
+    image: String,
+}
+
+impl Replaced {
+    fn of(pod: &PodView) -> Option<Self> {
+        let container = pod.containers.first()?;
+        let id = container.status.as_ref().map(|status| status.container_id.clone());
+        Some(Self { container: id.unwrap_or_default(), image: container.image.clone() })
+    }
+
+    /// The pod, which is Ready, runs what its spec says: another container, or the images before.
+    pub(super) fn is_over(&self, pod: &PodView) -> bool {
+        let Some(container) = pod.containers.first() else { return true };
+        let Some(status) = &container.status else { return false };
+        let is_its_image = image_number(&container.image) == image_number(&status.image_id);
+        pod.observed_generation >= pod.generation
+            && is_its_image
+            && (status.container_id != self.container || container.image == self.image)
+    }
+}
+
+/// A Service that a granted Hold needs open.
+struct Needed {
+    service: Key,
+    uid: String,
+}
+
+#[derive(Default)]
+pub(super) struct Services {
+    /// uid of each Service, and when it was open last; [`NEVER`]: it is.
+    open: BTreeMap<Key, (String, Option<Micros>)>,
+    /// By id and time of the grant.
+    needed: BTreeMap<(String, Timestamp), Vec<Needed>>,
+    /// When places were taken, by the API server's clock, and by id and time of the operation.
+    pub(super) placed: BTreeMap<(String, Timestamp), Micros>,
+}
+
+impl Services {
+    /// The Service was open at some time since then, or is another one, or gone.
+    fn was_open(&self, needed: &Needed, since: Micros) -> bool {
+        let known = self.open.get(&needed.service).filter(|(uid, _)| *uid == needed.uid);
+        known.is_none_or(|(_, last)| last.is_some_and(|last| last >= since))
+    }
+}
+
+/// Its pods get connections only while they are Ready, by its owner's wish.
+fn goes_by_readiness(service: &ServiceView) -> bool {
+    service.has_address && !(service.open && service.held_by.is_none())
+}
+
+impl Checks {
+    /// A Service is as `view` says now.
+    pub(crate) fn service(&mut self, now: Micros, key: &Key, view: &ServiceView) {
+        let (uid, last) = self.services.open.entry(key.clone()).or_default();
+        if *uid != view.version.uid {
+            (*uid, *last) = (view.version.uid.clone(), None);
+        }
+        match (view.open, *last) {
+            (true, _) => *last = Some(NEVER),
+            (false, Some(NEVER)) => *last = Some(now),
+            (false, _) => {}
+        }
+    }
+
+    pub(crate) fn service_gone(&mut self, key: &Key) {
+        self.services.open.remove(key);
+    }
+
+    /// A controller has written to a Service.
+    pub(crate) fn service_written(&mut self, server: &Server, before: &ServiceView, after: &ServiceView) {
+        self.counted.add(if after.held_by.is_some() { HoldEvent::ServiceOpened } else { HoldEvent::ServiceClosed });
+        if before.open && before.held_by.is_none() {
+            let what = format!("Service {}, which its owner wants open, was written to", before.name);
+            return self.fail(server.now, what);
+        }
+        if after.open {
+            return;
+        }
+        let at = key(&after.namespace, &after.name);
+        let held = server.transitions.values().flat_map(|node| node.view.unfinished()).find(|grant| {
+            let needed = self.services.needed.get(&(grant.id.clone(), grant.granted.0));
+            let needs = needed.is_some_and(|all| all.iter().any(|needed| needed.service == at));
+            let mut others = server.pods.values().map(|pod| &*pod.view).filter(|pod| pod.id.uid != grant.pod.uid);
+            let is_only = !others.any(|other| after.selects(other) && other.available());
+            let is_there = server.pods.get(grant.pod.uid.as_str()).is_some_and(|pod| !pod.view.terminating);
+            needs && is_only && is_there
+        });
+        if let Some(grant) = held {
+            let what = format!("Service {} was closed while pod {} is held", after.name, grant.pod.name);
+            self.fail(server.now, what);
+        }
+    }
+
+    /// A controller has decided: Services of pods that are to be held must be seen open by it, where nobody else serves.
+    pub(crate) fn decided(&mut self, now: Micros, snapshot: &Snapshot, steps: &[Step]) {
+        for step in steps {
+            let Write::NodeTransition(write) = &step.write else { continue };
+            let known = snapshot.node_transitions.get(&write.node).map(|known| known.spec.grants.as_slice());
+            let is_new = |grant: &&Grant| {
+                let mut known = known.into_iter().flatten();
+                !known.any(|other| other.id == grant.id && other.granted == grant.granted)
+            };
+            for grant in write.spec.grants.iter().filter(|grant| grant.mode == GrantMode::Hold).filter(is_new) {
+                self.counted.add(HoldEvent::Granted);
+                match needed(snapshot, steps, grant) {
+                    Ok(needed) => _ = self.services.needed.insert((grant.id.clone(), grant.granted.0), needed),
+                    Err(closed) => {
+                        let what = format!("pod {} is granted a Hold, and Service {closed} is closed", grant.pod.name);
+                        self.fail(now, what);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An image of a pod that is held is about to be patched forward.
+    pub(super) fn held_images(&mut self, server: &Server, before: &PodView, operation: &Operation) {
+        let name = &before.id.name;
+        if before.terminating {
+            self.fail(server.now, format!("an image of pod {name} was patched while the pod is being deleted"));
+        }
+        let key = (operation.id.clone(), operation.granted);
+        let since = self.services.placed.get(&key).copied().unwrap_or_default();
+        let needed = self.services.needed.get(&key);
+        let closed = needed
+            .into_iter()
+            .flatten()
+            .find(|needed| !self.services.was_open(needed, since))
+            .map(|each| each.service.clone());
+        if let Some(service) = closed {
+            let what = format!("pod {name} is replaced in a Hold, and Service {service} was never open for that");
+            self.fail(server.now, what);
+        }
+    }
+
+    /// Admission has let the patch pass.
+    pub(crate) fn replaced(&mut self, server: &Server, before: &PodView, operation: &Operation) {
+        if !operation.forward || !operation.held {
+            return;
+        }
+        let truth = self.truth(&before.id.uid);
+        let is_free = truth.free;
+        truth.out = Some(operation.id.clone());
+        truth.replaced = Replaced::of(before);
+        // Nobody waits for its being raised: it was never lowered.
+        truth.raised = true;
+        if is_free {
+            self.free_place(server, before);
+        }
+    }
+
+    /// An agent's report is about to be stored.
+    pub(crate) fn reported(&mut self, known: &NodeTransitionView, next: &NodeTransitionStatus) {
+        let ended: Vec<Outcome> = known
+            .unfinished()
+            .filter(|grant| grant.mode == GrantMode::Hold)
+            .filter_map(|grant| Some(next.transitions.iter().find(|each| each.is_of(grant))?.result.as_ref()?.outcome))
+            .collect();
+        for outcome in ended {
+            self.counted.add(match outcome {
+                Outcome::Done => HoldEvent::Done,
+                Outcome::RolledBack => HoldEvent::RolledBack,
+                Outcome::Cancelled => HoldEvent::Cancelled,
+                Outcome::Refused => HoldEvent::Refused,
+                Outcome::Failed => HoldEvent::Failed,
+            });
+        }
+    }
+}
+
+/// The Services that are to stay open for this grant; the name of one that is seen closed.
+fn needed(snapshot: &Snapshot, steps: &[Step], grant: &Grant) -> Result<Vec<Needed>, String> {
+    let Some(pod) = snapshot.pods.iter().find(|pod| pod.id.uid == grant.pod.uid) else { return Ok(Vec::new()) };
+    let taken = taken(snapshot, steps, &pod.id.namespace);
+    let mut needed = Vec::new();
+    for service in snapshot.services.iter().filter(|service| service.selects(pod) && goes_by_readiness(service)) {
+        let others = || {
+            let all = snapshot.pods.iter().filter(|other| other.id.uid != pod.id.uid && !other.finished);
+            all.filter(|other| service.selects(other))
+        };
+        let is_away = |other: &PodView| other.terminating || taken.contains(other.id.uid.as_str());
+        // One that is not Ready must not get connections, so the Service can't be opened.
+        if others().any(|other| !is_away(other)) {
+            continue;
+        }
+        if !service.open {
+            return Err(service.name.clone());
+        }
+        let at = key(&service.namespace, &service.name);
+        needed.push(Needed { service: at, uid: service.version.uid.clone() });
+    }
+    Ok(needed)
+}
+
+/// Pods that were being operated before this decision, and still are after it.
+fn taken<'a>(snapshot: &'a Snapshot, steps: &[Step], namespace: &str) -> BTreeSet<&'a str> {
+    let next = steps.iter().find_map(|step| match &step.write {
+        Write::Ledger(write) if write.namespace == namespace => Some(&write.spec),
+        _ => None,
+    });
+    let known = snapshot.ledgers.get(namespace).into_iter().flat_map(|ledger| ledger.spec.reservations.keys());
+    let kept = known.filter(|uid| next.is_none_or(|next| next.reservations.contains_key(*uid)));
+    let running = snapshot.node_transitions.values().flat_map(|node| node.unfinished());
+    kept.map(String::as_str).chain(running.map(|grant| grant.pod.uid.as_str())).collect()
+}
