@@ -11,6 +11,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use tokio::time::error::Elapsed;
 
 pub use patch::JsonPatch;
 
@@ -147,7 +148,7 @@ impl Writes {
         resource: &'static str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, WriteError> {
-        let result = Self::read(request).await;
+        let result = answer(tokio::time::timeout(Self::TIMEOUT, request).await);
         let outcome = result.as_ref().map_or_else(WriteError::outcome, |_| "ok");
         self.0.get_or_create(&Labels { resource, outcome }).inc();
         result
@@ -155,15 +156,18 @@ impl Writes {
 
     /// Reads what a write depends on; it is not counted.
     pub async fn read<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
-        let answer = tokio::time::timeout(Self::TIMEOUT, request).await;
-        answer.map_or_else(
-            |_| {
-                let message = format!("no answer within {} s", Self::TIMEOUT.as_secs());
-                Err(WriteError::Transient { message, retry_after: None })
-            },
-            |answer| answer.map_err(WriteError::from),
-        )
+        answer(tokio::time::timeout(Self::TIMEOUT, request).await)
     }
+}
+
+fn answer<T>(answer: Result<kube::Result<T>, Elapsed>) -> Result<T, WriteError> {
+    answer.map_or_else(
+        |_| {
+            let message = format!("no answer within {} s", Writes::TIMEOUT.as_secs());
+            Err(WriteError::Transient { message, retry_after: None })
+        },
+        |answer| answer.map_err(WriteError::from),
+    )
 }
 
 #[cfg(test)]

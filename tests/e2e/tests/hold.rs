@@ -2,20 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use hitless_e2e::app::{PATIENCE, Shape, is_closed, is_opened};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Stack, Traffic, Watch};
+use serde_json::json;
 
 /// One replica of a server that exits at once on SIGTERM.
 fn single(stack: &Stack, namespace: &str) -> anyhow::Result<App> {
     App::start(&stack.cluster, namespace, &Shape { replicas: 1, mode: None, ..Shape::default() })
 }
 
-/// `kubectl hitless plan` says beforehand which way pods go, and why.
-fn ensure_planned(stack: &Stack, app: &App, version: &str, words: &str) -> anyhow::Result<()> {
+/// What `kubectl hitless plan` says beforehand of a change to that version.
+fn plan(stack: &Stack, app: &App, version: &str) -> anyhow::Result<String> {
     let image = format!("web={}", app.image(version));
-    let plan = stack.hitless(app, &["plan", "deployment/web", "--image", &image])?;
+    stack.hitless(app, &["plan", "deployment/web", "--image", &image])
+}
+
+/// It says which way pods go, and why.
+fn ensure_planned(stack: &Stack, app: &App, version: &str, words: &str) -> anyhow::Result<()> {
+    let plan = plan(stack, app, version)?;
     ensure!(plan.contains(words), "the plan does not say {words:?}:\n{plan}");
     Ok(())
 }
@@ -64,22 +70,38 @@ fn in_service_since(app: &App) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(since.collect())
 }
 
+/// Longest time that clients are parked, in milliseconds: the most that a policy may say.
+const CAP: u64 = 4000;
+/// A pod is held beside others only if its workload was never away for longer than half of that.
+const LONGEST_SHORT_GAP: u64 = CAP / 2;
+
+/// Waits until the longest gap that is known of the Deployment is one of these.
+fn wait_gap(app: &App, what: &str, is_one: impl Fn(u64) -> bool) -> anyhow::Result<u64> {
+    app.deployments.wait(what, PATIENCE, |deployments| {
+        let known = deployments.get("web")?["metadata"]["annotations"]["hitless.dev/gap"].as_str()?;
+        let known: BTreeMap<String, u64> = serde_json::from_str(known).ok()?;
+        known.into_values().max().filter(|gap| is_one(*gap))
+    })
+}
+
 #[test]
 fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_fails() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let app = App::start(&stack.cluster, "t-hold-three", &Shape { mode: None, ..Shape::default() })?;
+    let drain = json!({"holdCapMilliseconds": CAP}).to_string();
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"hitless.dev/drain": drain}}}}});
+    let app = App::start(&stack.cluster, "t-hold-three", &Shape { mode: None, patch, ..Shape::default() })?;
     let rate = Rate { fresh: 100, keepalive: 50, ..Rate::default() };
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
     traffic.wait_for_requests(200, PATIENCE)?;
     ensure_planned(&stack, &app, "v2", "Leave — UnknownGap: ")?;
     app.set_version("v2")?;
     app.rollout_status()?;
-    app.deployments.wait("the gap to be learned", PATIENCE, |deployments| {
-        deployments.get("web")?["metadata"]["annotations"]["hitless.dev/gap"].as_str().map(drop)
-    })?;
+    wait_gap(&app, "the gap to be learned", |_| true)?;
     let before = in_service_since(&app)?;
     ensure!(before.len() == 3, "{before:?}");
-    ensure_planned(&stack, &app, "v3", "Hold — ShortGap: ")?;
+    let plan = plan(&stack, &app, "v3")?;
+    let is_held = plan.contains("Hold — ShortGap: ");
+    ensure!(is_held || plan.contains("Leave — LongGap: "), "the plan says neither:\n{plan}");
     app.set_version("v3")?;
     app.rollout_status()?;
     traffic.wait_for_more(200, PATIENCE)?;
@@ -87,6 +109,15 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
     println!("{}", serde_json::to_string(&report)?);
     ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
     ensure!(report.versions.contains_key("v3"), "{:?}", report.versions);
-    ensure!(in_service_since(&app)? == before, "held pods stay in service");
+    let after = in_service_since(&app)?;
+    ensure!(after.keys().eq(before.keys()), "other pods: {before:?}, {after:?}");
+    let stayed = before.iter().filter(|(pod, since)| after.get(*pod) == Some(since)).count();
+    ensure!((stayed > 0) == is_held, "{stayed} pods stayed in service, and the plan said:\n{plan}");
+    if stayed < before.len() {
+        // How long a restart takes is the machine's affair; on a slow one the gap that a pod shows makes the next one leave.
+        let gap = wait_gap(&app, "a gap that is too long for a Hold", |gap| gap > LONGEST_SHORT_GAP)
+            .with_context(|| format!("pods that might have been held left: {before:?}, {after:?}"))?;
+        println!("{} pods left, for their workload was away for {gap} ms", before.len() - stayed);
+    }
     Ok(())
 }

@@ -194,6 +194,10 @@ impl Cluster {
                 let Patch::Json::<Value>(patch) = write.patch() else { panic!("no JSON patch") };
                 json_patch::patch(service, &patch).is_ok().then(|| {
                     service["metadata"]["resourceVersion"] = json!(version);
+                    // The API server stores no empty map.
+                    if service["metadata"]["annotations"] == json!({}) {
+                        service["metadata"].as_object_mut().unwrap().remove("annotations");
+                    }
                     "service"
                 })
             }

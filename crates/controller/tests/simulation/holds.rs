@@ -323,7 +323,9 @@ fn a_pod_that_could_not_be_held_leaves() {
 fn one_that_is_open_for_another_operation_is_marked_anew_before_the_grant() {
     let mut cluster = Cluster::new(1, 1).service("web");
     let service = cluster.services.get_mut("web").unwrap();
-    let uid = cluster.pods.keys().next().unwrap();
+    let (uid, pod) = cluster.pods.iter_mut().next().unwrap();
+    // It is back since just now: the Service is not closed yet.
+    pod["status"]["conditions"][0]["lastTransitionTime"] = json!(cluster.now.to_string());
     service["metadata"]["annotations"] = json!({"hitless.dev/held-by": format!("{uid}.earlier,false")});
     service["spec"]["publishNotReadyAddresses"] = json!(true);
     let mut brain = Brain::new(1, &cluster);
@@ -334,6 +336,7 @@ fn one_that_is_open_for_another_operation_is_marked_anew_before_the_grant() {
     });
     let service = cluster.see_service("web");
     assert_eq!((service.open, service.held_by), (true, Some(format!("{},false", granted.unwrap().id))));
+    assert_eq!(cluster.written["service"], 1, "not closed in between");
     finish(&mut cluster, &mut brain, Fate::Done);
     cluster.assert_at_rest();
 }
