@@ -34,6 +34,9 @@ const LONGEST_PAUSE: Micros = 5 * SECOND;
 const RETRY: Micros = SECOND;
 /// The loop turns at least this often. Here only where nothing else may wake it: in a Hold, and after a read that was not answered.
 const LONGEST_SLEEP: Micros = 10 * SECOND;
+/// Grants last for 90 s.
+const LONG_AWAY: Micros = 85 * SECOND;
+pub(crate) const LONGEST_AWAY: Micros = 140 * SECOND;
 
 /// One process.
 pub(crate) struct Agent {

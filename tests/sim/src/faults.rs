@@ -23,6 +23,7 @@ counted! {
         SkewedController: "controller with a wrong clock",
         SkewedNode: "node with a wrong clock",
         AgentKilled: "agent killed",
+        AgentAwayLong: "agent away for longer than grants last",
         AgentKilledBeforeWrite: "agent killed right before a write",
         AgentKilledAfterWrite: "agent killed before the answer to its write",
         AgentRefuses: "agent refuses everything",
@@ -62,6 +63,8 @@ pub(crate) struct Weather {
     pub(crate) late_write: u32,
     pub(crate) controller_killed: u32,
     pub(crate) agent_killed: u32,
+    /// An agent that is killed stays away until the grants that it had have expired.
+    pub(crate) agent_away_long: u32,
     pub(crate) straggler: u32,
     pub(crate) uncountable: u32,
     /// A kubelet takes up to 5 s to follow.
@@ -89,6 +92,7 @@ impl Weather {
             late_write: rate(1_000),
             controller_killed: rate(600),
             agent_killed: rate(1_200),
+            agent_away_long: rate(2_000),
             straggler: rate(2_500),
             uncountable: rate(1_500),
             slow_kubelet: rate(800),

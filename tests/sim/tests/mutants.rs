@@ -192,11 +192,19 @@ const BUGS: &[Bug] = &[
     },
     Bug {
         what: "a Service is closed although its pod is held",
-        changes: &[(
-            "crates/controller/src/round/holds.rs",
-            "self.hold(&grant.id, &services);",
-            "if !MUTANT { self.hold(&grant.id, &services); }",
-        )],
+        changes: &[
+            (
+                "crates/controller/src/round/holds.rs",
+                "self.hold(&grant.id, &services);",
+                "if !MUTANT { self.hold(&grant.id, &services); }",
+            ),
+            // What keeps it open where the grant is not seen.
+            (
+                "crates/controller/src/round/holds.rs",
+                "|| self.may_be_live(service, id, wishes)",
+                "|| !MUTANT && self.may_be_live(service, id, wishes)",
+            ),
+        ],
     },
     Bug {
         what: "a pod is replaced in a Hold before its clients are held",
@@ -208,11 +216,18 @@ const BUGS: &[Bug] = &[
     },
     Bug {
         what: "clients are held under a grant that has expired",
-        changes: &[(
-            "crates/agent/src/decide/hold.rs",
-            "    let expiry = case.expiry();\n    if case.now > expiry {",
-            "    let expiry = case.expiry();\n    if case.now > expiry && !MUTANT {",
-        )],
+        changes: &[
+            (
+                "crates/agent/src/decide/validate.rs",
+                "} else if now > expiry(grant) {",
+                "} else if now > expiry(grant) && !MUTANT {",
+            ),
+            (
+                "crates/agent/src/decide/hold.rs",
+                "    let expiry = case.expiry();\n    if case.now > expiry {",
+                "    let expiry = case.expiry();\n    if case.now > expiry && !MUTANT {",
+            ),
+        ],
     },
     Bug {
         what: "a held pod leaves service on the way back",

@@ -5,7 +5,7 @@ use hitless_agent::patch::{self, Direction};
 use hitless_api::{Grant, GrantMode, NodeTransitionStatus, PodRef, Transition};
 use kube::api::Patch;
 
-use super::{Agent, LONGEST_PAUSE, LONGEST_SLEEP, Sent, Task};
+use super::{Agent, LONG_AWAY, LONGEST_AWAY, LONGEST_PAUSE, LONGEST_SLEEP, Sent, Task};
 use crate::checks::Operation;
 use crate::clock::{MS, Micros, NEVER, SECOND, when};
 use crate::faults::Fault;
@@ -95,7 +95,7 @@ impl Agent {
     /// Sends a write, unless the process is killed at that moment.
     fn transmit(&mut self, request: Request, sent: Sent, ground: &mut Ground) -> bool {
         if ground.chance.happens(ground.weather.agent_killed) {
-            let back = ground.now + ground.chance.delay(100 * MS, 10 * SECOND);
+            let back = ground.now + away(ground);
             if ground.chance.happens(5_000) {
                 ground.fault(Fault::AgentKilledBeforeWrite);
                 self.kill(ground, back);
@@ -178,4 +178,13 @@ impl Agent {
 fn shown(entry: &Transition) -> String {
     let result = entry.result.as_ref().map(|result| format!(" {:?}/{}", result.outcome, result.reason));
     format!("{:?}{}", entry.phase, result.unwrap_or_default())
+}
+
+/// How long a killed process is away.
+fn away(ground: &mut Ground) -> Micros {
+    if ground.chance.happens(ground.weather.agent_away_long) {
+        ground.fault(Fault::AgentAwayLong);
+        return ground.chance.between(LONG_AWAY, LONGEST_AWAY);
+    }
+    ground.chance.delay(100 * MS, 10 * SECOND)
 }

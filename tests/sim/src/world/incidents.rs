@@ -9,6 +9,7 @@ use hitless_workloads::deployment::{OptIn, Template};
 use serde_json::json;
 
 use super::World;
+use crate::agent::LONGEST_AWAY;
 use crate::clock::{MS, Micros, SECOND};
 use crate::faults::{Fault, Weather};
 use crate::kubelet::Image;
@@ -66,7 +67,7 @@ impl World {
             self.user.at(at, deed);
             last = last.max(at);
         }
-        last + 20 * SECOND
+        last + if self.weather.agent_away_long > 0 { LONGEST_AWAY } else { 20 * SECOND }
     }
 
     /// The end of all faults: whoever is down comes back.
