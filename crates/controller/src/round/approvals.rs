@@ -29,7 +29,7 @@ pub(super) fn post_checks<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, gate: 
             }
             let verdict = gate.post_check(&Candidate::of(pod, grant.id.clone()), &snapshot.approvals, draft.now);
             if verdict.allowed {
-                draft.pass_post_check(node, &grant.id);
+                draft.pass_post_check(node, grant);
             } else {
                 asked.add(&verdict, &grant.pod, &grant.id);
             }

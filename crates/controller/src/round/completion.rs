@@ -11,7 +11,7 @@ use serde_json::json;
 use super::draft::Draft;
 use super::intents::{Wishes, target};
 use super::{blocked, micro};
-use crate::snapshot::{Evidence, OperationKey};
+use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
 /// Orphaned reservations younger than this are granted after all if the wish is still there; an older one would reach the
 /// agent expired.
@@ -45,7 +45,7 @@ pub(super) struct Ended<'a> {
     pub(super) back: BTreeSet<&'a str>,
     /// Reservations without a grant whose operation is still wished: ids by pod uid.
     pub(super) regrant: BTreeMap<&'a str, OperationKey>,
-    /// Pods that are not Ready after an operation that has ended, and wish another one: their places pass on to that, and are
+    /// Pods that are not Ready after an operation that has ended, and wish one: their places pass on to that, and are
     /// never free in between. Without it a pod whose old image is as bad as the new one could never be mended. With the
     /// grants that have ended.
     pub(super) passing: BTreeMap<&'a str, (&'a str, &'a Grant)>,
@@ -94,7 +94,7 @@ pub(super) fn complete<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>) -> Ended<
 fn running<'a>(node: &'a str, grant: &'a Grant, wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
     let snapshot = draft.snapshot;
     if snapshot.evidence.get(&key(grant)) == Some(&Evidence::Gone) {
-        draft.remove_grant(node, &grant.id);
+        draft.remove_grant(node, grant);
         release(grant, draft);
         return;
     }
@@ -103,7 +103,7 @@ fn running<'a>(node: &'a str, grant: &'a Grant, wishes: &Wishes<'a>, draft: &mut
         ended.reads.push(Read { operation: key(grant), pod: grant.pod.clone() });
     } else if grant.cancel.is_none() && !wishes.wants(grant) {
         let cancel = Cancel { reason: "WishGone".to_owned(), since: micro(draft.now) };
-        draft.cancel_grant(node, &grant.id, &cancel);
+        draft.cancel_grant(node, grant, &cancel);
     }
 }
 
@@ -111,6 +111,10 @@ fn running<'a>(node: &'a str, grant: &'a Grant, wishes: &Wishes<'a>, draft: &mut
 fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>) {
     let Failure { grant, result, .. } = failure;
     let snapshot = draft.snapshot;
+    if has_passed_on(grant, snapshot) {
+        draft.remove_grant(node, grant);
+        return;
+    }
     let pod = wishes.pods.get(grant.pod.uid.as_str());
     let evidence = snapshot.evidence.get(&key(grant));
     // A Done was seen Ready by the agent; what is derived from the pod must know of it, or it would be wished again.
@@ -121,22 +125,23 @@ fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mu
     };
     let lasting =
         result.is_lasting() && grant.cancel.is_none() && (wishes.is_the_wish(grant) || is_halting(&failure, wishes));
+    // The same operation too, where it may be tried again: the pod may need it to become Ready.
+    let tried_again = !lasting && result.outcome != Outcome::Done && wishes.is_the_wish(grant);
+    let may_pass = tried_again || wishes.has_another_wish(grant);
     if proven {
         release(grant, draft);
         if !lasting {
-            draft.remove_grant(node, &grant.id);
+            draft.remove_grant(node, grant);
         }
         if result.outcome != Outcome::Done {
             ended.again.insert(&grant.pod.uid);
         }
-    } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready())
-        || (evidence.is_none() && wishes.has_another_wish(grant))
-    {
+    } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready()) || (evidence.is_none() && may_pass) {
         // The cache may be behind or ahead: ask.
         ended.reads.push(Read { operation: key(grant), pod: grant.pod.clone() });
     }
     let is_down = evidence == Some(&Evidence::NotReady) && pod.is_some_and(|pod| !pod.ready());
-    let passes = !proven && is_down && wishes.has_another_wish(grant);
+    let passes = !proven && is_down && may_pass;
     if passes {
         ended.passing.insert(&grant.pod.uid, (node, grant));
     } else if !proven || lasting {
@@ -147,9 +152,16 @@ fn over<'a>(node: &'a str, failure: Failure<'a>, wishes: &Wishes<'a>, draft: &mu
             ended.back.insert(&failure.grant.pod.uid);
         }
         ended.failures.push(failure);
-    } else if !proven && pod.is_some_and(|pod| !pod.ready()) && !wishes.has_another_wish(grant) {
+    } else if !proven && pod.is_some_and(|pod| !pod.ready()) && !may_pass {
         ended.lingering.push(failure);
     }
+}
+
+/// The ledger has a later place of its pod: its own was passed on, and the write that was to remove the grant has not followed.
+fn has_passed_on(grant: &Grant, snapshot: &Snapshot) -> bool {
+    let ledger = snapshot.ledgers.get(&grant.pod.namespace);
+    let place = ledger.and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
+    place.is_some_and(|place| place.since > grant.granted)
 }
 
 /// Whether it stands for the target of a rollout that is still going on, even if the pod itself is gone.
@@ -166,9 +178,10 @@ fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>
         for (uid, reservation) in &ledger.spec.reservations {
             let node = reservation.node.as_str();
             let known = snapshot.node_transitions.get(node);
-            let named = known.and_then(|known| known.spec.grants.iter().find(|grant| grant.id == reservation.id));
+            let named =
+                || known.into_iter().flat_map(|known| &known.spec.grants).filter(|grant| grant.id == reservation.id);
             // The same wish has the same id whenever it is granted: a result that halts may stand there from an earlier time.
-            if named.is_some_and(|grant| grant.granted == reservation.since) {
+            if named().any(|grant| grant.granted == reservation.since) {
                 if !ended.passing.contains_key(uid.as_str()) {
                     ended.busy.insert(uid);
                 }
@@ -182,7 +195,7 @@ fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>
             let wish = wishes.by_pod.get(uid.as_str());
             let still_due = wish.is_some_and(|wish| wish.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
             let old = key.since.saturating_add(SignedDuration::from_secs(REGRANT_SECONDS)).unwrap_or(draft.now);
-            if still_due && draft.now < old && named.is_none() {
+            if still_due && draft.now < old && named().next().is_none() {
                 ended.wake_at = Some(ended.wake_at.map_or(old, |other| other.min(old)));
                 ended.regrant.insert(uid, key);
                 continue;

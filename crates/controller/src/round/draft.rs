@@ -130,16 +130,18 @@ impl<'a> Draft<'a> {
     }
 
     /// What the operation has taught goes with its grant into the same write, so that it counts once.
-    pub(super) fn remove_grant(&mut self, node: &'a str, id: &str) {
-        let learned = self.snapshot.node_transitions.get(node).and_then(|known| propagation(known, id));
+    pub(super) fn remove_grant(&mut self, node: &'a str, grant: &Grant) {
+        let learned = self.snapshot.node_transitions.get(node).and_then(|known| propagation(known, grant));
         let draft = self.node(node);
-        if let Some(milliseconds) = learned.filter(|_| draft.grants.iter().any(|grant| grant.id == id)) {
+        let before = draft.grants.len();
+        draft.grants.retain(|known| !is_same(known, grant));
+        if draft.grants.len() == before {
+            return;
+        }
+        draft.touched.insert(grant.pod.namespace.clone());
+        if let Some(milliseconds) = learned {
             draft.propagation.get_or_insert_default().add(milliseconds);
         }
-        draft
-            .touched
-            .extend(draft.grants.iter().filter(|grant| grant.id == id).map(|grant| grant.pod.namespace.clone()));
-        draft.grants.retain(|grant| grant.id != id);
     }
 
     pub(super) fn add_grant(&mut self, node: &'a str, grant: Grant) {
@@ -149,15 +151,15 @@ impl<'a> Draft<'a> {
         draft.grants.push(grant);
     }
 
-    pub(super) fn cancel_grant(&mut self, node: &'a str, id: &str, cancel: &hitless_api::Cancel) {
-        for grant in self.node(node).grants.iter_mut().filter(|grant| grant.id == id) {
-            grant.cancel = Some(cancel.clone());
+    pub(super) fn cancel_grant(&mut self, node: &'a str, grant: &Grant, cancel: &hitless_api::Cancel) {
+        for known in self.node(node).grants.iter_mut().filter(|known| is_same(known, grant)) {
+            known.cancel = Some(cancel.clone());
         }
     }
 
-    pub(super) fn pass_post_check(&mut self, node: &'a str, id: &str) {
-        for grant in self.node(node).grants.iter_mut().filter(|grant| grant.id == id) {
-            grant.post_check = Some(hitless_api::PostCheck::Passed);
+    pub(super) fn pass_post_check(&mut self, node: &'a str, grant: &Grant) {
+        for known in self.node(node).grants.iter_mut().filter(|known| is_same(known, grant)) {
+            known.post_check = Some(hitless_api::PostCheck::Passed);
         }
     }
 
@@ -214,9 +216,13 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// The same wish has the same id whenever it is granted.
+fn is_same(one: &Grant, other: &Grant) -> bool {
+    one.id == other.id && one.granted == other.granted
+}
+
 /// How long after the pod had left its last new connection came, in milliseconds, if the operation was one that can tell.
-fn propagation(node: &NodeTransitionView, id: &str) -> Option<u32> {
-    let grant = node.spec.grants.iter().find(|grant| grant.id == id)?;
+fn propagation(node: &NodeTransitionView, grant: &Grant) -> Option<u32> {
     let report = &node.transition(grant)?.result.as_ref()?.report;
     u32::try_from(*report.get(Propagation::REPORTED)?).ok()
 }

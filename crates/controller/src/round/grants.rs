@@ -7,7 +7,7 @@ use hitless_api::{Grant, GrantMode, Outcome, PostCheck, Reservation};
 use hitless_drain::{self as drain, Begin, Busy, Mode, Policies, Prospect, ServiceView, Subject};
 use hitless_gate::{Candidate, Gate, Held, LedgerError, Verdict};
 use hitless_workloads::PodIntent;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::blocked::{self, Waiting};
 use super::completion::{Ended, Failure};
@@ -223,13 +223,15 @@ fn take_place<'a>(
         Ok(start) => start,
         Err(waiting) => return Some(waiting),
     };
+    let passing = ended.passing.get(pod.uid.as_str());
+    let since = passing.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
     let reservation = Reservation {
         id: ready.intent.id(),
         pod: pod.name.clone(),
         node: ready.node.to_owned(),
         owner: ready.owner.clone(),
         rules: rules.clone(),
-        since: micro(draft.now),
+        since: micro(since),
         images: ready
             .intent
             .operation
@@ -253,10 +255,10 @@ fn take_place<'a>(
             .filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)))
             .collect(),
     };
-    if let Some((node, grant)) = ended.passing.get(pod.uid.as_str()) {
+    if let Some((node, grant)) = passing {
         // One write of the ledger: the place is never free.
         draft.release(&grant.pod.namespace, &grant.pod.uid);
-        draft.remove_grant(node, &grant.id);
+        draft.remove_grant(node, grant);
     }
     match draft.reserve(pod, reservation, gate.counts_cluster_wide(&pod.uid)) {
         Ok(()) => {
@@ -267,7 +269,7 @@ fn take_place<'a>(
             let grant = Grant {
                 while_unavailable: answer.rests_on_unavailability(),
                 post_check: gate.has_post_check(&pod.uid).then_some(PostCheck::Pending),
-                ..grant_of(ready, start.mode, draft.snapshot.epoch, rules, draft.now)
+                ..grant_of(ready, start.mode, draft.snapshot.epoch, rules, since)
             };
             draft.add_grant(ready.node, grant);
             None
@@ -275,6 +277,11 @@ fn take_place<'a>(
         Err(LedgerError::LedgerFull { .. }) => Some(Waiting::LedgerFull),
         Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => Some(Waiting::Clearing),
     }
+}
+
+/// Later, whatever the clock of the leader was that granted then: of two places of a pod the later one is the one that counts.
+fn after(granted: Timestamp) -> Timestamp {
+    granted.saturating_add(SignedDuration::from_micros(1)).unwrap_or(granted)
 }
 
 fn grant_of(ready: &Ready<'_>, mode: Mode, epoch: i64, rules: Vec<String>, granted: Timestamp) -> Grant {

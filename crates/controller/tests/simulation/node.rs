@@ -81,7 +81,7 @@ impl Cluster {
         }
     }
 
-    fn set_ready(&mut self, uid: &str, ready: bool) {
+    pub(crate) fn set_ready(&mut self, uid: &str, ready: bool) {
         let status = if ready { "True" } else { "False" };
         let since = self.now.round(jiff::Unit::Second).unwrap().to_string();
         self.change_pod(uid, |pod| {

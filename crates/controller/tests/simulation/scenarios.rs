@@ -299,3 +299,54 @@ fn what_leaving_takes_is_learned_once_for_each_operation_and_is_the_least_time_a
     turns(&mut cluster, &mut brain, 3);
     assert_eq!(cluster.grants()[0].drain.min_seconds, 3);
 }
+
+/// A single pod that has gone down by itself, with a grant that its agent has refused for the moment.
+fn refused_and_down() -> (Cluster, Brain) {
+    let mut cluster = Cluster::new(1, 1);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 3);
+    let uid = cluster.pods.keys().next().unwrap().clone();
+    cluster.set_ready(&uid, false);
+    assert!(cluster.agent(0, Fate::Expired));
+    (cluster, brain)
+}
+
+#[test]
+fn a_pod_that_goes_down_after_a_passing_refusal_is_operated_all_the_same() {
+    let (mut cluster, mut brain) = refused_and_down();
+    let refused = cluster.grants()[0].clone();
+    turns(&mut cluster, &mut brain, 3);
+    let grants = cluster.grants();
+    assert_eq!((grants.len(), &grants[0].id), (1, &refused.id));
+    assert!(grants[0].granted > refused.granted, "granted anew");
+    roll(&mut cluster, &mut brain);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn killed_while_a_place_passes_on_the_next_leader_never_grants_beside_the_operation_that_has_ended() {
+    let (mut cluster, mut first) = refused_and_down();
+    let refused = cluster.grants()[0].clone();
+    cluster.set_image(3);
+    let is_passed = |cluster: &Cluster| cluster.ledgers["shop"].spec.reservations.values().all(|p| p.id != refused.id);
+    for _ in 0..10 {
+        cluster.pass(100);
+        first.refresh(&cluster, ALL);
+        if !is_passed(&cluster) {
+            let _ = first.turn(&mut cluster, Writing::Killed(1));
+        }
+        cluster.controllers();
+    }
+    assert!(is_passed(&cluster), "{:?}", cluster.ledgers["shop"].spec.reservations);
+    assert_eq!(cluster.grants(), [refused], "the old one stands, and the new one was not written");
+    // The same wish as before, with the same id.
+    cluster.set_image(2);
+    let mut second = Brain::new(2, &cluster);
+    for _ in 0..20 {
+        turns(&mut cluster, &mut second, 1);
+        assert!(cluster.grants().len() <= 1, "{:?}", cluster.grants());
+    }
+    roll(&mut cluster, &mut second);
+    cluster.assert_at_rest();
+}

@@ -81,7 +81,9 @@ impl World {
         }
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
-            node.agent.down_until = node.agent.down_until.map(|_| now);
+            if !node.kubelet.dead {
+                node.agent.down_until = node.agent.down_until.map(|_| now);
+            }
             if node.agent.refuses {
                 self.user.at(now + SECOND, Deed::RefuseAgent(index, false));
             }
