@@ -8,9 +8,20 @@ use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Stack, Traffic, Watch};
 use serde_json::json;
 
+/// Longest time that clients are parked, in milliseconds: the most that a policy may say. How long a restart takes is the machine's
+/// affair.
+const CAP: u64 = 4000;
+
+/// Pods that may be held.
+fn held() -> Shape {
+    let drain = json!({"holdCapMilliseconds": CAP}).to_string();
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"hitless.dev/drain": drain}}}}});
+    Shape { mode: None, patch, ..Shape::default() }
+}
+
 /// One replica of a server that exits at once on SIGTERM.
 fn single(stack: &Stack, namespace: &str) -> anyhow::Result<App> {
-    App::start(&stack.cluster, namespace, &Shape { replicas: 1, mode: None, ..Shape::default() })
+    App::start(&stack.cluster, namespace, &Shape { replicas: 1, ..held() })
 }
 
 /// What `kubectl hitless plan` says beforehand of a change to that version.
@@ -70,8 +81,6 @@ fn in_service_since(app: &App) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(since.collect())
 }
 
-/// Longest time that clients are parked, in milliseconds: the most that a policy may say.
-const CAP: u64 = 4000;
 /// A pod is held beside others only if its workload was never away for longer than half of that.
 const LONGEST_SHORT_GAP: u64 = CAP / 2;
 
@@ -87,9 +96,7 @@ fn wait_gap(app: &App, what: &str, is_one: impl Fn(u64) -> bool) -> anyhow::Resu
 #[test]
 fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_fails() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let drain = json!({"holdCapMilliseconds": CAP}).to_string();
-    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"hitless.dev/drain": drain}}}}});
-    let app = App::start(&stack.cluster, "t-hold-three", &Shape { mode: None, patch, ..Shape::default() })?;
+    let app = App::start(&stack.cluster, "t-hold-three", &held())?;
     let rate = Rate { fresh: 100, keepalive: 50, ..Rate::default() };
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
     traffic.wait_for_requests(200, PATIENCE)?;
