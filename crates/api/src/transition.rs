@@ -103,6 +103,8 @@ pub struct Transition {
 impl TransitionResult {
     /// Reason of a refusal: new connections can't be held on this node, or not for this pod.
     pub const HOLD_FAILED: &str = "HoldFailed";
+    /// Reason of a refusal: a container is another one than was granted, and in a Hold nothing else tells old ones from new ones.
+    pub const CONTAINER_CHANGED: &str = "ContainerChanged";
 
     /// Whether the same operation would end the same way again: nothing goes on until a person has looked. Some refusals are
     /// only a matter of time.
@@ -111,10 +113,10 @@ impl TransitionResult {
         match self.outcome {
             Outcome::RolledBack | Outcome::Failed => true,
             Outcome::Refused => {
-                // After the last two the pod is not held again.
-                let passes =
-                    ["Expired", "Busy", "NodeUIDMismatch", "PodAvailable", "UnsupportedMode", Self::HOLD_FAILED];
-                !passes.contains(&self.reason.as_str())
+                let soon = ["Expired", "Busy", "NodeUIDMismatch", "PodAvailable", Self::CONTAINER_CHANGED];
+                // After these the pod is not held again.
+                let otherwise = ["UnsupportedMode", Self::HOLD_FAILED];
+                !soon.iter().chain(&otherwise).any(|reason| *reason == self.reason)
             }
             Outcome::Done | Outcome::Cancelled => false,
         }

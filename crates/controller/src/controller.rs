@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::approval::client::Approvers;
 use crate::metrics::Metrics;
 use crate::mirror::Mirror;
-use crate::round::{Read, Round, Step, Write, round};
+use crate::round::{Read, Round, Step, round};
 use crate::snapshot::Evidence;
 use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
@@ -180,7 +180,7 @@ impl Controller {
                 Outcome::Done => {
                     tracing::info!(write = %key, "written");
                     retries.succeeded(&key);
-                    memory.certain(step);
+                    memory.certain(&step.write);
                     if let Some(note) = step.done.clone()
                         && let Err(error) = self.events.publish(note).await
                     {
@@ -201,8 +201,8 @@ fn failed(step: &Step, key: &str, error: &WriteError, memory: &mut Memory, retri
     } else {
         tracing::warn!(write = %key, %error, "not written");
     }
-    if let (Write::NodeTransition(write), WriteError::Transient { .. }) = (&step.write, error) {
-        memory.uncertain(&write.node);
+    if let WriteError::Transient { .. } = error {
+        memory.uncertain(&step.write);
     }
     retries.failed(key, error, Instant::now());
 }

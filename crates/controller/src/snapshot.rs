@@ -157,8 +157,18 @@ pub struct Snapshot {
     pub rule_states: BTreeMap<(String, String), Vec<RuleState>>,
     /// Agents by node; a node that is not listed has just been seen for the first time.
     pub agents: BTreeMap<String, AgentState>,
-    /// Nodes whose NodeTransition was written by us without an answer: it may still arrive.
-    pub uncertain: BTreeSet<String>,
+    /// What was written by us without an answer.
+    pub uncertain: Uncertain,
     /// What [`crate::round::Round::reads`] asked for earlier.
     pub evidence: BTreeMap<OperationKey, Evidence>,
+}
+
+/// Objects that this term has written to without an answer: the write may still arrive, until a later one to the same object has
+/// succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uncertain {
+    /// Nodes, for their NodeTransitions.
+    pub nodes: BTreeSet<String>,
+    /// Namespaces, for their ledgers.
+    pub ledgers: BTreeSet<String>,
 }

@@ -85,6 +85,10 @@ pub fn choose(situation: &Situation) -> Result<Mode, Impossible> {
     match (situation.wish, no_hold) {
         (ModeWish::Leave, _) => leave(situation, format!("Wished: by {}", situation.origin), "and Leave is wished"),
         (ModeWish::Hold | ModeWish::Auto, Some((reason, because))) => leave(situation, reason.to_owned(), because),
+        // Nobody is connected to it, and a pod that has left tells by its times which container is the new one.
+        (ModeWish::Hold, None) if situation.gated && !situation.serving && !situation.always_published => {
+            Ok(not_serving())
+        }
         (ModeWish::Hold, None) => Ok(hold(format!("Wished: by {}", situation.origin))),
         (ModeWish::Auto, None) => Ok(auto(situation)),
     }
@@ -96,7 +100,7 @@ fn auto(situation: &Situation) -> Mode {
         return hold("NoReadinessGate: the pod can't leave service".to_owned());
     }
     if !situation.serving {
-        return Mode { mode: GrantMode::Leave, reason: "NotServing: the pod is not Ready".to_owned() };
+        return not_serving();
     }
     if situation.always_published {
         return hold("AlwaysPublished: a Service sends it connections whether it is Ready or not".to_owned());
@@ -133,6 +137,10 @@ fn leave(situation: &Situation, reason: String, because: &'static str) -> Result
     } else {
         Err(Impossible::NoReadinessGate(because))
     }
+}
+
+fn not_serving() -> Mode {
+    Mode { mode: GrantMode::Leave, reason: "NotServing: the pod is not Ready".to_owned() }
 }
 
 fn hold(reason: String) -> Mode {
@@ -197,6 +205,9 @@ mod tests {
         check(|s| (s.wish, s.another_serves) = (ModeWish::Leave, false), GrantMode::Leave, "Wished");
         check(|s| s.wish = ModeWish::Hold, GrantMode::Hold, "Wished");
         check(|s| (s.wish, s.gated) = (ModeWish::Hold, false), GrantMode::Hold, "Wished");
+        check(|s| (s.wish, s.serving) = (ModeWish::Hold, false), GrantMode::Leave, "NotServing");
+        check(|s| (s.wish, s.serving, s.gated) = (ModeWish::Hold, false, false), GrantMode::Hold, "Wished");
+        check(|s| (s.wish, s.serving, s.always_published) = (ModeWish::Hold, false, true), GrantMode::Hold, "Wished");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use hitless_api::GrantMode;
 use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_controller::mirror::Mirror;
 use hitless_controller::round::{Read, Round, Step, Write};
-use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot};
+use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot, Uncertain};
 
 use crate::checks::Seen;
 use crate::clock::{MS, Micros, NEVER, SECOND, when};
@@ -99,7 +99,7 @@ impl Controller {
     pub(crate) fn lead(&mut self, epoch: Option<i64>, now: Micros) {
         self.term = epoch.map(|epoch| (epoch, NEVER));
         self.snapshot.evidence.clear();
-        self.snapshot.uncertain.clear();
+        self.snapshot.uncertain = Uncertain::default();
         self.next = now;
     }
 
@@ -298,17 +298,15 @@ impl Controller {
                 match answer {
                     Answer::Stored(object) => {
                         self.retries.succeeded(key);
-                        if let Write::NodeTransition(write) = write {
-                            self.snapshot.uncertain.remove(&write.node);
-                        }
+                        write.succeeded(&mut self.snapshot.uncertain);
                         if let Some(object) = object {
                             self.caches.put(object);
                         }
                     }
                     Answer::Absent => self.retries.failed(key, Refusal::Gone, ground.now),
                     Answer::Refused(why) => {
-                        if let (Write::NodeTransition(write), Refusal::Transient) = (write, why) {
-                            self.snapshot.uncertain.insert(write.node.clone());
+                        if why == Refusal::Transient {
+                            write.unanswered(&mut self.snapshot.uncertain);
                         }
                         self.retries.failed(key, why, ground.now);
                     }

@@ -162,8 +162,8 @@ const BUGS: &[Bug] = &[
         what: "a place without a grant is freed without a fence",
         changes: &[(
             "crates/controller/src/round/completion.rs",
-            "if !standing || draft.snapshot.uncertain.contains(node) {",
-            "if !MUTANT && (!standing || draft.snapshot.uncertain.contains(node)) {",
+            "if !standing || draft.snapshot.uncertain.nodes.contains(node) {",
+            "if !MUTANT && (!standing || draft.snapshot.uncertain.nodes.contains(node)) {",
         )],
     },
     Bug {

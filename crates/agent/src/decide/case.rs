@@ -171,6 +171,14 @@ impl<'a> Case<'a> {
         !status.container_id.is_empty() && !is_old && started_late_enough && self.observed()
     }
 
+    /// The containers are those that the controller saw when it granted.
+    pub(super) fn has_granted_containers(&self) -> bool {
+        self.containers().all(|container| {
+            let id = container.status.as_ref().map_or("", |status| &status.container_id);
+            self.grant.before.get(&container.name).map_or("", String::as_str) == id
+        })
+    }
+
     /// Whether this write was refused for longer than any lag.
     pub(super) fn denied(&self, action: &Action) -> Option<&'a Denied> {
         self.memory.denied.as_ref().filter(|denied| denied.action == *action && denied.lasting())

@@ -92,6 +92,11 @@ fn begin(case: &Case<'_>, stage: Option<&Stage>) -> Decision {
         // A patch that was sent and not answered may still be on its way.
         return if case.may_be_operated() { case.raise(returned::EXPIRED) } else { returned::expired() };
     }
+    // Whoever comes after this process tells new containers from old ones by the grant alone: the pod never leaves service, so no
+    // time of that does.
+    if !case.has_granted_containers() {
+        return case.raise(returned::CONTAINER_CHANGED);
+    }
     // A container that does not run has no connections, and none can be made to it.
     if !case.any_runs() {
         return leave::operate(case);
@@ -151,7 +156,7 @@ fn settled(case: &Case<'_>, left: u32) -> Decision {
         let message = format!("{left} connections had a request in flight for longer than clients can be held");
         return case.give_up("DeadlineAborted", message);
     }
-    if next_attempt(case).is_some_and(|at| at > case.now) {
+    if next_attempt(case).is_some_and(|at| at > case.now) || !case.has_granted_containers() {
         // Let in meanwhile.
         return begin(case, None);
     }

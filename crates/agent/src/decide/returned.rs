@@ -23,6 +23,8 @@ pub(super) const REFUSED: &str = "TaskRefused";
 pub(super) const EXPIRED: &str = "ExpiredInService";
 /// Reason of an InService condition that was written again because new connections can't be held.
 pub(super) const HOLD_FAILED: &str = "HoldFailedInService";
+/// Reason of an InService condition that was written again because a container is another one than was granted.
+pub(super) const CONTAINER_CHANGED: &str = "ContainerChangedInService";
 
 /// InService is True with this grant's mark.
 pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
@@ -40,6 +42,10 @@ pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
         (NEVER_BEGUN, _) => Decision::end(Phase::Granted, Outcome::Cancelled, cancelled(case)),
         (AVAILABLE, _) => available(),
         (EXPIRED, _) => expired(),
+        (CONTAINER_CHANGED, _) => Decision::refused(
+            TransitionResult::CONTAINER_CHANGED,
+            "a container was started anew since the grant; the controller grants anew",
+        ),
         (HOLD_FAILED, _) => {
             Decision::refused(TransitionResult::HOLD_FAILED, "new connections can't be held: see the agent's log")
         }

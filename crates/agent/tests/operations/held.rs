@@ -157,6 +157,18 @@ fn requests_that_take_too_long_are_given_up_or_the_operation_is() {
 }
 
 #[test]
+fn a_container_that_was_started_since_the_grant_is_not_replaced_in_a_hold() {
+    let world = run(Image::Good(0), |world| {
+        for id in world.transition.spec.grants[0].before.values_mut() {
+            *id = "containerd://earlier".to_owned();
+        }
+    });
+    assert_eq!(end(&world), ended(Outcome::Refused, "ContainerChanged"));
+    assert!(world.patches.is_empty() && world.in_service());
+    assert!(!result(&world).is_lasting(), "the controller grants anew");
+}
+
+#[test]
 fn what_the_kernel_can_not_do_is_refused_and_what_does_not_listen_is_not_held() {
     let world = run(Image::Good(0), |world| world.holder.fails = true);
     assert_eq!(end(&world), ended(Outcome::Refused, "HoldFailed"));

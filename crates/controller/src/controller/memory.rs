@@ -6,15 +6,15 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::mirror::Mirror;
-use crate::round::{Step, Write};
-use crate::snapshot::{AgentState, Evidence, OperationKey, Snapshot};
+use crate::round::Write;
+use crate::snapshot::{AgentState, Evidence, OperationKey, Snapshot, Uncertain};
 use crate::watches;
 
 #[derive(Default)]
 pub(super) struct Memory {
     agents: BTreeMap<String, AgentState>,
     evidence: BTreeMap<OperationKey, Evidence>,
-    uncertain: BTreeSet<String>,
+    uncertain: Uncertain,
     /// Saves the rounds time.
     pub(super) mirror: Mirror,
     /// Since when writes of a later epoch have been seen.
@@ -49,22 +49,20 @@ impl Memory {
     pub(super) fn end_of_term(&mut self) {
         self.outranked_since = None;
         self.evidence.clear();
-        self.uncertain.clear();
+        self.uncertain = Uncertain::default();
     }
 
     pub(super) fn prove(&mut self, operation: OperationKey, evidence: Evidence) {
         self.evidence.insert(operation, evidence);
     }
 
-    /// A write to the node's NodeTransition was not answered.
-    pub(super) fn uncertain(&mut self, node: &str) {
-        self.uncertain.insert(node.to_owned());
+    /// A write was not answered.
+    pub(super) fn uncertain(&mut self, write: &Write) {
+        write.unanswered(&mut self.uncertain);
     }
 
-    /// A later write to the same NodeTransition has succeeded: an earlier one can't arrive any more.
-    pub(super) fn certain(&mut self, step: &Step) {
-        if let Write::NodeTransition(write) = &step.write {
-            self.uncertain.remove(&write.node);
-        }
+    /// A write has succeeded.
+    pub(super) fn certain(&mut self, write: &Write) {
+        write.succeeded(&mut self.uncertain);
     }
 }

@@ -196,6 +196,10 @@ fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>
             let still_due = wish.is_some_and(|wish| wish.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
             let old = key.since.saturating_add(SignedDuration::from_secs(REGRANT_SECONDS)).unwrap_or(draft.now);
             if still_due && draft.now < old && named().next().is_none() {
+                if is_settled_by_a_write(namespace, draft) {
+                    ended.busy.insert(uid);
+                    continue;
+                }
                 ended.wake_at = Some(ended.wake_at.map_or(old, |other| other.min(old)));
                 ended.regrant.insert(uid, key);
                 continue;
@@ -213,6 +217,19 @@ fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>
     }
 }
 
+/// A write to the ledger that was not answered may have given the place back, and still arrive: before anything rests on the place,
+/// the ledger is written, so that it can't.
+fn is_settled_by_a_write<'a>(namespace: &'a str, draft: &mut Draft<'a>) -> bool {
+    let uncertain = &draft.snapshot.uncertain;
+    let unsettled: Vec<&'a str> =
+        [namespace, CLUSTER].into_iter().filter(|ledger| uncertain.ledgers.contains(*ledger)).collect();
+    for ledger in &unsettled {
+        // With the time in it, because a write that changes nothing would be no write.
+        draft.fence_ledger(ledger, draft.now.as_microsecond().to_string());
+    }
+    !unsettled.is_empty()
+}
+
 /// Before a place is given back that may have a grant on its way, the NodeTransition is rewritten (CONTRACT 11): what was
 /// prepared on an older version of it, by a deposed leader or by ourselves in a write without an answer, then fails. Only a
 /// round that sees the fence standing, and still no grant, gives the place back.
@@ -225,7 +242,7 @@ fn free_behind_a_fence<'a>(
     let name = fence_name(draft.snapshot.epoch, places.iter().map(|(_, _, key)| key));
     let known = draft.snapshot.node_transitions.get(node).and_then(|known| known.fence.as_deref());
     let standing = known.and_then(|fence| fence.split_once('.')).is_some_and(|(standing, _)| standing == name);
-    if !standing || draft.snapshot.uncertain.contains(node) {
+    if !standing || draft.snapshot.uncertain.nodes.contains(node) {
         // With the time in it, because a write that changes nothing would be no write.
         draft.fence(node, format!("{name}.{}", draft.now.as_microsecond()));
         return;

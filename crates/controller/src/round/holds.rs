@@ -9,11 +9,11 @@ use hitless_api::{Grant, GrantMode, Reservation};
 use hitless_drain::{Presence, ServiceView, Traffic};
 use jiff::{SignedDuration, Timestamp};
 
-use super::completion::Ended;
+use super::completion::{self, Ended};
 use super::draft::Draft;
 use super::intents::Wishes;
 use super::write::{EndedHold, ServiceWrite, Step, Write};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Evidence, Snapshot};
 
 /// A pod has been Ready for so long before its Service is closed: those who make its endpoints may see the pod later than we do.
 const READY_FOR: SignedDuration = SignedDuration::from_secs(1);
@@ -51,9 +51,16 @@ impl<'a> Holds<'a> {
             if grant.mode != GrantMode::Hold {
                 continue;
             }
-            let Some(pod) = wishes.pods.get(grant.pod.uid.as_str()).copied().filter(|pod| !pod.terminating) else {
+            let Some(pod) = wishes.pods.get(grant.pod.uid.as_str()).copied() else {
+                // Not seen is not gone: somebody who has begun a moment ago knows the grant before the pod.
+                if self.snapshot.evidence.get(&completion::key(grant)) != Some(&Evidence::Gone) {
+                    self.live.insert(grant.id.clone());
+                }
                 continue;
             };
+            if pod.terminating {
+                continue;
+            }
             let mut services = Vec::new();
             for service in self.traffic.selecting(pod) {
                 // Somebody has closed it on purpose, and kept our mark: he would do it again.
@@ -104,7 +111,8 @@ impl<'a> Holds<'a> {
     /// The operation has its place, and nobody has said how it ended: it may have a grant that is not seen yet.
     fn may_be_live(&self, service: &ServiceView, id: &str, wishes: &Wishes<'_>) -> bool {
         let Some(uid) = Grant::pod_uid_of(id) else { return false };
-        if wishes.pods.get(uid).is_none_or(|pod| pod.terminating) {
+        // One that is gone gives its place back.
+        if wishes.pods.get(uid).is_some_and(|pod| pod.terminating) {
             return false;
         }
         let Some(place) = self.place(service, id) else { return false };
@@ -122,7 +130,8 @@ impl<'a> Holds<'a> {
     /// When the Service is closed that was opened for this operation, which has ended.
     fn closes_at(&self, id: &str, wishes: &Wishes<'_>, now: Timestamp) -> Timestamp {
         let uid = Grant::pod_uid_of(id).unwrap_or(id);
-        let Some(pod) = wishes.pods.get(uid) else { return now };
+        // What comes in its place must not get connections before it is Ready.
+        let Some(pod) = wishes.pods.get(uid).filter(|pod| !pod.terminating) else { return now };
         let (since, pause) = if pod.ready() {
             (pod.conditions.get("Ready").and_then(|ready| ready.since), READY_FOR)
         } else {

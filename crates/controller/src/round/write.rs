@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use kube::api::Patch;
 use serde_json::Value;
 
-use crate::snapshot::Version;
+use crate::snapshot::{Uncertain, Version};
 
 /// The next content of a namespace's ledger.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,6 +190,24 @@ impl Step {
 }
 
 impl Write {
+    /// It was not answered.
+    pub fn unanswered(&self, uncertain: &mut Uncertain) {
+        match self {
+            Self::NodeTransition(write) => _ = uncertain.nodes.insert(write.node.clone()),
+            Self::Ledger(write) => _ = uncertain.ledgers.insert(write.namespace.clone()),
+            Self::Workload { .. } | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+        }
+    }
+
+    /// It has succeeded: an earlier one on the same version of the object can't any more.
+    pub fn succeeded(&self, uncertain: &mut Uncertain) {
+        match self {
+            Self::NodeTransition(write) => _ = uncertain.nodes.remove(&write.node),
+            Self::Ledger(write) => _ = uncertain.ledgers.remove(&write.namespace),
+            Self::Workload { .. } | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+        }
+    }
+
     /// Names what is written to, the same for each attempt: `ledger/shop`, `node-transition/n1`, …
     #[must_use]
     pub fn key(&self) -> String {

@@ -1,10 +1,10 @@
 //! A controller in miniature: the real round, on caches that may be old.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hitless_controller::mirror::Mirror;
 use hitless_controller::round::{Write, round};
-use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot};
+use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot, Uncertain};
 
 use crate::cluster::{Cluster, view};
 
@@ -20,7 +20,7 @@ pub(crate) struct Brain {
     epoch: i64,
     cache: Snapshot,
     evidence: BTreeMap<OperationKey, Evidence>,
-    uncertain: BTreeSet<String>,
+    uncertain: Uncertain,
     mirror: Mirror,
     /// Writes that were sent and not answered.
     pub(crate) in_flight: Vec<Write>,
@@ -42,7 +42,7 @@ impl Brain {
             epoch,
             cache: cluster.snapshot(),
             evidence: BTreeMap::new(),
-            uncertain: BTreeSet::new(),
+            uncertain: Uncertain::default(),
             mirror: Mirror::default(),
             in_flight: Vec::new(),
         }
@@ -103,9 +103,7 @@ impl Brain {
             }
             let ready = step.needs.iter().all(|needed| succeeded.get(*needed) == Some(&true));
             if ready && matches!(writing, Writing::Unanswered(which) if which == index) {
-                if let Write::NodeTransition(write) = &step.write {
-                    self.uncertain.insert(write.node.clone());
-                }
+                step.write.unanswered(&mut self.uncertain);
                 self.in_flight.push(step.write.clone());
                 succeeded.push(false);
                 continue;
@@ -122,6 +120,7 @@ impl Brain {
 
     /// An own write shows at once.
     fn remember(&mut self, cluster: &Cluster, write: &Write) {
+        write.succeeded(&mut self.uncertain);
         let now = cluster.snapshot();
         match write {
             Write::Ledger(write) => {
@@ -129,7 +128,6 @@ impl Brain {
                 self.cache.ledgers.insert(write.namespace.clone(), ledger);
             }
             Write::NodeTransition(write) => {
-                self.uncertain.remove(&write.node);
                 let node = now.node_transitions[&write.node].clone();
                 self.cache.node_transitions.insert(write.node.clone(), node);
             }

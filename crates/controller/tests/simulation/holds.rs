@@ -3,7 +3,7 @@
 use hitless_api::{Grant, GrantMode};
 use serde_json::json;
 
-use crate::brain::{ALL, Brain, Writing};
+use crate::brain::{ALL, Brain, PODS, Writing};
 use crate::cluster::Cluster;
 use crate::node::Fate;
 
@@ -111,8 +111,18 @@ fn a_leader_that_comes_after_the_end_closes_what_was_left_open() {
 fn when_its_pod_is_deleted_it_is_closed_at_once() {
     let (mut cluster, mut brain, grant) = held(&["web"]);
     assert!(cluster.agent(0, Fate::Done), "parked");
+    cluster.pods.get_mut(&grant.pod.uid).unwrap()["metadata"]["deletionTimestamp"] = json!(cluster.now.to_string());
+    turns(&mut cluster, &mut brain, 1);
+    assert!(!cluster.see_service("web").open);
+}
+
+#[test]
+fn when_its_pod_has_vanished_that_is_read_first() {
+    let (mut cluster, mut brain, grant) = held(&["web"]);
+    assert!(cluster.agent(0, Fate::Done), "parked");
     cluster.pods.remove(&grant.pod.uid);
-    turns(&mut cluster, &mut brain, 2);
+    // Read; the place given back; closed.
+    turns(&mut cluster, &mut brain, 3);
     assert!(!cluster.see_service("web").open);
 }
 
@@ -350,5 +360,19 @@ fn it_stays_open_for_an_operation_whose_grant_is_not_seen() {
     assert!(cluster.see_service("web").open, "it has its place");
     cluster.transitions = granted;
     finish(&mut cluster, &mut brain, Fate::Done);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn it_stays_open_while_its_pod_is_not_seen() {
+    let (mut cluster, _, _) = held(&["web"]);
+    assert!(cluster.agent(0, Fate::Done), "parked, and down");
+    let pods = std::mem::take(&mut cluster.pods);
+    let mut second = Brain::new(2, &cluster);
+    cluster.pods = pods;
+    second.refresh(&cluster, ALL - PODS);
+    let _ = second.turn(&mut cluster, Writing::All);
+    assert!(cluster.see_service("web").open, "its cache is from before the pod");
+    finish(&mut cluster, &mut second, Fate::Done);
     cluster.assert_at_rest();
 }

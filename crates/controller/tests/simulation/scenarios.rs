@@ -350,3 +350,33 @@ fn killed_while_a_place_passes_on_the_next_leader_never_grants_beside_the_operat
     roll(&mut cluster, &mut second);
     cluster.assert_at_rest();
 }
+
+#[test]
+fn a_place_whose_release_was_not_answered_is_granted_only_once_that_cannot_arrive() {
+    let mut cluster = Cluster::new(1, 1);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 2);
+    let turn = |cluster: &mut Cluster, brain: &mut Brain, writing| {
+        cluster.pass(100);
+        brain.refresh(cluster, ALL);
+        let _ = brain.turn(cluster, writing);
+    };
+    turn(&mut cluster, &mut brain, Writing::Killed(1));
+    // The wish is gone: fenced, then freed without an answer.
+    cluster.set_image(1);
+    turn(&mut cluster, &mut brain, Writing::All);
+    turn(&mut cluster, &mut brain, Writing::Unanswered(0));
+    assert!(matches!(brain.in_flight[..], [Write::Ledger(_)]), "{:?}", brain.in_flight);
+    assert_eq!(cluster.ledgers["shop"].spec.reservations.len(), 1);
+    // It is back.
+    cluster.set_image(2);
+    for _ in 0..3 {
+        turn(&mut cluster, &mut brain, Writing::All);
+    }
+    assert_eq!(cluster.grants().len(), 1);
+    brain.arrive(&mut cluster);
+    assert_eq!(cluster.ledgers["shop"].spec.reservations.len(), 1, "the late release fails");
+    roll(&mut cluster, &mut brain);
+    cluster.assert_at_rest();
+}
