@@ -369,8 +369,10 @@ fn a_place_whose_release_was_not_answered_is_granted_only_once_that_cannot_arriv
     turn(&mut cluster, &mut brain, Writing::Unanswered(0));
     assert!(matches!(brain.in_flight[..], [Write::Ledger(_)]), "{:?}", brain.in_flight);
     assert_eq!(cluster.ledgers["shop"].spec.reservations.len(), 1);
-    // It is back.
+    // The wish is back, and its plan is written; the place is freed without an answer once more.
     cluster.set_image(2);
+    turn(&mut cluster, &mut brain, Writing::Unanswered(0));
+    assert!(matches!(brain.in_flight[..], [Write::Ledger(_), Write::Ledger(_)]), "{:?}", brain.in_flight);
     for _ in 0..3 {
         turn(&mut cluster, &mut brain, Writing::All);
     }
