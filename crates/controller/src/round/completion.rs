@@ -196,7 +196,7 @@ fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>
             let still_due = wish.is_some_and(|wish| wish.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
             let old = key.since.saturating_add(SignedDuration::from_secs(REGRANT_SECONDS)).unwrap_or(draft.now);
             if still_due && draft.now < old && named().next().is_none() {
-                if is_settled_by_a_write(namespace, draft) {
+                if settles_by_a_write(namespace, draft) {
                     ended.busy.insert(uid);
                     continue;
                 }
@@ -218,8 +218,8 @@ fn orphans<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, ended: &mut Ended<'a>
 }
 
 /// A write to the ledger that was not answered may have given the place back, and still arrive: before anything rests on the place,
-/// the ledger is written, so that it can't.
-fn is_settled_by_a_write<'a>(namespace: &'a str, draft: &mut Draft<'a>) -> bool {
+/// the ledger is written, so that it can't. Says whether that is to be done first.
+fn settles_by_a_write<'a>(namespace: &'a str, draft: &mut Draft<'a>) -> bool {
     let uncertain = &draft.snapshot.uncertain;
     let unsettled: Vec<&'a str> =
         [namespace, CLUSTER].into_iter().filter(|ledger| uncertain.ledgers.contains(*ledger)).collect();

@@ -11,11 +11,16 @@ use crate::node::Fate;
 
 fn turns(cluster: &mut Cluster, brain: &mut Brain, count: usize) {
     for _ in 0..count {
-        cluster.pass(100);
-        brain.refresh(cluster, ALL);
-        let _ = brain.turn(cluster, Writing::All);
+        turn(cluster, brain, Writing::All);
         cluster.controllers();
     }
+}
+
+/// One turn a moment later, on fresh caches; Kubernetes' own controllers have not acted on it yet.
+fn turn(cluster: &mut Cluster, brain: &mut Brain, writing: Writing) {
+    cluster.pass(100);
+    brain.refresh(cluster, ALL);
+    let _ = brain.turn(cluster, writing);
 }
 
 fn roll(cluster: &mut Cluster, brain: &mut Brain) {
@@ -193,11 +198,6 @@ fn a_fence_does_not_hold_against_a_later_write_without_an_answer() {
     let mut brain = Brain::new(1, &cluster);
     cluster.set_image(2);
     turns(&mut cluster, &mut brain, 2);
-    let turn = |cluster: &mut Cluster, brain: &mut Brain, writing| {
-        cluster.pass(100);
-        brain.refresh(cluster, ALL);
-        let _ = brain.turn(cluster, writing);
-    };
     turn(&mut cluster, &mut brain, Writing::Killed(1));
     cluster.set_image(1);
     turn(&mut cluster, &mut brain, Writing::Killed(1));
@@ -331,10 +331,8 @@ fn killed_while_a_place_passes_on_the_next_leader_never_grants_beside_the_operat
     cluster.set_image(3);
     let is_passed = |cluster: &Cluster| cluster.ledgers["shop"].spec.reservations.values().all(|p| p.id != refused.id);
     for _ in 0..10 {
-        cluster.pass(100);
-        first.refresh(&cluster, ALL);
         if !is_passed(&cluster) {
-            let _ = first.turn(&mut cluster, Writing::Killed(1));
+            turn(&mut cluster, &mut first, Writing::Killed(1));
         }
         cluster.controllers();
     }
@@ -357,11 +355,6 @@ fn a_place_whose_release_was_not_answered_is_granted_only_once_that_cannot_arriv
     let mut brain = Brain::new(1, &cluster);
     cluster.set_image(2);
     turns(&mut cluster, &mut brain, 2);
-    let turn = |cluster: &mut Cluster, brain: &mut Brain, writing| {
-        cluster.pass(100);
-        brain.refresh(cluster, ALL);
-        let _ = brain.turn(cluster, writing);
-    };
     turn(&mut cluster, &mut brain, Writing::Killed(1));
     // The wish is gone: fenced, then freed without an answer.
     cluster.set_image(1);
