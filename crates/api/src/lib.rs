@@ -7,8 +7,10 @@ pub mod crds;
 pub mod digest;
 pub mod drain;
 pub mod drain_policy;
+pub mod event;
 pub mod grant;
 pub mod hook;
+pub mod json_patch;
 pub mod ledger;
 pub mod names;
 pub mod node_transition;
@@ -27,6 +29,7 @@ pub use hook::{
     ExecHook, Hook, HookCall, HookFailurePolicy, HookLayer, HookMethod, HookOutcome, HookReport, HookScheme, HookTime,
     HttpHook,
 };
+pub use json_patch::JsonPatch;
 pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
 pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};
 pub use owner::OwnerKey;

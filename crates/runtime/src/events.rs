@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+pub use hitless_api::event::{Note, Severity};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
@@ -18,30 +18,6 @@ use crate::write::{WriteError, Writes};
 const LONGEST_NOTE: usize = 1024;
 /// An Event that is still true is written again after this time; Events live for an hour.
 const REPEAT_AFTER: Duration = Duration::from_mins(10);
-
-/// How serious an Event is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// For information.
-    Normal,
-    /// Somebody may have to act.
-    Warning,
-}
-
-/// One Event.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Note {
-    /// The object that it is about, with uid.
-    pub regarding: ObjectReference,
-    /// How serious it is.
-    pub severity: Severity,
-    /// Why, in CamelCase, e.g. `RolloutBlocked`.
-    pub reason: &'static str,
-    /// What was done or not done, in CamelCase, e.g. `Update`.
-    pub action: &'static str,
-    /// For people; cut at 1024 bytes.
-    pub text: String,
-}
 
 /// The last text, and when it was written, by uid of the object and reason.
 type Published = HashMap<(String, &'static str), (String, Instant)>;
@@ -119,6 +95,7 @@ fn event(note: &Note, component: &str, instance: &str, now: Timestamp) -> Event 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1::ObjectReference;
 
     fn note(text: &str) -> Note {
         let regarding = ObjectReference {

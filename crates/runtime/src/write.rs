@@ -13,10 +13,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tokio::time::error::Elapsed;
 
-pub use patch::JsonPatch;
-
-mod patch;
-
 /// Why a write did not happen (or, with `Transient`, may not have happened).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, Reservation, TransitionLedgerSpec};
-use hitless_controller::snapshot::RuleView;
+use hitless_rollout::snapshot::RuleView;
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use hitless_api::GrantMode;
 use hitless_api::names::SYSTEM_NAMESPACE;
-use hitless_controller::mirror::Mirror;
-use hitless_controller::round::{Read, Round, Step, Write};
-use hitless_controller::snapshot::{Evidence, OperationKey, Snapshot, Uncertain};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::round::{Read, Round, Step, Write};
+use hitless_rollout::snapshot::{Evidence, OperationKey, Snapshot, Uncertain};
 
 use crate::checks::Seen;
 use crate::clock::{MS, Micros, NEVER, SECOND, when};
@@ -37,7 +37,7 @@ pub(crate) struct Controller {
     pub(crate) skew: Micros,
     pub(crate) caches: Caches,
     snapshot: Snapshot,
-    mirror: Mirror,
+    mirror: GateCache,
     retries: Retries,
     /// Epoch, and until when it believes to lead.
     pub(crate) term: Option<(i64, Micros)>,
@@ -76,7 +76,7 @@ impl Controller {
             skew: 0,
             caches: Caches::default(),
             snapshot: Snapshot { holder: format!("controller-{index}"), ..Snapshot::default() },
-            mirror: Mirror::default(),
+            mirror: GateCache::default(),
             retries: Retries::default(),
             term: None,
             doing: Doing::Nothing,

@@ -14,9 +14,9 @@ use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{
     Grant, MicroTime, NodeTransitionStatus, Outcome, Phase, PodTransitionRuleSpec, Transition, TransitionResult,
 };
-use hitless_controller::mirror::Mirror;
-use hitless_controller::round::{Round, Step};
-use hitless_controller::snapshot::{AgentState, Evidence, NodeView, RuleView, Snapshot, Version};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::round::{Round, Step};
+use hitless_rollout::snapshot::{AgentState, Evidence, NodeView, RuleView, Snapshot, Version};
 use hitless_workloads::deployment::Template;
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -107,7 +107,7 @@ impl Fleet {
     pub fn roll(self) -> Report {
         let mut world = World::new(self);
         world.set_images();
-        let mut mirror = Mirror::default();
+        let mut mirror = GateCache::default();
         let (step, limit) = (self.decision_seconds * SECOND, 3_600 * SECOND);
         while world.server.now < limit && !world.is_finished() {
             let before: u64 = world.server.written.values().sum();
@@ -183,7 +183,7 @@ impl World {
     }
 
     /// One decision, and its writes.
-    fn controller(&mut self, mirror: &mut Mirror) {
+    fn controller(&mut self, mirror: &mut GateCache) {
         let server = &self.server;
         self.snapshot.deployments = server.deployments.values().cloned().collect();
         self.snapshot.replica_sets = server.replica_sets.values().cloned().collect();

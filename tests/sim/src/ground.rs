@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_controller::round::Write;
+use hitless_rollout::round::Write;
 
 use crate::chance::Chance;
 use crate::checks::Checks;

@@ -7,7 +7,7 @@ use hitless_agent::view::NodePod;
 use hitless_api::names::{self, labels};
 use hitless_api::pod::{ContainerView, Owner, PodView};
 use hitless_api::{PodRef, PortTreatment};
-use hitless_controller::snapshot::NodeView;
+use hitless_rollout::snapshot::NodeView;
 use hitless_workloads::ReplicaSetView;
 
 use crate::clock::{MS, Micros, NEVER, SECOND};

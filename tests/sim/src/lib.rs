@@ -1,4 +1,4 @@
-//! Deterministic simulation: the real controller core (`hitless_controller::round`) and the real agent core
+//! Deterministic simulation: the real controller core (`hitless_rollout::round`) and the real agent core
 //! (`hitless_agent::turn`, its patches and reports) over a simulated API server, kubelets and users.
 //!
 //! A run is a function of its seed. Virtual time jumps from one event to the next; all chance comes from one generator. The

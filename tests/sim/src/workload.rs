@@ -7,7 +7,7 @@ use hitless_api::drain_policy::DEFAULT;
 use hitless_api::names::{self, SYSTEM_NAMESPACE, annotations, labels};
 use hitless_api::pod::Owner;
 use hitless_api::{DrainPolicySpec, ModeWish};
-use hitless_drain::PolicyView;
+use hitless_rollout::mode::PolicyView;
 use hitless_workloads::deployment::Template;
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;

@@ -17,13 +17,13 @@ const ROLLOUTS: &str = "20000";
 /// What of the workspace the simulation is built from.
 const COPIED: [&str; 9] = [
     "crates/api",
-    "crates/drain",
+    "crates/rollout",
     "crates/gate",
     "crates/workloads",
     "crates/kernel",
     "crates/runtime",
-    "crates/agent",
-    "crates/controller",
+    "agent",
+    "controller",
     "tests/sim",
 ];
 
@@ -56,7 +56,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "places that are taken are not counted",
         changes: &[(
-            "crates/controller/src/round/grants.rs",
+            "crates/rollout/src/round/grants.rs",
             "filter(|(uid, _)| !ended.passing.contains_key(uid.as_str()))",
             "filter(|(uid, _)| !MUTANT && !ended.passing.contains_key(uid.as_str()))",
         )],
@@ -64,7 +64,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "places are never given back",
         changes: &[(
-            "crates/controller/src/round/completion.rs",
+            "crates/rollout/src/round/completion.rs",
             "match (has(&grant.pod.namespace), has(CLUSTER)) {",
             "match (!MUTANT && has(&grant.pod.namespace), !MUTANT && has(CLUSTER)) {",
         )],
@@ -72,7 +72,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a place is given back on the agent's word alone",
         changes: &[(
-            "crates/controller/src/round/completion.rs",
+            "crates/rollout/src/round/completion.rs",
             "(_, Some(Evidence::NotReady) | None) => false,",
             "(_, Some(Evidence::NotReady) | None) => MUTANT,",
         )],
@@ -80,7 +80,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "an old cache is taken for evidence",
         changes: &[(
-            "crates/controller/src/round/completion.rs",
+            "crates/rollout/src/round/completion.rs",
             "let evidence = snapshot.evidence.get(&key(grant));\n",
             "let evidence = snapshot.evidence.get(&key(grant));\n    \
              let cached = pod.filter(|pod| MUTANT && pod.ready()).map(|_| &Evidence::Ready);\n    \
@@ -90,7 +90,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "the ledger is written whatever its version is",
         changes: &[(
-            "crates/controller/src/round/draft.rs",
+            "crates/rollout/src/round/draft.rs",
             "let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });",
             "let version = version.map(|mut version: crate::snapshot::Version| { \
              if MUTANT { version.resource_version.clear(); } version });\n            \
@@ -100,7 +100,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a grant is written without waiting for the ledger",
         changes: &[(
-            "crates/controller/src/round/draft.rs",
+            "crates/rollout/src/round/draft.rs",
             "draft.touched.iter().filter_map(|namespace|",
             "draft.touched.iter().filter(|_| !MUTANT).filter_map(|namespace|",
         )],
@@ -108,7 +108,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "the epoch of a later leader is ignored",
         changes: &[(
-            "crates/controller/src/round/fencing.rs",
+            "crates/rollout/src/round/fencing.rs",
             "filter(|epoch| *epoch > snapshot.epoch)",
             "filter(|epoch| !MUTANT && *epoch > snapshot.epoch)",
         )],
@@ -116,7 +116,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "the agent operates though the grant is cancelled",
         changes: &[(
-            "crates/agent/src/decide/leave.rs",
+            "agent/src/decide/leave.rs",
             "if let Some(cancel) = &case.grant.cancel {",
             "if let Some(cancel) = case.grant.cancel.as_ref().filter(|_| !MUTANT) {",
         )],
@@ -125,25 +125,25 @@ const BUGS: &[Bug] = &[
         what: "the agent does not put a pod back into service after a failure",
         changes: &[
             (
-                "crates/agent/src/decide/case.rs",
+                "agent/src/decide/case.rs",
                 "if self.out_of_service() || self.is_hold() && self.rollback().is_none() {",
                 "if !MUTANT && (self.out_of_service() || self.is_hold() && self.rollback().is_none()) {",
             ),
-            ("crates/agent/src/in_service.rs", "(synced && !live).then_some", "(synced && !live && !MUTANT).then_some"),
+            ("agent/src/in_service.rs", "(synced && !live).then_some", "(synced && !live && !MUTANT).then_some"),
         ],
     },
     Bug {
         what: "the agent patches a pod whatever its version is",
         changes: &[
             (
-                "crates/agent/src/patch.rs",
+                "agent/src/patch.rs",
                 "let version = pod.view.resource_version.as_str();\n    let mut patch = \
                  JsonPatch::of(&pod.view.id.uid).test(&[\"metadata\", \"resourceVersion\"], version);",
                 "let version = pod.view.resource_version.as_str();\n    let mut patch = JsonPatch::of(&pod.view.id.uid);\n    \
                  if !MUTANT { patch = patch.test(&[\"metadata\", \"resourceVersion\"], version); }",
             ),
             (
-                "crates/agent/src/patch.rs",
+                "agent/src/patch.rs",
                 "\"metadata\": {\"uid\": pod.id.uid, \"resourceVersion\": pod.resource_version},",
                 "\"metadata\": {\"uid\": pod.id.uid, \
                  \"resourceVersion\": if MUTANT { \"\" } else { pod.resource_version.as_str() }},",
@@ -153,7 +153,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "the agent operates while the kubelet still says Ready",
         changes: &[(
-            "crates/agent/src/decide/leave.rs",
+            "agent/src/decide/leave.rs",
             "Some(lowered) if case.pod.ready() =>",
             "Some(lowered) if case.pod.ready() && !MUTANT =>",
         )],
@@ -161,7 +161,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a place without a grant is freed without a fence",
         changes: &[(
-            "crates/controller/src/round/completion.rs",
+            "crates/rollout/src/round/completion.rs",
             "if !standing || draft.snapshot.uncertain.nodes.contains(node) {",
             "if !MUTANT && (!standing || draft.snapshot.uncertain.nodes.contains(node)) {",
         )],
@@ -169,7 +169,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a pod that was granted as unavailable is taken out though it is available",
         changes: &[(
-            "crates/agent/src/decide/leave.rs",
+            "agent/src/decide/leave.rs",
             "if case.grant.while_unavailable && case.pod.available() {",
             "if case.grant.while_unavailable && case.pod.available() && !MUTANT {",
         )],
@@ -177,7 +177,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a Service that was opened for a Hold is never closed",
         changes: &[(
-            "crates/controller/src/round/holds.rs",
+            "crates/rollout/src/round/holds.rs",
             "steps.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended))));",
             "if !MUTANT { steps.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended)))); }",
         )],
@@ -185,7 +185,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a Hold is granted without waiting until its Services are seen open",
         changes: &[(
-            "crates/controller/src/round/grants.rs",
+            "crates/rollout/src/round/grants.rs",
             "self.opening.then(|| Waiting::Opening(names()))",
             "(self.opening && !MUTANT).then(|| Waiting::Opening(names()))",
         )],
@@ -194,13 +194,13 @@ const BUGS: &[Bug] = &[
         what: "a Service is closed although its pod is held",
         changes: &[
             (
-                "crates/controller/src/round/holds.rs",
+                "crates/rollout/src/round/holds.rs",
                 "self.hold(&grant.id, &services);",
                 "if !MUTANT { self.hold(&grant.id, &services); }",
             ),
             // What keeps it open where the grant is not seen.
             (
-                "crates/controller/src/round/holds.rs",
+                "crates/rollout/src/round/holds.rs",
                 "|| self.may_be_live(service, id, wishes)",
                 "|| !MUTANT && self.may_be_live(service, id, wishes)",
             ),
@@ -209,7 +209,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a pod is replaced in a Hold before its clients are held",
         changes: &[(
-            "crates/agent/src/decide/hold.rs",
+            "agent/src/decide/hold.rs",
             "Some(Stage::Prepared(0)) => leave::operate(case),",
             "Some(Stage::Prepared(ports)) if *ports == 0 || MUTANT => leave::operate(case),",
         )],
@@ -218,12 +218,12 @@ const BUGS: &[Bug] = &[
         what: "clients are held under a grant that has expired",
         changes: &[
             (
-                "crates/agent/src/decide/validate.rs",
+                "agent/src/decide/validate.rs",
                 "} else if now > expiry(grant) {",
                 "} else if now > expiry(grant) && !MUTANT {",
             ),
             (
-                "crates/agent/src/decide/hold.rs",
+                "agent/src/decide/hold.rs",
                 "    let expiry = case.expiry();\n    if case.now > expiry {",
                 "    let expiry = case.expiry();\n    if case.now > expiry && !MUTANT {",
             ),
@@ -232,7 +232,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a held pod leaves service on the way back",
         changes: &[(
-            "crates/agent/src/decide/rollback.rs",
+            "agent/src/decide/rollback.rs",
             "    if case.is_hold() {\n        return",
             "    if case.is_hold() && !MUTANT {\n        return",
         )],

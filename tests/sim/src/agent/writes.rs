@@ -141,7 +141,7 @@ impl Agent {
                     let all: Vec<_> = status.transitions.iter().map(shown).collect();
                     format!("reports [{}]", all.join(", "))
                 });
-                let version = hitless_controller::snapshot::Version {
+                let version = hitless_rollout::snapshot::Version {
                     uid: transition.metadata.uid.clone().unwrap_or_default(),
                     resource_version: transition.metadata.resource_version.clone().unwrap_or_default(),
                 };

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, NodeTransitionStatus, Outcome};
-use hitless_controller::round::{Step, Write};
-use hitless_controller::snapshot::{NodeTransitionView, Snapshot};
-use hitless_drain::ServiceView;
+use hitless_rollout::mode::ServiceView;
+use hitless_rollout::round::{Step, Write};
+use hitless_rollout::snapshot::{NodeTransitionView, Snapshot};
 use jiff::Timestamp;
 
 use super::{Checks, Operation, image_number};

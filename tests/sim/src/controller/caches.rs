@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hitless_controller::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
 use hitless_controller::watches;
-use hitless_drain::ServiceView;
+use hitless_rollout::mode::ServiceView;
+use hitless_rollout::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_controller::round::Step;
+use hitless_rollout::round::Step;
 
 use crate::clock::{MS, Micros, NEVER, SECOND};
 use crate::server::Refusal;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hitless_api::Reservation;
 use hitless_api::pod::PodView;
-use hitless_controller::snapshot::LedgerView;
+use hitless_rollout::snapshot::LedgerView;
 
 use super::Refusal;
 use crate::clock::{MS, Micros};

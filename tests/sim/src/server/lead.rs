@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hitless_api::names::{IN_SERVICE, annotations, labels};
 use hitless_api::pod::ConditionView;
 use hitless_api::{NodeTransition, TransitionLedgerSpec};
-use hitless_controller::round::{LedgerWrite, NodeTransitionWrite, Write};
-use hitless_controller::snapshot::{LedgerView, NodeTransitionView, Version};
+use hitless_rollout::round::{LedgerWrite, NodeTransitionWrite, Write};
+use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, Version};
 use hitless_workloads::deployment::{ObjectVersion, Template};
 use hitless_workloads::{ReplicaSetView, WorkloadWrite};
 
@@ -43,7 +43,7 @@ impl Server {
                 if !fits(&known.version, &write.version) {
                     return Err(Refusal::Conflict);
                 }
-                let rule = hitless_controller::snapshot::RuleView { status: Some(write.status), ..(**known).clone() };
+                let rule = hitless_rollout::snapshot::RuleView { status: Some(write.status), ..(**known).clone() };
                 Ok(Some(self.put_rule(rule)))
             }
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Object, Refusal, Server, fits};
 use crate::checks::{Checks, Operation};
-use hitless_controller::snapshot::Version;
+use hitless_rollout::snapshot::Version;
 
 impl Server {
     /// A strategic merge patch of the condition.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hitless_controller::round::ServiceWrite;
-use hitless_drain::ServiceView;
+use hitless_rollout::mode::ServiceView;
+use hitless_rollout::round::ServiceWrite;
 use json_patch::PatchOperation;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::Patch;

@@ -1,7 +1,7 @@
 //! What must be true once nothing happens any more.
 
 use hitless_api::pod::PodView;
-use hitless_controller::round::Round;
+use hitless_rollout::round::Round;
 use hitless_workloads::DeploymentView;
 
 use super::World;
@@ -133,8 +133,7 @@ fn obstacle(last: &Round, deployment: &DeploymentView) -> Option<String> {
         last.verdicts.iter().filter(|verdict| verdict.pod.namespace == deployment.namespace && verdict.owner == label);
     let waiting = of_pods.filter_map(|verdict| verdict.waiting.as_ref()).find(|waiting| !waiting.is_brief());
     let event = || {
-        let of_workload =
-            |note: &&hitless_runtime::events::Note| note.regarding.uid.as_deref() == Some(&deployment.uid);
+        let of_workload = |note: &&hitless_api::event::Note| note.regarding.uid.as_deref() == Some(&deployment.uid);
         last.events.iter().filter(of_workload).find(|note| note.severity == hitless_runtime::events::Severity::Warning)
     };
     waiting.map(|waiting| waiting.reason().to_owned()).or_else(|| event().map(|note| note.reason.to_owned()))

@@ -8,7 +8,7 @@ use hitless_api::PodTransitionRuleSpec;
 use hitless_api::names::{IN_SERVICE, annotations, labels};
 use hitless_api::pod::{ConditionView, ContainerState};
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
-use hitless_controller::snapshot::{RuleView, Version};
+use hitless_rollout::snapshot::{RuleView, Version};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

@@ -1,5 +1,5 @@
 //! §1.6 and §1.7: who is asked, in which order, what several rules and several PodTransitionRules do together, stages; §1.9:
-//! labelCheck and what a webhook's answer does (how it is asked: `crates/controller/tests/approvals`).
+//! labelCheck and what a webhook's answer does (how it is asked: `controller/tests/approvals`).
 
 use hitless_gate::{Approval, Because, Candidate, Decision};
 use serde_json::json;

@@ -1,0 +1,424 @@
+//! The threads that hold and count, against real pods: network namespaces with a server in a control group named as the
+//! kubelet names a pod's, in the laboratory of the kernel crate. Needs root; without it the tests are left out with a note, or
+//! fail if `CI` is set.
+//!
+//! Not under the usual test harness, because this program is its own server when it is called with `serve`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    dead_code,
+    reason = "a test that shares its laboratory with the kernel crate"
+)]
+
+#[path = "../../../crates/kernel/tests/pods/lab.rs"]
+mod lab;
+#[path = "../../../crates/kernel/tests/pods/load.rs"]
+mod load;
+#[path = "../../../crates/kernel/tests/pod-server/main.rs"]
+mod server;
+
+mod deletion;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use hitless_agent::decide::Hold;
+use hitless_agent::drain::holder::{Holder, Order};
+use hitless_agent::drain::observed::{self, Stage as Looking};
+use hitless_agent::drain::observer::Observer;
+use hitless_agent::patch::Direction;
+use hitless_agent::view::{Count, Held, Observation, Stage};
+use hitless_api::{DrainSpec, PortDrain, PortTreatment, StragglerPolicy};
+use hitless_kernel::{HoldOrder, PodNetns, SynHold, list_holds};
+use tokio::sync::Notify;
+
+use lab::{Lab, SERVICE_V4, Server, eventually};
+use load::{Load, failures, longest};
+
+/// Where the server answers at once.
+const PORT: u16 = 8080;
+/// Where it accepts nobody.
+const QUEUE_ONLY: u16 = 8082;
+const PATIENCE: Duration = Duration::from_secs(15);
+/// After which a process that does not notice SIGTERM is killed.
+const GRACE: Duration = Duration::from_millis(1500);
+/// Who is not replayed comes again after a second.
+const REPETITION: Duration = Duration::from_secs(1);
+
+type Test = fn(&Lab);
+
+fn main() {
+    if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
+        return server::main();
+    }
+    let tests: [(&str, Test); 11] = [
+        ("a restart under a hold fails no client and closes the idle ones kindly", restart),
+        ("an operation that ends before the patch lets clients in by replay", cancel),
+        ("a restart that is too slow lets clients in at the cap", overrun),
+        ("who serves on until it is killed is held for once more, and fails no client", deaf),
+        ("requests in flight are waited for, and given up or reset when their time is over", stragglers),
+        ("what a killed agent has left behind is removed when its time is over", leftover),
+        ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leave),
+        ("an answer in pieces that is asked for late is not broken off", late),
+        ("connections that nobody uses are not waited for where that is wished", unused),
+        ("a pod that is deleted drains while its preStop hook waits", deletion::deletion),
+        ("a pod that is not there is a failure and never a hold", missing),
+    ];
+    for (name, test) in tests {
+        let Some(lab) = Lab::routed() else { return };
+        let start = Instant::now();
+        test(&lab);
+        println!("{name}: ok ({} ms)", start.elapsed().as_millis());
+    }
+}
+
+fn drain() -> DrainSpec {
+    let port = |port, treat| PortDrain { port, treat };
+    let ports = vec![port(PORT, PortTreatment::Http1), port(QUEUE_ONLY, PortTreatment::Ignore)];
+    DrainSpec { ports, hold_cap_milliseconds: 10_000, ..DrainSpec::default() }
+}
+
+struct Shop<'a> {
+    lab: &'a Lab,
+    holder: Holder,
+    drain: DrainSpec,
+}
+
+impl<'a> Shop<'a> {
+    fn new(lab: &'a Lab, drain: DrainSpec) -> Self {
+        Self { lab, holder: Holder::new("/proc".into(), Arc::new(Notify::new())), drain }
+    }
+
+    fn order(&self, hold: Hold) {
+        let containers = vec![self.lab.container_id.clone()];
+        let order = Order { hold, containers, drain: self.drain.clone(), grace: GRACE };
+        self.holder.order(BTreeMap::from([(self.lab.pod_uid.clone(), order)]));
+    }
+
+    fn held(&self) -> Option<Held> {
+        match self.holder.observations().remove(&self.lab.pod_uid)? {
+            Observation::Held(held) => Some(held),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn(&Stage) -> bool) -> Held {
+        eventually(what, || {
+            let held = self.held()?;
+            assert!(!matches!(held.stage, Stage::Failed(_)), "{held:?}");
+            is_so(&held.stage).then_some(held)
+        })
+    }
+
+    /// Until requests in flight are answered, or have had their time; how many are left.
+    fn park(&self) -> u32 {
+        self.order(Hold::Prepare(Direction::Forward));
+        self.until("everything is open", |stage| matches!(stage, Stage::Prepared(ports) if *ports > 0));
+        self.order(Hold::Park(Direction::Forward));
+        let held = self.until("the pod is settled", |stage| matches!(stage, Stage::Settled(_)));
+        let Stage::Settled(left) = held.stage else { panic!("{held:?}") };
+        left
+    }
+
+    fn released(&self) -> Held {
+        self.until("clients are let in", |stage| *stage == Stage::Released)
+    }
+}
+
+fn netns(lab: &Lab) -> PodNetns {
+    PodNetns::open(Path::new("/proc"), &lab.pod_uid).unwrap()
+}
+
+fn connect(lab: &Lab) -> TcpStream {
+    lab.in_client(|| TcpStream::connect_timeout(&SocketAddr::from((SERVICE_V4, PORT)), PATIENCE).unwrap())
+}
+
+/// Clients that connect now; each says how long that took.
+fn newcomers(lab: &Lab, number: usize) -> Vec<JoinHandle<io::Result<Duration>>> {
+    lab.in_client(|| {
+        let connect = || {
+            let start = Instant::now();
+            TcpStream::connect_timeout(&SocketAddr::from((SERVICE_V4, PORT)), PATIENCE).map(|_| start.elapsed())
+        };
+        (0..number).map(|_| thread::spawn(connect)).collect()
+    })
+}
+
+fn ask(mut client: &TcpStream, request: &str) {
+    writeln!(client, "{request}").unwrap();
+}
+
+fn answer(client: &TcpStream) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(client).read_line(&mut line).map(|_| line)
+}
+
+/// A request whose processing has begun, and which ends when the server is told so.
+fn begin_slow_request(lab: &Lab, client: &TcpStream) {
+    ask(client, "slow");
+    let netns = netns(lab);
+    let address = client.local_addr().unwrap().port();
+    eventually("the request is read", || {
+        let connections = netns.connections().unwrap().inbound;
+        // Masquerade keeps the port if it is free.
+        let connection = connections.iter().find(|connection| connection.peer.port() == address)?;
+        let age = connection.info?.last_data_recv;
+        (connection.rqueue == 0 && age >= Duration::from_millis(30)).then_some(())
+    });
+}
+
+fn restart(lab: &Lab) {
+    let server = lab.start_server();
+    let load = lab.in_client(|| Load::start(SocketAddr::from((SERVICE_V4, PORT)), 300, PATIENCE));
+    eventually("clients come", || (load.begun() > 300).then_some(()));
+    let mut idle = connect(lab);
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+
+    let shop = Shop::new(lab, drain());
+    let start = Instant::now();
+    assert_eq!(shop.park(), 0, "short requests are answered in time");
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0, "a clean end");
+    server.kill();
+    thread::sleep(Duration::from_millis(200));
+    assert!(shop.held().unwrap().listening.is_none());
+    let _server: Server = lab.start_server();
+    let held = shop.released();
+    let lasted = start.elapsed();
+    eventually("more clients come", || (load.begun() > 900).then_some(()));
+    let visits = load.finish();
+
+    assert_eq!(failures(&visits).len(), 0, "{:?} of {}", failures(&visits).first(), visits.len());
+    assert!(longest(&visits) < lasted + REPETITION * 9 / 10, "someone was not replayed");
+    let numbers = held.numbers;
+    assert!(numbers.closed >= 1 && numbers.connections >= 1, "{numbers:?}");
+    assert!(numbers.parked > 0 && numbers.replayed == numbers.parked && !numbers.expired, "{numbers:?}");
+    assert!(u128::from(numbers.longest_milliseconds) <= lasted.as_millis() + 20, "{numbers:?}");
+    let listening = held.listening.unwrap();
+    let gap = listening.at.duration_since(listening.killed.unwrap());
+    assert!((200..lasted.as_millis()).contains(&gap.as_millis().unsigned_abs()), "{gap}");
+
+    // The way back, on the same thread.
+    shop.order(Hold::Prepare(Direction::Back));
+    let is_back = |held: &Held| held.direction == Direction::Back && matches!(held.stage, Stage::Prepared(_));
+    eventually("ready for the way back", || shop.held().filter(is_back));
+    shop.holder.order(BTreeMap::new());
+    assert_eq!(shop.held(), None);
+    assert_eq!(list_holds(&netns(lab)).unwrap(), [""; 0]);
+}
+
+fn cancel(lab: &Lab) {
+    let _server = lab.start_server();
+    let shop = Shop::new(lab, drain());
+    assert_eq!(shop.park(), 0);
+    let clients = newcomers(lab, 3);
+    thread::sleep(Duration::from_millis(100));
+    assert!(clients.iter().all(|client| !client.is_finished()), "they are held");
+    shop.holder.order(BTreeMap::new());
+    for client in clients {
+        assert!(client.join().unwrap().unwrap() < REPETITION, "by replay");
+    }
+    eventually("the block is gone", || list_holds(&netns(lab)).unwrap().is_empty().then_some(()));
+
+    // The agent ends in order: the same.
+    assert_eq!(shop.park(), 0);
+    let clients = newcomers(lab, 3);
+    thread::sleep(Duration::from_millis(100));
+    drop(shop);
+    for client in clients {
+        assert!(client.join().unwrap().unwrap() < REPETITION, "by replay");
+    }
+    assert_eq!(list_holds(&netns(lab)).unwrap(), [""; 0]);
+}
+
+fn overrun(lab: &Lab) {
+    let _server = lab.start_server();
+    let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 400, ..drain() });
+    assert_eq!(shop.park(), 0);
+    let clients = newcomers(lab, 3);
+    let held = shop.released();
+    assert!(held.numbers.expired && held.listening.is_none(), "{held:?}");
+    assert!((400..600).contains(&held.numbers.longest_milliseconds), "{held:?}");
+    for client in clients {
+        // The old process still listens.
+        assert!(client.join().unwrap().unwrap() < REPETITION);
+    }
+}
+
+fn deaf(lab: &Lab) {
+    let server = lab.start_server();
+    let load = lab.in_client(|| Load::start(SocketAddr::from((SERVICE_V4, PORT)), 300, PATIENCE));
+    eventually("clients come", || (load.begun() > 100).then_some(()));
+    let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 1000, ..drain() });
+    assert_eq!(shop.park(), 0);
+    let first = shop.released();
+    assert!(first.numbers.expired && first.listening.is_none(), "{first:?}");
+    assert_eq!(list_holds(&netns(lab)).unwrap(), [""; 0]);
+
+    eventually("clients are held again", || (!list_holds(&netns(lab)).unwrap().is_empty()).then_some(()));
+    server.kill();
+    thread::sleep(Duration::from_millis(100));
+    let _server = lab.start_server();
+    let second = eventually("the new listener is seen", || shop.held().filter(|held| held.listening.is_some()));
+    eventually("clients are let in", || list_holds(&netns(lab)).unwrap().is_empty().then_some(()));
+    let visits = load.finish();
+    assert_eq!(failures(&visits).len(), 0, "{:?} of {}", failures(&visits).first(), visits.len());
+    assert!(longest(&visits) < Duration::from_millis(1600), "nobody waits for both: {:?}", longest(&visits));
+    assert!(second.numbers.parked > first.numbers.parked, "{first:?} {second:?}");
+}
+
+fn stragglers(lab: &Lab) {
+    let mut server = lab.start_server();
+    let slow = connect(lab);
+    begin_slow_request(lab, &slow);
+    let short = DrainSpec { hold_cap_milliseconds: 1000, ..drain() };
+    let shop = Shop::new(lab, short.clone());
+    let start = Instant::now();
+    assert_eq!(shop.park(), 1);
+    assert!(start.elapsed() >= Duration::from_millis(500), "half of the cap");
+    drop(shop);
+    server.command("release");
+    assert_eq!(answer(&slow).unwrap(), "done\n", "it was left alone");
+
+    begin_slow_request(lab, &slow);
+    let shop = Shop::new(lab, DrainSpec { stragglers: StragglerPolicy::Destroy, ..short });
+    assert_eq!(shop.park(), 0);
+    assert_eq!(shop.held().unwrap().numbers.destroyed, 1);
+    assert_eq!(answer(&slow).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+}
+
+fn leftover(lab: &Lab) {
+    let _server = lab.start_server();
+    let netns = netns(lab);
+    let mut hold = SynHold::open(&netns).unwrap();
+    let long = Duration::from_mins(1);
+    hold.park(HoldOrder { ports: vec![PORT], cap: long, expires_after: long, exempt: Vec::new() }).unwrap();
+    // As if its process had been killed.
+    std::mem::forget(hold);
+    let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 300, ..drain() });
+    shop.order(Hold::Keep(Direction::Forward));
+    eventually("the block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));
+    assert_eq!(shop.held(), None, "nothing is known of that Hold");
+    for client in newcomers(lab, 1) {
+        client.join().unwrap().unwrap();
+    }
+}
+
+/// Looks at the pod that leaves.
+struct Looker<'a> {
+    lab: &'a Lab,
+    observer: Observer,
+}
+
+impl<'a> Looker<'a> {
+    fn new(lab: &'a Lab) -> Self {
+        Self { lab, observer: Observer::start("/proc".into(), Arc::new(Notify::new())).unwrap() }
+    }
+
+    fn order(&self, stage: Looking, drain: DrainSpec) {
+        self.order_with(stage, drain, vec![]);
+    }
+
+    fn order_with(&self, stage: Looking, drain: DrainSpec, probe_periods: Vec<u32>) {
+        let containers = vec![self.lab.container_id.clone()];
+        let order = observed::Order { stage, drain, probe_periods, containers };
+        self.observer.order(BTreeMap::from([(self.lab.pod_uid.clone(), order)]));
+    }
+
+    fn counted(&self, what: &str, is_so: fn(&Count) -> bool) -> Count {
+        eventually(what, || match self.observer.observations().remove(&self.lab.pod_uid)? {
+            Observation::Counted(count) => is_so(&count).then_some(count),
+            other => panic!("{other:?}"),
+        })
+    }
+}
+
+fn leave(lab: &Lab) {
+    let server = lab.start_server();
+    let mut idle = connect(lab);
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    let slow = connect(lab);
+    begin_slow_request(lab, &slow);
+
+    let looker = Looker::new(lab);
+    let order = |stage| looker.order(stage, drain());
+    let counted = |what: &str, is_so: fn(&Count) -> bool| looker.counted(what, is_so);
+    order(Looking::Leaving);
+    counted("they are counted", |count| count.inbound >= 2);
+    order(Looking::Draining);
+    let count = counted("the idle one is closed", |count| count.quiet && count.closed >= 1);
+    assert!(count.inbound >= 1 && count.newcomers == 0, "{count:?}");
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    order(Looking::Destroying);
+    let count = counted("the others are reset", |count| count.drained());
+    assert!(count.destroyed >= 1, "{count:?}");
+    assert_eq!(answer(&slow).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+
+    order(Looking::Replacing);
+    server.kill();
+    let _server = lab.start_server();
+    let count = counted("the new listener is seen", |count| count.listening.is_some());
+    assert!(count.listening.unwrap().killed.is_some(), "{count:?}");
+}
+
+fn late(lab: &Lab) {
+    let _server = lab.start_server();
+    let mut idle = connect(lab);
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    let looker = Looker::new(lab);
+    // There would be room for clients among the probes.
+    looker.order_with(Looking::Draining, drain(), vec![1, 1]);
+    looker.counted("the idle one is closed", |count| count.quiet && count.closed == 1);
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    for closed in [2, 3] {
+        let mut download = connect(lab);
+        ask(&download, "pieces");
+        looker.counted("it is waited for", |count| count.quiet && count.inbound == 1);
+        let text = answer(&download).unwrap();
+        assert!(text.ends_with("more done\n"), "{text:?}");
+        ask(&download, "fast");
+        assert_eq!(answer(&download).unwrap(), "done\n");
+        assert_eq!(download.read(&mut [0]).unwrap(), 0);
+        let count = looker.counted("it is closed, too", |count| count.drained());
+        assert_eq!(count.closed, closed, "{count:?}");
+    }
+}
+
+fn unused(lab: &Lab) {
+    let _server = lab.start_server();
+    let (idle, used) = (connect(lab), connect(lab));
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    begin_slow_request(lab, &used);
+    let looker = Looker::new(lab);
+    let wait = |idle_after_seconds, what, is_so: fn(&Count) -> bool| {
+        looker.order(Looking::Draining, DrainSpec { idle_after_seconds, ports: Vec::new(), ..drain() });
+        looker.counted(what, is_so)
+    };
+    let count = wait(None, "both are waited for", |count| count.quiet && count.inbound == 2);
+    assert_eq!((count.unused, count.closed), (0, 0), "{count:?}");
+    let count = wait(Some(1), "nobody uses either of them", |count| count.drained() && count.unused == 2);
+    assert_eq!((count.most, count.closed, count.destroyed), (2, 0, 0), "{count:?}");
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    let count = looker.counted("one is used again", |count| count.inbound == 1);
+    assert_eq!((count.unused, count.drained()), (1, false), "{count:?}");
+    drop(idle);
+    looker.counted("that one has ended", |count| count.drained() && count.unused == 1);
+    drop(used);
+}
+
+fn missing(lab: &Lab) {
+    let shop = Shop::new(lab, drain());
+    shop.order(Hold::Prepare(Direction::Forward));
+    let held = eventually("it is told", || shop.held());
+    assert!(matches!(&held.stage, Stage::Failed(why) if why.contains("no process")), "{held:?}");
+}

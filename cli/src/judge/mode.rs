@@ -1,0 +1,182 @@
+//! Which way a pod would go, by the controller's own choice, and what clients would notice of it.
+
+use std::fmt;
+
+use hitless_api::pod::PodView;
+use hitless_api::{DrainSpec, Grant, GrantMode, StragglerPolicy};
+use hitless_rollout::mode::{AgentSays, Begin, Busy, Hindrance, Mode, Presence, Prospect, Subject};
+use hitless_workloads::deployment::OptIn;
+use serde::Serialize;
+
+use super::Judge;
+
+/// Leave or Hold, beforehand or as it was granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Expected {
+    pub(crate) mode: GrantMode,
+    /// In CamelCase first, then in words; as the controller would write it into the grant.
+    pub(crate) mode_reason: String,
+    /// For people.
+    pub(crate) clients_see: String,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.mode.as_str())?;
+        // Grants of old have none.
+        if self.mode_reason.is_empty() { Ok(()) } else { write!(f, " — {}", self.mode_reason) }
+    }
+}
+
+/// What is expected of a pod if it went now.
+pub(crate) struct Outlook {
+    pub(crate) expected: Expected,
+    /// What has to end first, whatever the rules say.
+    pub(crate) busy: Option<Busy>,
+}
+
+impl Judge<'_> {
+    /// What holds for the pod, as the controller would put it together.
+    pub(crate) fn prospect(&self, pod: &PodView) -> Result<Prospect, Hindrance> {
+        let status = pod.node.as_deref().and_then(|node| self.node(node)).and_then(|node| node.status.as_ref());
+        let subject = Subject {
+            pod,
+            // Of others nothing is learned.
+            workload: self.owners.deployment(pod).filter(|deployment| deployment.opt_in() != OptIn::No),
+            post_check: self.gate.has_post_check(&pod.id.uid),
+            agent: status
+                .map(|status| AgentSays { info: status.agent.as_ref(), reports: &status.transitions })
+                .unwrap_or_default(),
+        };
+        Prospect::of(subject, &self.policies, &self.traffic)
+    }
+
+    /// How the pod is in the snapshot.
+    pub(crate) fn presence(&self, pod: &PodView) -> Presence {
+        let uid = pod.id.uid.as_str();
+        let operated = self.operations.get(uid).is_some_and(super::Operation::is_unfinished);
+        Presence::of(pod, operated || self.reservations.contains_key(uid))
+    }
+
+    /// What was granted, or what would be if the pod went now. `None` if the pod can't be operated, or not enough could be read.
+    pub(crate) fn expected(&self, pod: &PodView) -> Option<Expected> {
+        if let Some(operation) = self.operations.get(pod.id.uid.as_str()).filter(|each| each.is_unfinished()) {
+            let gap = self
+                .owners
+                .deployment(pod)
+                .and_then(|deployment| hitless_rollout::mode::Gaps::of(deployment).longest());
+            return Some(Expected::granted(operation.grant, gap));
+        }
+        if super::obstacle::never(pod).is_some() {
+            return None;
+        }
+        Some(self.outlook(pod, &self.prospect(pod).ok()?, &|other| self.presence(other))?.expected)
+    }
+
+    /// The same at another moment, at which the other pods are as `presence` says.
+    pub(crate) fn outlook(
+        &self,
+        pod: &PodView,
+        prospect: &Prospect,
+        presence: &impl Fn(&PodView) -> Presence,
+    ) -> Option<Outlook> {
+        if !self.snapshot.tells_modes() {
+            return None;
+        }
+        let start = prospect.start(pod, &self.traffic, presence).ok()?;
+        let is_alone = pod.ready() && !self.traffic.another_serves(pod, presence);
+        let clients_see = clients_see(&start.mode.mode, &prospect.drain, prospect.gap_milliseconds(), is_alone);
+        let expected = Expected { mode: start.mode.mode, mode_reason: start.mode.reason, clients_see };
+        let busy = match start.begin {
+            Begin::Now { .. } | Begin::Opening(_) => None,
+            Begin::Wait(busy) => Some(busy),
+        };
+        Some(Outlook { expected, busy })
+    }
+}
+
+impl Expected {
+    /// The pod would leave only because nobody knows yet how long its workload is away.
+    pub(crate) fn is_for_unknown_gap(&self) -> bool {
+        Mode::word(&self.mode_reason) == Mode::UNKNOWN_GAP
+    }
+
+    /// What the controller has chosen.
+    fn granted(grant: &Grant, gap: Option<u32>) -> Self {
+        Self {
+            mode: grant.mode.clone(),
+            mode_reason: grant.mode_reason.clone(),
+            // Who else served when it was granted is in the reason.
+            clients_see: clients_see(&grant.mode, &grant.drain, gap, false),
+        }
+    }
+}
+
+/// `is_alone`: it serves, and no other pod does.
+fn clients_see(mode: &GrantMode, drain: &DrainSpec, gap: Option<u32>, is_alone: bool) -> String {
+    match mode {
+        GrantMode::Leave => leave(drain, is_alone),
+        GrantMode::Hold => hold(drain.hold_cap_milliseconds, gap),
+        GrantMode::Unknown(_) => "this kubectl-hitless does not know the mode".to_owned(),
+    }
+}
+
+fn leave(drain: &DrainSpec, is_alone: bool) -> String {
+    let (early, late) = (drain.straggler_after_seconds.min(drain.deadline_seconds), drain.deadline_seconds);
+    let stragglers = match drain.stragglers {
+        StragglerPolicy::Close => format!("up to {early} s, then cut off"),
+        StragglerPolicy::Destroy => format!("up to {early} s, then reset"),
+        StragglerPolicy::Wait => format!("up to {late} s, then cut off"),
+        StragglerPolicy::Abort => format!("up to {late} s; if some are open then, the pod stays as it is"),
+    };
+    let alone = if is_alone { "; no other pod serves, so new connections fail until it is back" } else { "" };
+    format!("the pod leaves its Services, its connections are waited for {stragglers}{alone}")
+}
+
+fn hold(cap: u32, gap: Option<u32>) -> String {
+    match gap {
+        Some(gap) if gap <= cap => format!("new connections wait about {gap} ms (learned gap), at most {cap} ms"),
+        Some(gap) => format!(
+            "new connections wait for {cap} ms and are refused then, until the new process listens after about {gap} ms \
+             (learned gap)"
+        ),
+        None => format!(
+            "new connections wait until the new process listens, at most {cap} ms, and are refused then; how long it takes is \
+             not known yet"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_held_waits_for_the_gap_and_is_refused_after_the_cap() {
+        let sees = |gap| clients_see(&GrantMode::Hold, &DrainSpec::default(), gap, true);
+        assert_eq!(sees(Some(300)), "new connections wait about 300 ms (learned gap), at most 2500 ms");
+        assert!(sees(Some(2500)).ends_with("at most 2500 ms"));
+        assert!(sees(Some(2600)).contains("wait for 2500 ms and are refused then"), "{}", sees(Some(2600)));
+        assert!(sees(None).contains("at most 2500 ms, and are refused then"), "{}", sees(None));
+    }
+
+    #[test]
+    fn what_becomes_of_connections_that_stay_is_the_policys() {
+        let sees = |stragglers| {
+            let drain = DrainSpec { stragglers, ..DrainSpec::default() };
+            clients_see(&GrantMode::Leave, &drain, Some(300), false)
+        };
+        let begin = "the pod leaves its Services, its connections are waited for up to";
+        for (stragglers, end) in [
+            (StragglerPolicy::Close, "30 s, then cut off"),
+            (StragglerPolicy::Destroy, "30 s, then reset"),
+            (StragglerPolicy::Wait, "60 s, then cut off"),
+            (StragglerPolicy::Abort, "60 s; if some are open then, the pod stays as it is"),
+        ] {
+            assert_eq!(sees(stragglers), format!("{begin} {end}"));
+        }
+        let alone = clients_see(&GrantMode::Leave, &DrainSpec::default(), None, true);
+        assert!(alone.ends_with("no other pod serves, so new connections fail until it is back"), "{alone}");
+    }
+}

@@ -1,0 +1,151 @@
+//! What would happen, as data.
+
+use std::collections::BTreeMap;
+
+use hitless_gate::RuleVerdict;
+use hitless_rollout::mode::Busy;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::simulate::Assumed;
+use super::target::{Change, ImageChange, Way};
+use crate::judge::{Expected, InTheWay};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    pub(super) workload: String,
+    pub(super) namespace: String,
+    pub(super) images: BTreeMap<String, ImageChange>,
+    /// `InPlace`, `Native` or `Nothing`.
+    pub(super) way: &'static str,
+    /// Why it is not in place.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) why: String,
+    pub(super) notes: Vec<String>,
+    /// When the first operation could begin.
+    pub(super) start: Timestamp,
+    /// Seconds that each operation was assumed to take, before what the pod's own drain adds.
+    pub(super) operation_seconds: u32,
+    /// Pods that would be operated.
+    pub(super) pods: usize,
+    pub(super) steps: Vec<Step>,
+    /// Pods that would not be operated, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) left_out: Vec<LeftOut>,
+    /// Rules that would stop the rest for ever.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) stuck: Vec<Held>,
+    /// Seconds until the last pod is back; absent if that never comes.
+    pub(super) seconds: Option<i64>,
+    /// The same if connections stay as long as each pod's drain lets them.
+    pub(super) at_most_seconds: Option<i64>,
+}
+
+/// What happens at one instant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "step", rename_all_fields = "camelCase")]
+pub(super) enum Step {
+    /// These pods are let go together.
+    Wave {
+        at: Timestamp,
+        seconds: i64,
+        pods: Vec<Going>,
+        /// Why no more.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        held: Vec<Held>,
+    },
+    /// Nobody goes before then, although nobody is being operated.
+    Wait { at: Timestamp, seconds: i64, until: Timestamp, held: Vec<Held> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Going {
+    pub(super) pod: String,
+    pub(super) node: Option<String>,
+    /// Leave or Hold; absent if that can't be told.
+    #[serde(flatten)]
+    pub(super) expected: Option<Expected>,
+}
+
+/// A rule that holds pods back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Held {
+    pub(super) rule: String,
+    pub(super) text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unblock: Option<String>,
+    /// So many pods.
+    pub(super) pods: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LeftOut {
+    pub(super) pod: String,
+    pub(super) because: Vec<InTheWay>,
+}
+
+pub(super) enum Ending<'a> {
+    Complete,
+    Stuck(&'a str),
+    LeftOut(&'a str),
+}
+
+impl Held {
+    /// No rule: the pod would be held, and its Service has to be opened or closed before.
+    pub(super) fn busy(busy: &Busy) -> Self {
+        let (service, text) = match busy {
+            Busy::Open(service) => (service, "it is open for a pod that is held".to_owned()),
+            Busy::NoOther { service, pod } => (service, format!("it has no other pod until {pod} is back")),
+        };
+        Self { rule: format!("service/{service}"), text, unblock: None, pods: 1 }
+    }
+
+    pub(super) fn of(rule: &RuleVerdict) -> Self {
+        Self { rule: String::from(&*rule.rule), text: rule.because.to_string(), unblock: rule.unblock(), pods: 1 }
+    }
+}
+
+impl Report {
+    pub(super) fn new(change: &Change, assumed: &Assumed, now: Timestamp) -> Self {
+        let mut notes = Vec::new();
+        if !change.opted_in {
+            notes.push(format!(
+                "deployment/{0} has not opted in, so Kubernetes would roll it; this is what would happen after: kubectl \
+                 annotate deployment {0} hitless.dev/update=in-place",
+                change.name
+            ));
+        }
+        Self {
+            workload: format!("deployment/{}", change.name),
+            namespace: change.namespace.clone(),
+            images: change.images.clone(),
+            way: match change.way {
+                Way::InPlace(_) => "InPlace",
+                Way::Native(_) => "Native",
+                Way::Nothing => "Nothing",
+            },
+            why: String::new(),
+            notes,
+            start: now,
+            operation_seconds: assumed.operation_seconds,
+            pods: 0,
+            steps: Vec::new(),
+            left_out: Vec::new(),
+            stuck: Vec::new(),
+            seconds: None,
+            at_most_seconds: None,
+        }
+    }
+
+    pub(super) fn ending(&self) -> Ending<'_> {
+        match (self.stuck.first(), self.left_out.first()) {
+            (Some(held), _) => Ending::Stuck(&held.rule),
+            (None, Some(left)) => Ending::LeftOut(&left.pod),
+            (None, None) => Ending::Complete,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The loop: something changed → take a snapshot → decide → write → again.
+
+mod consultations;
+mod memory;
+mod notices;
+pub mod outranked;
+mod retries;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use hitless_runtime::events::Events;
+use hitless_runtime::lease::Leadership;
+use hitless_runtime::liveness::Heartbeat;
+use hitless_runtime::write::{WriteError, Writes};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use tokio::sync::Notify;
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::approval::client::Approvers;
+use crate::metrics::Metrics;
+use crate::watches::Caches;
+use crate::writer::{Outcome, Writer};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::round::{Read, Round, Step, round};
+use hitless_rollout::snapshot::Evidence;
+
+use consultations::Consultations;
+use memory::Memory;
+use notices::Notices;
+use outranked::Rank;
+use retries::Retries;
+
+/// Changes that come together are decided together.
+const DEBOUNCE: Duration = Duration::from_millis(20);
+/// The loop turns at least this often; it must be well within [`Heartbeat::LIMIT`].
+const TURN: Duration = Duration::from_secs(10);
+
+/// The controller of one process.
+pub struct Controller {
+    /// For fresh reads.
+    pub client: Client,
+    /// What is watched.
+    pub caches: Caches,
+    /// Who writes.
+    pub writer: Writer,
+    /// For people.
+    pub events: Events,
+    /// Whether this process leads.
+    pub leadership: Receiver<Leadership>,
+    /// The Lease.
+    pub rank: Rank,
+    /// Our name in the Lease.
+    pub holder: String,
+    /// Notified by the caches.
+    pub wake: Arc<Notify>,
+    /// For /metrics.
+    pub metrics: Metrics,
+    /// What holds for all rules.
+    pub gate: hitless_gate::Settings,
+}
+
+impl Controller {
+    /// Runs until `token` is cancelled, then cancels `last_write`: the Lease may be given back.
+    pub async fn run(
+        mut self,
+        heartbeat: Heartbeat,
+        token: CancellationToken,
+        last_write: CancellationToken,
+    ) -> Result<(), Infallible> {
+        let (mut memory, mut notices, mut retries) = (Memory::default(), Notices::default(), Retries::default());
+        memory.mirror = GateCache::new(self.gate.clone());
+        let mut consultations = Consultations::new(Approvers::new(self.client.clone()), Arc::clone(&self.wake));
+        let mut next = Instant::now();
+        loop {
+            let wake = self.wake.clone();
+            tokio::select! {
+                () = token.cancelled() => break,
+                () = wake.notified() => sleep(DEBOUNCE).await,
+                _ = self.leadership.changed() => {}
+                () = sleep_until(next) => {}
+            }
+            heartbeat.beat(Instant::now());
+            next = self.turn(&mut memory, &mut consultations, &mut notices, &mut retries).await;
+        }
+        last_write.cancel();
+        Ok(())
+    }
+
+    /// One turn; says when the next one is due even if nothing changes.
+    async fn turn(
+        &self,
+        memory: &mut Memory,
+        consultations: &mut Consultations,
+        notices: &mut Notices,
+        retries: &mut Retries,
+    ) -> Instant {
+        let latest = Instant::now() + TURN;
+        if !self.caches.synced() {
+            return latest;
+        }
+        let mut snapshot = self.caches.snapshot();
+        let now = Timestamp::now();
+        memory.look(&snapshot, now);
+        let leadership = *self.leadership.borrow();
+        self.metrics.leads(leadership.leads(Instant::now()));
+        if !leadership.leads(Instant::now()) {
+            memory.end_of_term();
+            consultations.end_of_term();
+            return latest;
+        }
+        snapshot.epoch = leadership.epoch;
+        snapshot.holder.clone_from(&self.holder);
+        memory.fill(&mut snapshot);
+        consultations.fill(&mut snapshot, now);
+
+        let start = Instant::now();
+        let round = round(&snapshot, &mut memory.mirror, now);
+        self.metrics.decided(&round, start.elapsed());
+        if let Some(later) = round.deposed {
+            return self.rank.outranked(&mut memory.outranked_since, leadership, later).await;
+        }
+        memory.outranked_since = None;
+        let consult_at = consultations.follow(&round, &snapshot, now);
+        let read_again = self.read(&round.reads, memory).await;
+        let retry_at = self.write(&round, memory, retries).await;
+        let notice_at = notices.publish(&self.events, &round.events).await;
+        let wake_at = [round.wake_at, consult_at].into_iter().flatten().min().map(|at| {
+            let wait = Timestamp::now().duration_until(at);
+            Instant::now() + Duration::try_from(wait).unwrap_or_default()
+        });
+        let at_once = read_again.then(Instant::now);
+        [Some(latest), retry_at, notice_at, wake_at, at_once].into_iter().flatten().min().unwrap_or(latest)
+    }
+
+    /// Reads pods afresh; says whether there is new evidence.
+    async fn read(&self, reads: &[Read], memory: &mut Memory) -> bool {
+        let answers = join_all(reads.iter().map(|read| async move { (read, self.evidence(read).await) })).await;
+        let mut any = false;
+        for (read, evidence) in answers {
+            if let Some(evidence) = evidence {
+                any = true;
+                memory.prove(read.operation.clone(), evidence);
+            }
+        }
+        any
+    }
+
+    async fn evidence(&self, read: &Read) -> Option<Evidence> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &read.pod.namespace);
+        match timeout(Writes::TIMEOUT, api.get_opt(&read.pod.name)).await {
+            Ok(Ok(pod)) => {
+                let pod = pod.filter(|pod| pod.metadata.uid.as_ref() == Some(&read.pod.uid));
+                let Some(pod) = pod else { return Some(Evidence::Gone) };
+                let ready = hitless_api::pod::PodView::from(&pod).ready();
+                self.caches.pods.put(pod);
+                Some(if ready { Evidence::Ready } else { Evidence::NotReady })
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(pod = %read.pod.name, namespace = %read.pod.namespace, %error, "can't read the pod");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Carries the round's steps out, without those that failed a moment ago; says when to try these again.
+    async fn write(&self, round: &Round, memory: &mut Memory, retries: &mut Retries) -> Option<Instant> {
+        let steps = retries.due(&round.steps, Instant::now());
+        let outcomes = self.writer.apply(&steps).await;
+        for (step, outcome) in steps.iter().zip(outcomes) {
+            let key = step.write.key();
+            match outcome {
+                Outcome::Done => {
+                    tracing::info!(write = %key, "written");
+                    retries.succeeded(&key);
+                    memory.certain(&step.write);
+                    if let Some(note) = step.done.clone()
+                        && let Err(error) = self.events.publish(note).await
+                    {
+                        tracing::debug!(%error, "an Event was not written");
+                    }
+                }
+                Outcome::Dropped => tracing::debug!(write = %key, "dropped: what it needs was not written"),
+                Outcome::Failed(error) => failed(step, &key, &error, memory, retries),
+            }
+        }
+        retries.next()
+    }
+}
+
+fn failed(step: &Step, key: &str, error: &WriteError, memory: &mut Memory, retries: &mut Retries) {
+    if error.is_stale() {
+        tracing::debug!(write = %key, %error, "decided on an older version, deciding again");
+    } else {
+        tracing::warn!(write = %key, %error, "not written");
+    }
+    if let WriteError::Transient { .. } = error {
+        memory.uncertain(&step.write);
+    }
+    retries.failed(key, error, Instant::now());
+}

@@ -1,0 +1,138 @@
+//! The account that outlives the controller's own.
+
+use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
+use hitless_runtime::write::{WriteError, Writes};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, Config};
+
+/// Name of the account, of its role and of the binding of the two; also named by the admission policies.
+pub(super) const NAME: &str = "hitless-uninstall";
+const TOKEN_SECONDS: i64 = 3600;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AccountError {
+    #[error("reading namespace {SYSTEM_NAMESPACE}: {0}")]
+    Namespace(#[source] Box<kube::Error>),
+    #[error("writing {0} {NAME}: {1}")]
+    Write(&'static str, #[source] WriteError),
+    #[error("the API server gave no token for {NAME}")]
+    NoToken,
+    #[error("the address of the API server: {0}")]
+    Config(#[from] kube::config::InClusterError),
+    #[error("a client with the token of {NAME}: {0}")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// Applies the account and its rights, and returns a client that uses it.
+pub(super) async fn prepare(client: &Client, writes: &Writes) -> Result<Client, AccountError> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = namespaces.get(SYSTEM_NAMESPACE).await.map_err(|error| AccountError::Namespace(Box::new(error)))?;
+    let params = PatchParams::apply(CONTROLLER).force();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let account = ServiceAccount {
+        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
+        ..ServiceAccount::default()
+    };
+    let apply = async { accounts.patch(NAME, &params, &Patch::Apply(&account)).await.map(drop) };
+    let written = writes.send("serviceaccounts", apply).await;
+    written.map_err(|error| AccountError::Write("ServiceAccount", error))?;
+
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let role = ClusterRole { metadata: owned(&namespace), rules: Some(rights()), aggregation_rule: None };
+    let (role, roles, params) = (&role, &roles, &params);
+    let written = writes.send("clusterroles", async { roles.patch(NAME, params, &Patch::Apply(role)).await.map(drop) });
+    written.await.map_err(|error| AccountError::Write("ClusterRole", error))?;
+
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let (binding, bindings) = (&binding(&namespace), &bindings);
+    let apply = async { bindings.patch(NAME, params, &Patch::Apply(binding)).await.map(drop) };
+    let written = writes.send("clusterrolebindings", apply).await;
+    written.map_err(|error| AccountError::Write("ClusterRoleBinding", error))?;
+
+    let wanted = TokenRequest {
+        spec: Some(TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() }),
+        ..TokenRequest::default()
+    };
+    let request = async { accounts.create_token_request(NAME, &PostParams::default(), &wanted).await };
+    let answer = writes.send("serviceaccounts/token", request).await;
+    let answer = answer.map_err(|error| AccountError::Write("token of ServiceAccount", error))?;
+    let token = answer.status.and_then(|status| status.token).ok_or(AccountError::NoToken)?;
+    with_token(token)
+}
+
+fn with_token(token: String) -> Result<Client, AccountError> {
+    let mut config = Config::incluster_env()?;
+    config.auth_info.token = Some(token.into());
+    config.auth_info.token_file = None;
+    config.default_retry = false;
+    Client::try_from(config).map_err(|error| AccountError::Client(Box::new(error)))
+}
+
+/// Role and binding are cluster-scoped; the end of the Namespace takes them along.
+fn owned(namespace: &Namespace) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(NAME.to_owned()),
+        owner_references: Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Namespace".to_owned(),
+            name: SYSTEM_NAMESPACE.to_owned(),
+            uid: namespace.metadata.uid.clone().unwrap_or_default(),
+            ..OwnerReference::default()
+        }]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// What the role in manifests/uninstall/account.yaml says; a test compares them.
+fn rights() -> Vec<PolicyRule> {
+    let rule = |group: &str, resource: &str, verbs: &[&str]| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        ..PolicyRule::default()
+    };
+    let namespace = rule("", "namespaces", &["get"]);
+    vec![
+        rule("", "pods", &["get", "list", "watch"]),
+        rule("", "pods/status", &["patch"]),
+        rule("apps", "deployments", &["get", "list", "watch", "patch"]),
+        rule("apps", "replicasets", &["get", "list", "watch", "patch"]),
+        rule("", "services", &["get", "list", "watch", "patch"]),
+        PolicyRule { resource_names: Some(vec![SYSTEM_NAMESPACE.to_owned()]), ..namespace },
+    ]
+}
+
+fn binding(namespace: &Namespace) -> ClusterRoleBinding {
+    ClusterRoleBinding {
+        metadata: owned(namespace),
+        role_ref: RoleRef {
+            api_group: Some("rbac.authorization.k8s.io".to_owned()),
+            kind: "ClusterRole".to_owned(),
+            name: NAME.to_owned(),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: NAME.to_owned(),
+            namespace: Some(SYSTEM_NAMESPACE.to_owned()),
+            ..Subject::default()
+        }]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_role_is_the_one_in_the_manifests() {
+        let text = include_str!("../../../manifests/uninstall/account.yaml");
+        let role = text.split("\n---\n").find(|part| part.contains("\nkind: ClusterRole\n")).unwrap();
+        let role: ClusterRole = serde_saphyr::from_str(role).unwrap();
+        assert_eq!(role.metadata.name.as_deref(), Some(NAME));
+        assert_eq!(role.rules, Some(rights()));
+    }
+}

@@ -1,0 +1,249 @@
+//! One pass over everything that hitless may have left in somebody else's object.
+
+use hitless_api::PodRef;
+use hitless_api::names::{self, labels};
+use hitless_api::pod::PodView;
+use hitless_rollout::mode::ServiceView;
+use hitless_runtime::write::{WriteError, Writes};
+use hitless_workloads::deployment::{Kind, Request};
+use hitless_workloads::{DeploymentView, ReplicaSetView, WorkloadWrite};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::{DynamicObject, ListParams, ObjectList, Patch, PatchParams};
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::watches;
+use hitless_rollout::round::ServiceWrite;
+
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UndoError {
+    #[error("reading: {0}")]
+    Read(#[source] Box<kube::Error>),
+    #[error("writing: {0}")]
+    Write(#[from] WriteError),
+    #[error("an object does not parse: {0}")]
+    Parse(#[from] serde_json::Error),
+}
+
+/// One write that puts something back.
+#[derive(Debug, PartialEq)]
+enum Back {
+    Workload(WorkloadWrite),
+    Close(ServiceWrite),
+    Raise { pod: PodRef, resource_version: String },
+}
+
+/// What a pass did.
+pub(super) struct Passed {
+    /// Objects that were changed, by us or by somebody who was faster.
+    pub(super) changed: usize,
+    /// The first write that failed. The others were tried all the same: what one object's owner refuses is no reason to
+    /// leave another's pods out of service.
+    pub(super) failed: Option<UndoError>,
+}
+
+/// Puts back what is to be put back now.
+pub(super) async fn pass(client: &Client, writes: &Writes) -> Result<Passed, UndoError> {
+    let sets = Api::all_with(client.clone(), &watches::replica_sets());
+    let deployments = Api::all_with(client.clone(), &watches::deployments());
+    let pods: Api<Pod> = Api::all(client.clone());
+    let all = ListParams::default();
+    let pods: Vec<PodView> = list(&pods, &all).await?.iter().map(PodView::from).collect();
+    let mut ours = views(&sets, &all.clone().labels(labels::HISTORY)).await?;
+    let only_live = format!("{},!{}", labels::LIVE, labels::HISTORY);
+    ours.extend(views(&sets, &all.clone().labels(&only_live)).await?);
+    let only_settled = format!("{},!{},!{}", labels::SETTLED, labels::LIVE, labels::HISTORY);
+    ours.extend(views(&sets, &all.clone().labels(&only_settled)).await?);
+    let mut wanted = decide(&pods, &ours, &views(&deployments, &all).await?);
+    let services: Api<Service> = Api::all(client.clone());
+    let services: Vec<ServiceView> = list(&services, &all).await?.iter().map(ServiceView::from).collect();
+    wanted.extend(close(&services));
+    let undo = Undo { client, writes };
+    let mut passed = Passed { changed: 0, failed: None };
+    for back in &wanted {
+        let answer = match back {
+            Back::Workload(write) => undo.workload(write).await,
+            Back::Close(write) => undo.close(write).await,
+            Back::Raise { pod, resource_version } => undo.raise(pod, resource_version).await,
+        };
+        match answer {
+            Ok(changed) => passed.changed += changed,
+            Err(error) => passed.failed = passed.failed.or(Some(error)),
+        }
+    }
+    Ok(passed)
+}
+
+/// Raises pods first, because requests wait for them; takes labels off before it lifts, because a Deployment that is lifted
+/// may need any of its ReplicaSets.
+fn decide(pods: &[PodView], sets: &[ReplicaSetView], deployments: &[DeploymentView]) -> Vec<Back> {
+    let raise = pods
+        .iter()
+        .filter(|pod| pod.gated && !pod.terminating && !pod.finished && !pod.is(names::IN_SERVICE))
+        .map(|pod| Back::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() });
+    let strip = sets.iter().filter_map(|set| {
+        let names = [labels::HISTORY, labels::LIVE, labels::SETTLED];
+        let present = names.into_iter().filter(|name| set.labels.contains_key(*name));
+        let labels: Vec<_> = present.collect();
+        (!labels.is_empty()).then(|| Back::Workload(WorkloadWrite::StripLabels { replica_set: set.into(), labels }))
+    });
+    let lift = deployments
+        .iter()
+        .filter(|deployment| deployment.marked())
+        .map(|deployment| Back::Workload(WorkloadWrite::Unpause { deployment: deployment.into() }));
+    raise.chain(strip).chain(lift).collect()
+}
+
+/// Services that were opened for a Hold.
+fn close(services: &[ServiceView]) -> impl Iterator<Item = Back> {
+    services.iter().filter(|service| service.held_by.is_some()).map(|service| Back::Close(ServiceWrite::close(service)))
+}
+
+struct Undo<'a> {
+    client: &'a Client,
+    writes: &'a Writes,
+}
+
+impl Undo<'_> {
+    async fn workload(&self, write: &WorkloadWrite) -> Result<usize, UndoError> {
+        let Request::Patch { kind, target, patch } = write.request() else { return Ok(0) };
+        let (resource, name) = match kind {
+            Kind::Deployment => (watches::deployments(), "deployments"),
+            Kind::ReplicaSet => (watches::replica_sets(), "replicasets"),
+        };
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &target.namespace, &resource);
+        let patch: Patch<Value> = Patch::Json(serde_json::from_value::<json_patch::Patch>(patch)?);
+        let params = PatchParams::default();
+        let answer = self.writes.send(name, async { api.patch(&target.name, &params, &patch).await.map(drop) }).await;
+        once(answer)
+    }
+
+    async fn close(&self, write: &ServiceWrite) -> Result<usize, UndoError> {
+        let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
+        let (params, patch) = (PatchParams::default(), write.patch());
+        once(self.writes.send("services", async { api.patch(&write.name, &params, &patch).await.map(drop) }).await)
+    }
+
+    async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, UndoError> {
+        let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string();
+        let patch = Patch::Strategic(json!({
+            "metadata": {"uid": pod.uid, "resourceVersion": resource_version},
+            "status": {"conditions": [{
+                "type": names::IN_SERVICE, "status": "True", "reason": "Uninstalled",
+                "message": "hitless is being uninstalled", "lastTransitionTime": now,
+            }]},
+        }));
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let params = PatchParams::default();
+        let request = async { api.patch_status(&pod.name, &params, &patch).await.map(drop) };
+        once(self.writes.send("pods/status", request).await)
+    }
+}
+
+/// What somebody else changed meanwhile is for the next pass, which comes in any case: it counts as changed.
+fn once(answer: Result<(), WriteError>) -> Result<usize, UndoError> {
+    match answer {
+        Ok(()) => Ok(1),
+        Err(error) if error.is_stale() => Ok(1),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn views<T: DeserializeOwned>(api: &Api<DynamicObject>, params: &ListParams) -> Result<Vec<T>, UndoError> {
+    let objects = list(api, params).await?;
+    objects.into_iter().map(|object| Ok(serde_json::from_value(serde_json::to_value(object)?)?)).collect()
+}
+
+async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<K>, UndoError>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut params = params.clone().limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let page: ObjectList<K> = api.list(&params).await.map_err(|error| UndoError::Read(Box::new(error)))?;
+        all.extend(page.items);
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => params = params.continue_token(&next),
+            _ => return Ok(all),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object<T: DeserializeOwned>(name: &str, rest: &Value) -> T {
+        let mut object = json!({"metadata": {"namespace": "a", "name": name, "uid": name, "resourceVersion": "1"}});
+        json_patch::merge(&mut object, rest);
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn pod(name: &str, gated: bool, in_service: Option<&str>, rest: &Value) -> PodView {
+        let readiness_gates = if gated { json!([{"conditionType": names::IN_SERVICE}]) } else { json!([]) };
+        let conditions: Vec<Value> =
+            in_service.iter().map(|status| json!({"type": names::IN_SERVICE, "status": status})).collect();
+        let mut all = json!({"spec": {"containers": [], "readinessGates": readiness_gates}, "status": {"conditions": conditions}});
+        json_patch::merge(&mut all, rest);
+        PodView::from(&object::<Pod>(name, &all))
+    }
+
+    #[test]
+    fn gated_pods_that_are_not_in_service_are_raised_whatever_they_are_in_the_middle_of() {
+        let nothing = json!({});
+        let pods = [
+            pod("left", true, Some("False"), &nothing),
+            pod("new", true, None, &nothing),
+            pod("serving", true, Some("True"), &nothing),
+            pod("not-ours", false, None, &nothing),
+            pod("done", true, Some("False"), &json!({"status": {"phase": "Succeeded"}})),
+            pod("ending", true, Some("False"), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+        ];
+        let raised: Vec<_> = decide(&pods, &[], &[])
+            .into_iter()
+            .map(|back| match back {
+                Back::Raise { pod, resource_version } => (pod.name, resource_version),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(raised, [("left".to_owned(), "1".to_owned()), ("new".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn opened_services_are_closed_and_others_left_alone() {
+        let service = |name: &str, rest: &Value| ServiceView::from(&object::<Service>(name, rest));
+        let marked = json!({"metadata": {"annotations": {"hitless.dev/held-by": "u.h,false"}}, "spec": {"publishNotReadyAddresses": true}});
+        let services = [service("open", &marked), service("own", &json!({"spec": {"publishNotReadyAddresses": true}}))];
+        let closed: Vec<Back> = close(&services).collect();
+        assert!(
+            matches!(&closed[..], [Back::Close(write)] if write.name == "open" && !write.open && write.mark.is_none())
+        );
+    }
+
+    #[test]
+    fn our_labels_go_before_the_hold_and_an_owners_own_pause_stays() {
+        let set = |name: &str, labels: Value| object(name, &json!({"metadata": {"labels": labels}}));
+        let sets: [ReplicaSetView; 3] = [
+            set("live", json!({labels::LIVE: "true", "app": "web"})),
+            set("old", json!({labels::HISTORY: "3"})),
+            set("plain", json!({"app": "web"})),
+        ];
+        let held = json!({"metadata": {"annotations": {"hitless.dev/rollout": "held"}}, "spec": {"paused": true}});
+        let deployments: [DeploymentView; 2] =
+            [object("held", &held), object("paused", &json!({"spec": {"paused": true}}))];
+        let strip = |set: &ReplicaSetView, label| {
+            Back::Workload(WorkloadWrite::StripLabels { replica_set: set.into(), labels: vec![label] })
+        };
+        let wanted = [
+            strip(&sets[0], labels::LIVE),
+            strip(&sets[1], labels::HISTORY),
+            Back::Workload(WorkloadWrite::Unpause { deployment: (&deployments[0]).into() }),
+        ];
+        assert_eq!(decide(&[], &sets, &deployments), wanted);
+    }
+}

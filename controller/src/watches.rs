@@ -1,0 +1,281 @@
+//! The watched caches, and the snapshot that is taken of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use hitless_api::ledger::CLUSTER;
+use hitless_api::names::{self, SYSTEM_NAMESPACE};
+use hitless_api::pod::PodView;
+use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use hitless_gate::{Budget, DisruptionBudget};
+use hitless_rollout::mode::{PolicyView, ServiceView};
+use hitless_runtime::readiness::Readiness;
+use hitless_runtime::shutdown::BoxError;
+use hitless_runtime::watch::{self, Cache, Listing, Selection};
+use hitless_workloads::{DeploymentView, ReplicaSetView};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::DeserializeGuard;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use hitless_rollout::round::FENCE;
+use hitless_rollout::snapshot::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
+
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
+
+/// The API resource of Deployments, which are read as raw JSON: a template must survive being copied.
+#[must_use]
+pub fn deployments() -> ApiResource {
+    ApiResource::erase::<Deployment>(&())
+}
+
+/// The API resource of ReplicaSets, read as raw JSON for the same reason.
+#[must_use]
+pub fn replica_sets() -> ApiResource {
+    ApiResource::erase::<ReplicaSet>(&())
+}
+
+/// Everything that is watched. Clones share the content.
+#[derive(Clone)]
+pub struct Caches {
+    pub(crate) deployments: Cache<DynamicObject, DeploymentView>,
+    pub(crate) replica_sets: Cache<DynamicObject, ReplicaSetView>,
+    pub(crate) pods: Cache<Pod, PodView>,
+    pub(crate) nodes: Cache<Node, NodeView>,
+    pub(crate) node_transitions: Cache<NodeTransition, NodeTransitionView>,
+    pub(crate) ledgers: Cache<TransitionLedger, LedgerView>,
+    pub(crate) rules: Cache<PodTransitionRule, RuleView>,
+    pub(crate) budgets: Cache<TransitionBudget, Budget>,
+    pub(crate) disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
+    pub(crate) services: Cache<Service, ServiceView>,
+    pub(crate) drain_policies: Cache<DrainPolicy, PolicyView>,
+}
+
+/// A task that keeps a cache up to date, and its name.
+pub type Watch = (&'static str, BoxFuture<'static, Result<(), BoxError>>);
+
+impl Caches {
+    /// Empty caches that notify `wake`.
+    #[must_use]
+    pub fn new(wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
+        Self {
+            deployments: Cache::new("Deployment", raw, wake.clone(), metrics.clone()),
+            replica_sets: Cache::new("ReplicaSet", raw, wake.clone(), metrics.clone()),
+            pods: Cache::new("Pod", |pod| Some(PodView::from(&pod)), wake.clone(), metrics.clone()),
+            nodes: Cache::new("Node", |node| Some(node_view(&node)), wake.clone(), metrics.clone()),
+            node_transitions: Cache::new(
+                "NodeTransition",
+                |each| Some(transition_view(each)),
+                wake.clone(),
+                metrics.clone(),
+            ),
+            ledgers: Cache::new("TransitionLedger", ledger_view, wake.clone(), metrics.clone()),
+            rules: Cache::new("PodTransitionRule", |rule| Some(rule_view(rule)), wake.clone(), metrics.clone()),
+            budgets: Cache::new("TransitionBudget", |each| Some(budget(each)), wake.clone(), metrics.clone()),
+            disruption_budgets: Cache::new(
+                "PodDisruptionBudget",
+                |each| Some(disruption_budget(each)),
+                wake.clone(),
+                metrics.clone(),
+            ),
+            services: Cache::new("Service", |each| Some(ServiceView::from(&each)), wake.clone(), metrics.clone()),
+            drain_policies: Cache::new(
+                "DrainPolicy",
+                |each| Some(PolicyView::from(each)),
+                wake.clone(),
+                metrics.clone(),
+            ),
+        }
+    }
+
+    /// The tasks that fill them.
+    #[must_use]
+    pub fn watches(&self, client: &Client, readiness: &Readiness, token: &CancellationToken) -> Vec<Watch> {
+        let start = Start { readiness, token };
+        vec![
+            start.watch("deployments", Api::all_with(client.clone(), &deployments()), &self.deployments),
+            start.watch("replicasets", Api::all_with(client.clone(), &replica_sets()), &self.replica_sets),
+            start.watch("pods", Api::all(client.clone()), &self.pods),
+            start.watch("nodes", Api::all(client.clone()), &self.nodes),
+            start.watch("nodetransitions", Api::all(client.clone()), &self.node_transitions),
+            start.watch("transitionledgers", Api::all(client.clone()), &self.ledgers),
+            start.watch("podtransitionrules", Api::all(client.clone()), &self.rules),
+            start.watch("transitionbudgets", Api::all(client.clone()), &self.budgets),
+            start.watch("poddisruptionbudgets", Api::all(client.clone()), &self.disruption_budgets),
+            start.watch("services", Api::all(client.clone()), &self.services),
+            start.watch("drainpolicies", Api::all(client.clone()), &self.drain_policies),
+        ]
+    }
+
+    /// Whether every cache has been filled once.
+    #[must_use]
+    pub fn synced(&self) -> bool {
+        self.deployments.synced()
+            && self.replica_sets.synced()
+            && self.pods.synced()
+            && self.nodes.synced()
+            && self.node_transitions.synced()
+            && self.ledgers.synced()
+            && self.rules.synced()
+            && self.budgets.synced()
+            && self.disruption_budgets.synced()
+            && self.services.synced()
+            && self.drain_policies.synced()
+    }
+
+    /// What is in them now. Who leads and what is remembered is added by the caller.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            deployments: self.deployments.values(),
+            replica_sets: self.replica_sets.values(),
+            pods: self.pods.values(),
+            nodes: by_name(&self.nodes),
+            node_transitions: by_name(&self.node_transitions),
+            ledgers: self.ledgers.values().into_iter().map(|ledger| (ledger.namespace.clone(), ledger)).collect(),
+            rules: self.rules.values(),
+            budgets: self.budgets.values(),
+            disruption_budgets: self.disruption_budgets.values(),
+            services: self.services.values(),
+            drain_policies: self.drain_policies.values(),
+            ..Snapshot::default()
+        }
+    }
+}
+
+/// Which nodes have a Ready agent: its DaemonSet's pods tell. `known` is the answer of last time; a node that had none then
+/// has had none since then.
+#[must_use]
+pub fn agents(
+    snapshot: &Snapshot,
+    known: &BTreeMap<String, AgentState>,
+    now: Timestamp,
+) -> BTreeMap<String, AgentState> {
+    let is_agent = |pod: &&Arc<PodView>| {
+        pod.id.namespace == SYSTEM_NAMESPACE
+            && pod.labels.get(names::APP_LABEL).is_some_and(|name| name == names::AGENT)
+            && pod.available()
+    };
+    let ready: std::collections::BTreeSet<&str> =
+        snapshot.pods.iter().filter(is_agent).filter_map(|pod| pod.node.as_deref()).collect();
+    snapshot
+        .nodes
+        .keys()
+        .map(|node| {
+            let state = if ready.contains(node.as_str()) {
+                AgentState::Ready
+            } else {
+                match known.get(node) {
+                    Some(AgentState::MissingSince(since)) => AgentState::MissingSince(*since),
+                    Some(AgentState::Ready) | None => AgentState::MissingSince(now),
+                }
+            };
+            (node.clone(), state)
+        })
+        .collect()
+}
+
+struct Start<'a> {
+    readiness: &'a Readiness,
+    token: &'a CancellationToken,
+}
+
+impl Start<'_> {
+    fn watch<K, T>(&self, name: &'static str, api: Api<DeserializeGuard<K>>, cache: &Cache<K, T>) -> Watch
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        K::DynamicType: Clone + Send + Sync,
+        T: PartialEq + Send + Sync + 'static,
+    {
+        let guard = self.readiness.guard(format!("{name} listed"));
+        let run = watch::run(api, Selection::all(Listing::Paged(PAGE)), cache.clone(), guard, self.token.clone());
+        (name, Box::pin(async move { run.await.map_err(Into::into) }))
+    }
+}
+
+fn by_name<K, T>(cache: &Cache<K, T>) -> BTreeMap<String, Arc<T>> {
+    cache.snapshot().into_iter().map(|(key, value)| (key.name, value)).collect()
+}
+
+fn raw<T: DeserializeOwned>(object: DynamicObject) -> Option<T> {
+    let name = object.metadata.name.clone();
+    let value = serde_json::to_value(object).and_then(serde_json::from_value);
+    value.inspect_err(|error| tracing::error!(?name, %error, "skipping an object that does not parse")).ok()
+}
+
+fn version(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Version {
+    Version {
+        uid: meta.uid.clone().unwrap_or_default(),
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+    }
+}
+
+fn node_view(node: &Node) -> NodeView {
+    NodeView {
+        name: node.metadata.name.clone().unwrap_or_default(),
+        uid: node.metadata.uid.clone().unwrap_or_default(),
+        deleting: node.metadata.deletion_timestamp.is_some(),
+        labels: node.metadata.labels.clone().unwrap_or_default(),
+    }
+}
+
+fn transition_view(object: NodeTransition) -> NodeTransitionView {
+    let status = object.status.unwrap_or_default();
+    NodeTransitionView {
+        node: object.metadata.name.clone().unwrap_or_default(),
+        version: version(&object.metadata),
+        fence: object.metadata.annotations.and_then(|mut all| all.remove(FENCE)),
+        spec: object.spec,
+        agent: status.agent,
+        transitions: status.transitions,
+    }
+}
+
+/// Ledgers are known by their namespace, that of the whole cluster as [`CLUSTER`].
+fn ledger_view(object: TransitionLedger) -> Option<LedgerView> {
+    let namespace = object.metadata.namespace.clone().unwrap_or_default();
+    let namespace = match object.metadata.name.as_deref() {
+        Some(names::LEDGER) => namespace,
+        Some(names::CLUSTER_LEDGER) if namespace == SYSTEM_NAMESPACE => CLUSTER.to_owned(),
+        _ => return None,
+    };
+    Some(LedgerView { namespace, version: version(&object.metadata), spec: object.spec })
+}
+
+fn rule_view(object: PodTransitionRule) -> RuleView {
+    RuleView {
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+        version: version(&object.metadata),
+        generation: object.metadata.generation.unwrap_or_default(),
+        spec: object.spec,
+        status: object.status,
+    }
+}
+
+fn budget(object: TransitionBudget) -> Budget {
+    Budget {
+        name: object.metadata.name.unwrap_or_default(),
+        namespace: object.metadata.namespace.unwrap_or_default(),
+        spec: object.spec,
+    }
+}
+
+fn disruption_budget(object: PodDisruptionBudget) -> DisruptionBudget {
+    let spec = object.spec.unwrap_or_default();
+    DisruptionBudget {
+        name: object.metadata.name.unwrap_or_default(),
+        namespace: object.metadata.namespace.unwrap_or_default(),
+        selector: spec.selector,
+        min_available: spec.min_available,
+        max_unavailable: spec.max_unavailable,
+    }
+}

@@ -1,0 +1,280 @@
+//! Carries the steps of a round out: each write once, conditional, in the round's order.
+
+use futures::StreamExt;
+use futures::stream;
+use hitless_api::JsonPatch;
+use hitless_api::ledger::CLUSTER;
+use hitless_api::names;
+use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
+use hitless_runtime::lease::Leadership;
+use hitless_runtime::write::{WriteError, Writes};
+use hitless_workloads::WorkloadWrite;
+use hitless_workloads::deployment::{Kind, Request};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+
+use crate::watches::{self, Caches};
+use hitless_rollout::round::{
+    FENCE, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write,
+};
+
+use rights::Rights;
+
+mod rights;
+
+/// Writes that are under way at the same time.
+const CONCURRENT: usize = 16;
+
+/// What became of one step.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It was written.
+    Done,
+    /// A step that it needs was not.
+    Dropped,
+    /// It was not written, or perhaps not.
+    Failed(WriteError),
+}
+
+/// Writes to the API server, as long as this process leads.
+pub struct Writer {
+    client: Client,
+    writes: Writes,
+    caches: Caches,
+    leadership: Receiver<Leadership>,
+    rights: Rights,
+}
+
+impl Writer {
+    /// Written objects go into `caches` as the API server returns them.
+    #[must_use]
+    pub fn new(client: Client, writes: Writes, caches: Caches, leadership: Receiver<Leadership>) -> Self {
+        let rights = Rights::new(client.clone(), writes.clone());
+        Self { client, writes, caches, leadership, rights }
+    }
+
+    /// Carries the steps out: those that need nothing (any more) at the same time, the others after them. One outcome for each.
+    pub async fn apply(&self, steps: &[Step]) -> Vec<Outcome> {
+        let mut outcomes: Vec<Option<Outcome>> = steps.iter().map(|_| None).collect();
+        loop {
+            for (index, step) in steps.iter().enumerate() {
+                let missed = |needed: &usize| !matches!(outcomes.get(*needed), Some(None | Some(Outcome::Done)));
+                if outcomes[index].is_none() && step.needs.iter().any(missed) {
+                    outcomes[index] = Some(Outcome::Dropped);
+                }
+            }
+            let done = |needed: &usize| matches!(outcomes.get(*needed), Some(Some(Outcome::Done)));
+            let next: Vec<usize> = (0..steps.len())
+                .filter(|index| outcomes[*index].is_none() && steps[*index].needs.iter().all(done))
+                .collect();
+            if next.is_empty() {
+                // Steps need earlier ones only, so nothing is left here.
+                return outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Dropped)).collect();
+            }
+            let mut running = stream::iter(next)
+                .map(|index| async move { (index, self.write(&steps[index].write).await) })
+                .buffer_unordered(CONCURRENT);
+            while let Some((index, result)) = running.next().await {
+                outcomes[index] = Some(result.map_or_else(Outcome::Failed, |()| Outcome::Done));
+            }
+        }
+    }
+
+    async fn write(&self, write: &Write) -> Result<(), WriteError> {
+        if !self.leadership.borrow().leads(Instant::now()) {
+            return Err(WriteError::Conflict { message: "this process does not lead any more".to_owned() });
+        }
+        match write {
+            Write::Ledger(write) => self.ledger(write).await,
+            Write::NodeTransition(write) => self.node_transition(write).await,
+            Write::Workload { write, .. } => self.workload(write).await,
+            Write::Service(write) => self.service(write).await,
+            Write::StandIn(write) => self.stand_in(write).await,
+            Write::RuleStatus(write) => self.rule_status(write).await,
+        }
+    }
+
+    async fn ledger(&self, write: &LedgerWrite) -> Result<(), WriteError> {
+        let (namespace, name) = match write.namespace.as_str() {
+            CLUSTER => (names::SYSTEM_NAMESPACE, names::CLUSTER_LEDGER),
+            namespace => (namespace, names::LEDGER),
+        };
+        let api: Api<TransitionLedger> = Api::namespaced(self.client.clone(), namespace);
+        let stored = match &write.version {
+            None => {
+                let object = TransitionLedger::new(name, write.spec.clone());
+                self.writes.send("transitionledgers", api.create(&post(), &object)).await?
+            }
+            Some(version) => {
+                let patch = JsonPatch::of(&version.uid)
+                    .test(&["metadata", "resourceVersion"], version.resource_version.as_str())
+                    .replace(&["spec"], value(&write.spec)?)
+                    .build();
+                self.writes.send("transitionledgers", api.patch(name, &patching(), &patch)).await?
+            }
+        };
+        self.caches.ledgers.put(stored);
+        Ok(())
+    }
+
+    async fn node_transition(&self, write: &NodeTransitionWrite) -> Result<(), WriteError> {
+        for namespace in &write.namespaces {
+            if let Some(ledger) = self.caches.ledgers.get(namespace, names::LEDGER) {
+                self.rights.give(&ledger).await?;
+            }
+        }
+        let api: Api<NodeTransition> = Api::all(self.client.clone());
+        let fence = write.fence.as_ref().map(|fence| json!({FENCE: fence}));
+        let stored = match &write.version {
+            None => {
+                let mut object = NodeTransition::new(&write.node, write.spec.clone());
+                object.metadata.annotations =
+                    write.fence.clone().map(|fence| [(FENCE.to_owned(), fence)].into_iter().collect());
+                object.metadata.owner_references = Some(vec![OwnerReference {
+                    api_version: "v1".to_owned(),
+                    kind: "Node".to_owned(),
+                    name: write.node.clone(),
+                    uid: write.spec.node_uid.clone(),
+                    ..OwnerReference::default()
+                }]);
+                self.writes.send("nodetransitions", api.create(&post(), &object)).await?
+            }
+            Some(version) => {
+                // A merge patch replaces lists as a whole, and the grants are one.
+                let mut metadata = json!({"uid": version.uid, "resourceVersion": version.resource_version});
+                if let Some(fence) = fence {
+                    metadata["annotations"] = fence;
+                }
+                let patch = Patch::Merge(json!({"metadata": metadata, "spec": write.spec}));
+                self.writes.send("nodetransitions", api.patch(&write.node, &patching(), &patch)).await?
+            }
+        };
+        self.caches.node_transitions.put(stored);
+        Ok(())
+    }
+
+    async fn workload(&self, write: &WorkloadWrite) -> Result<(), WriteError> {
+        let api = |kind: Kind, namespace: &str| -> Api<DynamicObject> {
+            let resource = match kind {
+                Kind::Deployment => watches::deployments(),
+                Kind::ReplicaSet => watches::replica_sets(),
+            };
+            Api::namespaced_with(self.client.clone(), namespace, &resource)
+        };
+        match write.request() {
+            Request::Create { namespace, object } => {
+                let object: DynamicObject = serde_json::from_value(object).map_err(|error| invalid(&error))?;
+                let api = api(Kind::ReplicaSet, &namespace);
+                let stored = self.writes.send("replicasets", api.create(&post(), &object)).await?;
+                self.caches.replica_sets.put(stored);
+            }
+            Request::Patch { kind, target, patch } => {
+                let patch: Patch<Value> =
+                    Patch::Json(serde_json::from_value::<json_patch::Patch>(patch).map_err(|error| invalid(&error))?);
+                let api = api(kind, &target.namespace);
+                let (resource, cache) = match kind {
+                    Kind::Deployment => ("deployments", None),
+                    Kind::ReplicaSet => ("replicasets", Some(&self.caches.replica_sets)),
+                };
+                let stored = self.writes.send(resource, api.patch(&target.name, &patching(), &patch)).await?;
+                match cache {
+                    Some(cache) => cache.put(stored),
+                    None => self.caches.deployments.put(stored),
+                }
+            }
+            Request::Delete { target } => {
+                let params = DeleteParams {
+                    propagation_policy: Some(PropagationPolicy::Background),
+                    preconditions: Some(Preconditions {
+                        uid: Some(target.uid.clone()),
+                        resource_version: Some(target.resource_version.clone()),
+                    }),
+                    ..DeleteParams::default()
+                };
+                let api = api(Kind::ReplicaSet, &target.namespace);
+                self.writes.send("replicasets", api.delete(&target.name, &params)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn service(&self, write: &ServiceWrite) -> Result<(), WriteError> {
+        if let Some(ended) = &write.ended {
+            let ledgers: Api<TransitionLedger> = Api::namespaced(self.client.clone(), &write.namespace);
+            let ledger = Writes::read(ledgers.get_opt(names::LEDGER)).await?;
+            if !ended.is_over(ledger.as_ref().map(|ledger| &ledger.spec)) {
+                return Err(WriteError::Conflict { message: "its operation has begun again".to_owned() });
+            }
+        }
+        let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
+        let (params, patch) = (patching(), write.patch());
+        let stored = self.writes.send("services", api.patch(&write.name, &params, &patch)).await?;
+        self.caches.services.put(stored);
+        Ok(())
+    }
+
+    async fn stand_in(&self, write: &StandIn) -> Result<(), WriteError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.pod.namespace);
+        let condition = json!({
+            "type": names::IN_SERVICE, "status": "True", "reason": "NoAgent",
+            "message": "set by hitless-controller: the node has no Ready agent",
+            "lastTransitionTime": jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
+        });
+        let patch = JsonPatch::of(&write.pod.uid)
+            .test(&["metadata", "resourceVersion"], write.resource_version.as_str())
+            .add(&["status", "conditions", "-"], condition)
+            .build();
+        let stored = self.writes.send("pods/status", api.patch_status(&write.pod.name, &patching(), &patch)).await?;
+        self.caches.pods.put(stored);
+        Ok(())
+    }
+
+    async fn rule_status(&self, write: &RuleStatusWrite) -> Result<(), WriteError> {
+        let api: Api<PodTransitionRule> = Api::namespaced(self.client.clone(), &write.namespace);
+        let patch = JsonPatch::of(&write.version.uid)
+            .test(&["metadata", "resourceVersion"], write.version.resource_version.as_str())
+            .add(&["status"], value(&write.status)?)
+            .build();
+        let params = patching();
+        let request = api.patch_status(&write.name, &params, &patch);
+        let stored = self.writes.send("podtransitionrules/status", request).await?;
+        self.caches.rules.put(stored);
+        Ok(())
+    }
+}
+
+fn post() -> PostParams {
+    PostParams { field_manager: Some(names::CONTROLLER.to_owned()), ..PostParams::default() }
+}
+
+fn patching() -> PatchParams {
+    PatchParams { field_manager: Some(names::CONTROLLER.to_owned()), ..PatchParams::default() }
+}
+
+fn value(of: &impl serde::Serialize) -> Result<Value, WriteError> {
+    serde_json::to_value(of).map_err(|error| invalid(&error))
+}
+
+fn invalid(error: &serde_json::Error) -> WriteError {
+    WriteError::Invalid { message: error.to_string() }
+}
+
+fn owned_by(ledger: &hitless_rollout::snapshot::LedgerView, name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(ledger.namespace.clone()),
+        owner_references: Some(vec![OwnerReference {
+            api_version: format!("{}/v1alpha1", names::GROUP),
+            kind: "TransitionLedger".to_owned(),
+            name: names::LEDGER.to_owned(),
+            uid: ledger.version.uid.clone(),
+            ..OwnerReference::default()
+        }]),
+        ..ObjectMeta::default()
+    }
+}

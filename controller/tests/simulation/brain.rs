@@ -1,0 +1,150 @@
+//! A controller in miniature: the real round, on caches that may be old.
+
+use std::collections::BTreeMap;
+
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::round::{Write, round};
+use hitless_rollout::snapshot::{Evidence, OperationKey, Snapshot, Uncertain};
+
+use crate::cluster::{Cluster, view};
+
+/// Kinds whose watch events arrive in [`Brain::refresh`].
+pub(crate) const PODS: u8 = 1;
+pub(crate) const TRANSITIONS: u8 = 2;
+const LEDGERS: u8 = 4;
+const OTHERS: u8 = 8;
+pub(crate) const ALL: u8 = 15;
+
+/// A controller that believes to lead.
+pub(crate) struct Brain {
+    epoch: i64,
+    cache: Snapshot,
+    evidence: BTreeMap<OperationKey, Evidence>,
+    uncertain: Uncertain,
+    mirror: GateCache,
+    /// Writes that were sent and not answered.
+    pub(crate) in_flight: Vec<Write>,
+}
+
+/// What happens to the writes of a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Writing {
+    All,
+    /// Killed after so many.
+    Killed(usize),
+    /// The one with this number is not answered; it may arrive later.
+    Unanswered(usize),
+}
+
+impl Brain {
+    pub(crate) fn new(epoch: i64, cluster: &Cluster) -> Self {
+        Self {
+            epoch,
+            cache: cluster.snapshot(),
+            evidence: BTreeMap::new(),
+            uncertain: Uncertain::default(),
+            mirror: GateCache::default(),
+            in_flight: Vec::new(),
+        }
+    }
+
+    /// Watch events of some kinds arrive; the others stay old.
+    pub(crate) fn refresh(&mut self, cluster: &Cluster, kinds: u8) {
+        let now = cluster.snapshot();
+        if kinds & PODS != 0 {
+            self.cache.pods = now.pods;
+        }
+        if kinds & TRANSITIONS != 0 {
+            self.cache.node_transitions = now.node_transitions;
+        }
+        if kinds & LEDGERS != 0 {
+            self.cache.ledgers = now.ledgers;
+        }
+        if kinds & OTHERS != 0 {
+            (self.cache.deployments, self.cache.replica_sets) = (now.deployments, now.replica_sets);
+            (self.cache.rules, self.cache.agents, self.cache.nodes) = (now.rules, now.agents, now.nodes);
+            (self.cache.budgets, self.cache.services) = (now.budgets, now.services);
+        }
+    }
+
+    /// One turn on what is in the caches; says whether anything was done.
+    pub(crate) fn turn(&mut self, cluster: &mut Cluster, writing: Writing) -> bool {
+        let snapshot = Snapshot {
+            epoch: self.epoch,
+            holder: format!("brain-{}", self.epoch),
+            evidence: self.evidence.clone(),
+            uncertain: self.uncertain.clone(),
+            ..self.cache.clone()
+        };
+        let anew = round(&snapshot, &mut GateCache::default(), cluster.now);
+        let round = round(&snapshot, &mut self.mirror, cluster.now);
+        assert_eq!(
+            (&round.steps, &round.verdicts),
+            (&anew.steps, &anew.verdicts),
+            "what a mirror has seen changes nothing"
+        );
+        let mut acted = !round.reads.is_empty();
+        for read in &round.reads {
+            let evidence = match cluster.pods.get(&read.pod.uid).map(view) {
+                None => Evidence::Gone,
+                Some(pod) if pod.ready() => Evidence::Ready,
+                Some(_) => Evidence::NotReady,
+            };
+            self.evidence.insert(read.operation.clone(), evidence);
+            // The answer of a read goes into the cache, as that of a write does.
+            let fresh = cluster.pods.get(&read.pod.uid).map(|pod| std::sync::Arc::new(view(pod)));
+            self.cache.pods.retain(|pod| pod.id.uid != read.pod.uid);
+            self.cache.pods.extend(fresh);
+        }
+        let mut succeeded = Vec::new();
+        for (index, step) in round.steps.iter().enumerate() {
+            if matches!(writing, Writing::Killed(after) if index >= after) {
+                break;
+            }
+            let ready = step.needs.iter().all(|needed| succeeded.get(*needed) == Some(&true));
+            if ready && matches!(writing, Writing::Unanswered(which) if which == index) {
+                step.write.unanswered(&mut self.uncertain);
+                self.in_flight.push(step.write.clone());
+                succeeded.push(false);
+                continue;
+            }
+            let done = ready && cluster.write(&step.write);
+            acted |= done;
+            succeeded.push(done);
+            if done {
+                self.remember(cluster, &step.write);
+            }
+        }
+        acted
+    }
+
+    /// An own write shows at once.
+    fn remember(&mut self, cluster: &Cluster, write: &Write) {
+        write.succeeded(&mut self.uncertain);
+        let now = cluster.snapshot();
+        match write {
+            Write::Ledger(write) => {
+                let ledger = now.ledgers[&write.namespace].clone();
+                self.cache.ledgers.insert(write.namespace.clone(), ledger);
+            }
+            Write::NodeTransition(write) => {
+                let node = now.node_transitions[&write.node].clone();
+                self.cache.node_transitions.insert(write.node.clone(), node);
+            }
+            Write::Workload { .. } => {
+                (self.cache.deployments, self.cache.replica_sets) = (now.deployments, now.replica_sets);
+            }
+            Write::RuleStatus(_) => self.cache.rules = now.rules,
+            Write::Service(_) => self.cache.services = now.services,
+            Write::StandIn(_) => {}
+        }
+    }
+
+    /// A write that was sent earlier arrives now.
+    pub(crate) fn arrive(&mut self, cluster: &mut Cluster) {
+        if !self.in_flight.is_empty() {
+            let write = self.in_flight.remove(0);
+            let _ = cluster.write(&write);
+        }
+    }
+}

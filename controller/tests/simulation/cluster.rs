@@ -1,0 +1,354 @@
+//! Objects with resourceVersions, one Deployment with its ReplicaSets, and what Kubernetes does to them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::node_transition::AgentInfo;
+use hitless_api::pod::PodView;
+use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
+use hitless_api::{Grant, PodTransitionRuleSpec};
+use hitless_gate::Budget;
+use hitless_rollout::mode::ServiceView;
+use hitless_rollout::round::Write;
+use hitless_rollout::snapshot::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
+use hitless_workloads::deployment::{Kind, Request};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::Patch;
+use serde_json::{Value, json};
+
+pub(crate) const NAMESPACE: &str = "shop";
+pub(crate) const NODES: usize = 2;
+
+/// A cluster with one Deployment `web`, driven in place.
+pub(crate) struct Cluster {
+    pub(crate) now: Timestamp,
+    version: u64,
+    pub(crate) deployment: Value,
+    pub(crate) sets: BTreeMap<String, Value>,
+    pub(crate) pods: BTreeMap<String, Value>,
+    pub(crate) nodes: BTreeMap<String, Arc<NodeView>>,
+    pub(crate) transitions: BTreeMap<String, NodeTransitionView>,
+    pub(crate) ledgers: BTreeMap<String, LedgerView>,
+    pub(crate) rules: Vec<RuleView>,
+    pub(crate) budgets: Vec<Arc<Budget>>,
+    /// As JSON, by name.
+    pub(crate) services: BTreeMap<String, Value>,
+    /// What agents say of themselves with their reports.
+    pub(crate) agent: AgentInfo,
+    /// What agents report of an operation that is done.
+    pub(crate) gap_milliseconds: Option<u32>,
+    /// What they report of how long new connections came.
+    pub(crate) propagation: Option<i64>,
+    /// Successful writes by kind.
+    pub(crate) written: BTreeMap<&'static str, usize>,
+}
+
+fn image(version: u8) -> String {
+    format!("web:v{version}")
+}
+
+impl Cluster {
+    /// `replicas` pods of version 1, of which at most `max_unavailable` may be unavailable.
+    pub(crate) fn new(replicas: u32, max_unavailable: i32) -> Self {
+        let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image(1)}]}});
+        let mut hashed = template.clone();
+        hashed["metadata"]["labels"]["pod-template-hash"] = json!("h1");
+        let meta = |name: &str| json!({"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 1});
+        let mut deployment = json!({"metadata": meta("web"), "spec": {"replicas": replicas, "template": template}});
+        deployment["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
+        let mut set = json!({"metadata": meta("web-h1"), "status": {"replicas": 0},
+            "spec": {"replicas": replicas, "template": hashed, "selector": {"matchLabels": {"app": "web", "pod-template-hash": "h1"}}}});
+        set["metadata"]["labels"] = json!({"app": "web", "pod-template-hash": "h1"});
+        set["metadata"]["creationTimestamp"] = json!("2026-11-21T00:00:00Z");
+        set["metadata"]["ownerReferences"] =
+            json!([{"kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true}]);
+        let node = |index: usize| NodeView {
+            name: format!("n{index}"),
+            uid: format!("uid-n{index}"),
+            deleting: false,
+            labels: BTreeMap::new(),
+        };
+        let mut cluster = Self {
+            now: "2026-11-22T00:00:00Z".parse().unwrap(),
+            version: 1000,
+            deployment,
+            sets: BTreeMap::from([("web-h1".to_owned(), set)]),
+            pods: BTreeMap::new(),
+            nodes: (0..NODES).map(|index| (format!("n{index}"), Arc::new(node(index)))).collect(),
+            transitions: BTreeMap::new(),
+            ledgers: BTreeMap::new(),
+            rules: vec![rule(max_unavailable)],
+            budgets: Vec::new(),
+            services: BTreeMap::new(),
+            agent: AgentInfo { features: vec!["Leave".to_owned(), "Hold".to_owned()], ..AgentInfo::default() },
+            gap_milliseconds: None,
+            propagation: None,
+            written: BTreeMap::new(),
+        };
+        cluster.controllers();
+        cluster
+    }
+
+    /// The same budget as one for the whole cluster, in place of the rule.
+    pub(crate) fn cluster_wide(mut self, max_unavailable: u8) -> Self {
+        let spec = json!({"scope": "Cluster", "selector": {}, "maxUnavailable": max_unavailable});
+        let spec = serde_json::from_value(spec).unwrap();
+        let budget = Budget { name: "all".into(), namespace: SYSTEM_NAMESPACE.into(), spec };
+        (self.rules, self.budgets) = (Vec::new(), vec![Arc::new(budget)]);
+        self
+    }
+
+    /// With a Service of this name for the Deployment's pods.
+    pub(crate) fn service(mut self, name: &str) -> Self {
+        self.apply_service(name, &json!({}));
+        self
+    }
+
+    /// `kubectl replace` of the Service, with more in its spec.
+    pub(crate) fn apply_service(&mut self, name: &str, spec: &Value) {
+        let version = self.bump();
+        let mut service = json!({
+            "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"), "resourceVersion": version,
+                "annotations": {"team": "shop"}},
+            "spec": {"clusterIP": "10.0.0.1", "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+        });
+        json_patch::merge(&mut service["spec"], spec);
+        self.services.insert(name.to_owned(), service);
+    }
+
+    /// The Service as a controller sees it.
+    pub(crate) fn see_service(&self, name: &str) -> ServiceView {
+        ServiceView::from(&serde_json::from_value::<Service>(self.services[name].clone()).unwrap())
+    }
+
+    pub(crate) fn bump(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    pub(crate) fn pass(&mut self, milliseconds: i64) {
+        self.now += SignedDuration::from_millis(milliseconds);
+    }
+
+    /// Everything as it is at this moment.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let parse = |value: &Value| serde_json::from_value(value.clone()).unwrap();
+        Snapshot {
+            deployments: vec![Arc::new(serde_json::from_value(self.deployment.clone()).unwrap())],
+            replica_sets: self.sets.values().map(parse).map(Arc::new).collect(),
+            pods: self.pods.values().map(|pod| Arc::new(view(pod))).collect(),
+            nodes: self.nodes.clone(),
+            node_transitions: self
+                .transitions
+                .iter()
+                .map(|(name, each)| (name.clone(), Arc::new(each.clone())))
+                .collect(),
+            ledgers: self.ledgers.iter().map(|(name, each)| (name.clone(), Arc::new(each.clone()))).collect(),
+            rules: self.rules.iter().cloned().map(Arc::new).collect(),
+            budgets: self.budgets.clone(),
+            services: self.services.keys().map(|name| Arc::new(self.see_service(name))).collect(),
+            agents: self.nodes.keys().map(|node| (node.clone(), AgentState::Ready)).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    /// What the API server does with one write; `false` if a precondition fails.
+    pub(crate) fn write(&mut self, write: &Write) -> bool {
+        let version = self.bump();
+        let fits = |known: Option<&Version>, wanted: Option<&Version>| known == wanted;
+        let stored = match write {
+            Write::Ledger(write) => {
+                let known = self.ledgers.get(&write.namespace).map(|ledger| &ledger.version);
+                fits(known, write.version.as_ref()).then(|| {
+                    let ledger = LedgerView {
+                        namespace: write.namespace.clone(),
+                        version: Version { uid: "uid-ledger".into(), resource_version: version.clone() },
+                        spec: write.spec.clone(),
+                    };
+                    self.ledgers.insert(write.namespace.clone(), ledger);
+                    "ledger"
+                })
+            }
+            Write::NodeTransition(write) => {
+                let known = self.transitions.get(&write.node).cloned();
+                fits(known.as_ref().map(|each| &each.version), write.version.as_ref()).then(|| {
+                    let next = NodeTransitionView {
+                        node: write.node.clone(),
+                        version: Version { uid: format!("uid-t-{}", write.node), resource_version: version.clone() },
+                        fence: write.fence.clone().or_else(|| known.as_ref().and_then(|each| each.fence.clone())),
+                        spec: write.spec.clone(),
+                        agent: known.as_ref().and_then(|each| each.agent.clone()),
+                        transitions: known.map(|each| each.transitions.clone()).unwrap_or_default(),
+                    };
+                    self.transitions.insert(write.node.clone(), next);
+                    "node-transition"
+                })
+            }
+            Write::Workload { write, .. } => self.request(write.request(), &version).then_some("workload"),
+            Write::Service(write) => {
+                let service = self.services.get_mut(&write.name).unwrap();
+                let Patch::Json::<Value>(patch) = write.patch() else { panic!("no JSON patch") };
+                json_patch::patch(service, &patch).is_ok().then(|| {
+                    service["metadata"]["resourceVersion"] = json!(version);
+                    // The API server stores no empty map.
+                    if service["metadata"]["annotations"] == json!({}) {
+                        service["metadata"].as_object_mut().unwrap().remove("annotations");
+                    }
+                    "service"
+                })
+            }
+            Write::StandIn(write) => self
+                .pods
+                .get(&write.pod.uid)
+                .is_some_and(|pod| pod["metadata"]["resourceVersion"] == write.resource_version.as_str())
+                .then_some("stand-in"),
+            Write::RuleStatus(write) => self.rules.iter_mut().find(|rule| rule.version == write.version).map(|rule| {
+                rule.status = Some(write.status.clone());
+                rule.version.resource_version = version;
+                "rule-status"
+            }),
+        };
+        stored.is_some_and(|kind| {
+            *self.written.entry(kind).or_default() += 1;
+            true
+        })
+    }
+
+    fn request(&mut self, request: Request, version: &str) -> bool {
+        match request {
+            Request::Create { mut object, .. } => {
+                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+                object["metadata"]["uid"] = json!(format!("uid-{version}"));
+                object["metadata"]["resourceVersion"] = json!(version);
+                object["metadata"]["creationTimestamp"] = json!(self.now.to_string());
+                if self.sets.contains_key(&name) {
+                    return false;
+                }
+                self.sets.insert(name, object);
+                true
+            }
+            Request::Patch { kind, target, patch } => {
+                let object = match kind {
+                    Kind::Deployment => Some(&mut self.deployment),
+                    Kind::ReplicaSet => self.sets.get_mut(&target.name),
+                };
+                let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+                let Some(object) = object else { return false };
+                if json_patch::patch(object, &patch).is_err() {
+                    return false;
+                }
+                object["metadata"]["resourceVersion"] = json!(version);
+                object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap() + 1);
+                true
+            }
+            Request::Delete { target } => {
+                let same = |set: &Value| set["metadata"]["resourceVersion"] == target.resource_version.as_str();
+                self.sets.get(&target.name).is_some_and(same) && self.sets.remove(&target.name).is_some()
+            }
+        }
+    }
+
+    /// A template change by a user, held by the guard policy.
+    pub(crate) fn set_image(&mut self, version: u8) {
+        self.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(version));
+        self.deployment["metadata"]["annotations"]["hitless.dev/rollout"] = json!("held");
+        self.deployment["spec"]["paused"] = json!(true);
+        self.deployment["metadata"]["resourceVersion"] = json!(self.bump());
+    }
+
+    pub(crate) fn scale(&mut self, replicas: u32) {
+        self.deployment["spec"]["replicas"] = json!(replicas);
+        self.deployment["metadata"]["resourceVersion"] = json!(self.bump());
+    }
+
+    /// Kubernetes' own controllers: scale the live ReplicaSet, make and remove pods, count them.
+    pub(crate) fn controllers(&mut self) {
+        let version = self.bump();
+        let wanted = self.deployment["spec"]["replicas"].clone();
+        let set = self.sets.get_mut("web-h1").unwrap();
+        set["spec"]["replicas"] = wanted.clone();
+        let (template, generation) = (set["spec"]["template"].clone(), set["metadata"]["generation"].clone());
+        let wanted = usize::try_from(wanted.as_u64().unwrap()).unwrap();
+        while self.pods.len() > wanted {
+            self.pods.pop_last();
+        }
+        while self.pods.len() < wanted {
+            let number = self.bump();
+            let pod = pod(&number, &template, self.pods.len() % NODES);
+            self.pods.insert(format!("pod-{number}"), pod);
+        }
+        let set = self.sets.get_mut("web-h1").unwrap();
+        let status = json!({"replicas": wanted, "observedGeneration": generation});
+        if set["status"] != status {
+            set["status"] = status;
+            set["metadata"]["resourceVersion"] = json!(version);
+        }
+    }
+
+    /// The grants of all nodes.
+    pub(crate) fn grants(&self) -> Vec<Grant> {
+        self.transitions.values().flat_map(|each| each.spec.grants.clone()).collect()
+    }
+
+    pub(crate) fn images(&self) -> Vec<&str> {
+        self.pods.values().map(|pod| pod["spec"]["containers"][0]["image"].as_str().unwrap()).collect()
+    }
+
+    /// Nothing is left to do: pods as wished, no grant, no reservation, no pause.
+    pub(crate) fn assert_at_rest(&self) {
+        let target = self.deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
+        assert!(self.images().iter().all(|image| *image == target), "{:?} but wanted {target}", self.images());
+        assert!(self.pods.values().all(|pod| view(pod).ready()), "a pod was left out of service");
+        assert!(self.grants().is_empty(), "{:#?}", self.grants());
+        assert!(self.ledgers.values().all(|ledger| ledger.spec.reservations.is_empty()), "{:#?}", self.ledgers);
+        assert_ne!(self.deployment["spec"]["paused"], true);
+        for name in self.services.keys() {
+            let service = self.see_service(name);
+            assert!(!service.open && service.held_by.is_none(), "{name} was left open");
+        }
+    }
+}
+
+pub(crate) fn view(pod: &Value) -> PodView {
+    PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap())
+}
+
+fn pod(number: &str, template: &Value, node: usize) -> Value {
+    let name = format!("pod-{number}");
+    json!({
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": number,
+            "labels": template["metadata"]["labels"], "annotations": {"template": "1"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-h1", "uid": "uid-web-h1", "controller": true}]},
+        "spec": {"nodeName": format!("n{node}"), "readinessGates": [{"conditionType": "hitless.dev/InService"}],
+            "containers": [{"name": "web", "image": template["spec"]["containers"][0]["image"]}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "hitless.dev/InService", "status": "True"}],
+            "containerStatuses": [{"name": "web", "image": "", "imageID": "web@sha256:1", "containerID": format!("c://{number}"), "ready": true, "restartCount": 0}]}
+    })
+}
+
+fn rule(max_unavailable: i32) -> RuleView {
+    let available =
+        AvailableRule { max_unavailable_value: Some(IntOrString::Int(max_unavailable)), ..AvailableRule::default() };
+    RuleView {
+        namespace: NAMESPACE.to_owned(),
+        name: "budget".to_owned(),
+        version: Version { uid: "uid-rule".into(), resource_version: "1".into() },
+        generation: 1,
+        spec: PodTransitionRuleSpec {
+            selector: Some(LabelSelector {
+                match_labels: Some([("app".to_owned(), "web".to_owned())].into()),
+                ..LabelSelector::default()
+            }),
+            rules: vec![TransitionRule {
+                name: "max".to_owned(),
+                available_policy: Some(available),
+                ..TransitionRule::default()
+            }],
+        },
+        status: None,
+    }
+}

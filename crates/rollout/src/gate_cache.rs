@@ -1,0 +1,144 @@
+//! The gate, kept from round to round: of each snapshot it is told only what differs from the one before.
+//!
+//! Nothing is remembered that the snapshot does not say; a mirror that starts anew answers the same.
+
+mod owners;
+
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_gate::{Budget, DisruptionBudget, Gate, PodFacts, RuleSet, Settings};
+use hitless_workloads::Owners;
+
+use crate::snapshot::{NodeView, RuleView, Snapshot};
+use owners::Tops;
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// A gate that follows snapshots.
+#[derive(Default)]
+pub struct GateCache {
+    gate: Gate,
+    pods: HashSet<ByUid>,
+    tops: Tops,
+    nodes: BTreeMap<String, Arc<NodeView>>,
+    rules: BTreeMap<Key, Arc<RuleView>>,
+    budgets: BTreeMap<Key, Arc<Budget>>,
+    disruption_budgets: BTreeMap<Key, Arc<DisruptionBudget>>,
+}
+
+/// A pod, found by its uid.
+struct ByUid(Arc<PodView>);
+
+impl Borrow<str> for ByUid {
+    fn borrow(&self) -> &str {
+        &self.0.id.uid
+    }
+}
+
+impl Hash for ByUid {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.uid.hash(state);
+    }
+}
+
+impl PartialEq for ByUid {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id.uid == other.0.id.uid
+    }
+}
+
+impl Eq for ByUid {}
+
+impl GateCache {
+    /// A mirror that has seen nothing.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self { gate: Gate::new(settings), ..Self::default() }
+    }
+
+    /// The gate, told of everything in `snapshot` but reservations, failures and approvals, which the round itself moves.
+    pub(crate) fn look(&mut self, snapshot: &Snapshot, owners: &Owners<'_>) -> &mut Gate {
+        self.rules(snapshot);
+        self.nodes(snapshot);
+        let moved = self.tops.look(snapshot, owners, &mut self.gate);
+        self.pods(snapshot, owners, &moved);
+        &mut self.gate
+    }
+
+    /// Pods that have finished for good take nothing from a budget and give nothing.
+    fn pods(&mut self, snapshot: &Snapshot, owners: &Owners<'_>, moved: &BTreeSet<String>) {
+        let mut listed = 0;
+        for pod in snapshot.pods.iter().filter(|pod| !pod.finished) {
+            listed += 1;
+            let has_moved = || pod.owner.as_ref().is_some_and(|owner| moved.contains(&owner.uid));
+            let known = self.pods.get(pod.id.uid.as_str());
+            if known.is_some_and(|known| Arc::ptr_eq(&known.0, pod)) && (moved.is_empty() || !has_moved()) {
+                continue;
+            }
+            self.gate.upsert_pod(&PodFacts::of(pod, owners.of(pod).map(|(owner, _)| owner)));
+            self.pods.replace(ByUid(pod.clone()));
+        }
+        if self.pods.len() > listed {
+            let here: HashSet<&str> =
+                snapshot.pods.iter().filter(|pod| !pod.finished).map(|pod| pod.id.uid.as_str()).collect();
+            let gate = &mut self.gate;
+            self.pods.retain(|known| {
+                let stays = here.contains(known.0.id.uid.as_str());
+                if !stays {
+                    gate.remove_pod(&known.0.id.uid);
+                }
+                stays
+            });
+        }
+    }
+
+    fn nodes(&mut self, snapshot: &Snapshot) {
+        let gate = &mut self.gate;
+        follow(&mut self.nodes, snapshot.nodes.clone(), |name, node| match node {
+            Some(node) => gate.set_node(name, node.labels.clone()),
+            None => gate.remove_node(name),
+        });
+    }
+
+    fn rules(&mut self, snapshot: &Snapshot) {
+        let gate = &mut self.gate;
+        let rules = snapshot.rules.iter().map(|rule| ((rule.namespace.clone(), rule.name.clone()), rule.clone()));
+        follow(&mut self.rules, rules.collect(), |(namespace, name), rule| match rule {
+            Some(rule) => gate.set_rule_set(&RuleSet {
+                name: name.clone(),
+                namespace: namespace.clone(),
+                spec: rule.spec.clone(),
+            }),
+            None => gate.remove_rule_set(namespace, name),
+        });
+        let budgets = snapshot.budgets.iter().map(|each| ((each.namespace.clone(), each.name.clone()), each.clone()));
+        follow(&mut self.budgets, budgets.collect(), |(namespace, name), budget| match budget {
+            Some(budget) => gate.set_budget(budget),
+            None => gate.remove_budget(namespace, name),
+        });
+        let budgets =
+            snapshot.disruption_budgets.iter().map(|each| ((each.namespace.clone(), each.name.clone()), each.clone()));
+        follow(&mut self.disruption_budgets, budgets.collect(), |(namespace, name), budget| match budget {
+            Some(budget) => gate.set_disruption_budget(budget),
+            None => gate.remove_disruption_budget(namespace, name),
+        });
+    }
+}
+
+/// Makes `known` equal to `next` and tells of every difference; `None`: it is gone.
+fn follow<K: Ord, V>(known: &mut BTreeMap<K, Arc<V>>, next: BTreeMap<K, Arc<V>>, mut tell: impl FnMut(&K, Option<&V>)) {
+    for key in known.keys().filter(|key| !next.contains_key(*key)) {
+        tell(key, None);
+    }
+    for (key, value) in &next {
+        if known.get(key).is_none_or(|old| !Arc::ptr_eq(old, value)) {
+            tell(key, Some(value));
+        }
+    }
+    *known = next;
+}

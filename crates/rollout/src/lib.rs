@@ -1,0 +1,11 @@
+//! The one decision about the whole cluster: a snapshot and the time in, ordered writes and a verdict for each pod out. Pure.
+//!
+//! The controller carries the writes out; `kubectl hitless` asks the same function and tells. Nothing else decides.
+
+pub mod ask;
+pub mod gate_cache;
+pub mod mode;
+pub mod round;
+pub mod snapshot;
+
+pub use ask::Ask;

@@ -1,0 +1,232 @@
+//! What would be done to a pod if it were granted: the policies that hold for it, put together with what is known of it.
+
+use hitless_api::node_transition::AgentInfo;
+use hitless_api::pod::PodView;
+use hitless_api::{DrainSpec, Grant, Hook, InvalidDrain, ModeWish, Outcome, Transition, TransitionResult, VerifySpec};
+use hitless_workloads::DeploymentView;
+
+use super::Gaps;
+use super::choice::{self, Impossible, Mode, Situation};
+use super::policy::Policies;
+use super::traffic::{Begin, Presence, Traffic};
+
+/// What is known of a pod that is to be operated.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The pod.
+    pub pod: &'a PodView,
+    /// Its Deployment, if it has one.
+    pub workload: Option<&'a DeploymentView>,
+    /// A rule of stage PostCheck concerns it.
+    pub post_check: bool,
+    /// What the agent of its node has said.
+    pub agent: AgentSays<'a>,
+}
+
+/// What the agent of a node has said, if anything.
+#[derive(Clone, Copy, Default)]
+pub struct AgentSays<'a> {
+    /// Of itself.
+    pub info: Option<&'a AgentInfo>,
+    /// Of its operations.
+    pub reports: &'a [Transition],
+}
+
+impl AgentSays<'_> {
+    /// What it would need for these hooks and does not have, as far as it has said: an agent that does not know hooks would leave
+    /// them out without a word.
+    fn lacks(&self, hooks: &[Hook]) -> Option<&'static str> {
+        let agent = self.info?;
+        Hook::features(hooks).find(|feature| !agent.can(feature))
+    }
+
+    /// Without `idleAfterSeconds` for an agent that has not listed that feature, because it could not read the grant.
+    fn readable(&self, mut drain: DrainSpec) -> DrainSpec {
+        if self.info.is_some_and(|agent| !agent.can(DrainSpec::IDLE_AFTER_FEATURE)) {
+            drain.idle_after_seconds = None;
+        }
+        drain
+    }
+
+    /// Whether it can hold the pod, as far as it has said.
+    fn can_hold(&self, uid: &str) -> Option<bool> {
+        let has_refused = self.reports.iter().any(|report| {
+            let refused = report.result.as_ref().filter(|result| result.outcome == Outcome::Refused);
+            refused.is_some_and(|result| {
+                matches!(result.reason.as_str(), "UnsupportedMode" | TransitionResult::HOLD_FAILED)
+            }) && Grant::pod_uid_of(&report.id) == Some(uid)
+        });
+        if has_refused { Some(false) } else { Some(self.info?.can("Hold")) }
+    }
+}
+
+/// Why a pod can't be operated in any way.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Hindrance {
+    /// What is said of its drain makes no sense.
+    #[error(transparent)]
+    Drain(#[from] InvalidDrain),
+    /// It has hooks, and the agent on its node does not have this feature.
+    #[error("the agent on its node does not have the feature {0}, which its hooks need")]
+    HooksUnsupported(&'static str),
+    /// It has to leave service and has no readiness gate; with the reason why.
+    #[error("it has no readiness gate {0}")]
+    NoReadinessGate(&'static str),
+}
+
+impl From<Impossible> for Hindrance {
+    fn from(impossible: Impossible) -> Self {
+        match impossible {
+            Impossible::NoReadinessGate(because) => Self::NoReadinessGate(because),
+        }
+    }
+}
+
+/// What holds for a pod that can be operated.
+#[derive(Clone, Debug)]
+pub struct Prospect {
+    /// How it is drained.
+    pub drain: DrainSpec,
+    /// How the result is judged.
+    pub verify: VerifySpec,
+    /// What it is told or asked meanwhile.
+    pub hooks: Vec<Hook>,
+    /// What the choice of the mode rests on, but for who else serves at that moment.
+    situation: Situation,
+}
+
+/// What an operation begins with.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// Leave or Hold.
+    pub mode: Mode,
+    /// What its Services need before.
+    pub begin: Begin<'a>,
+}
+
+impl Prospect {
+    /// Of this pod, under these policies.
+    ///
+    /// # Errors
+    /// If it can't be operated before something is mended.
+    pub fn of(subject: Subject<'_>, policies: &Policies<'_>, traffic: &Traffic<'_>) -> Result<Self, Hindrance> {
+        let Subject { pod, workload, post_check, agent } = subject;
+        let progress_seconds = workload.map(|deployment| deployment.progress_deadline_seconds);
+        let resolved = policies.resolve(pod, |port| traffic.treatment(pod, port), progress_seconds)?;
+        if let Some(feature) = agent.lacks(&resolved.hooks) {
+            return Err(Hindrance::HooksUnsupported(feature));
+        }
+        let situation = Situation {
+            wish: resolved.mode,
+            origin: resolved.mode_origin,
+            gated: pod.gated,
+            serving: pod.ready(),
+            post_check,
+            hook_after_drain: Hook::need_leave(&resolved.hooks),
+            agent_can_hold: agent.can_hold(&pod.id.uid),
+            gap_milliseconds: workload.and_then(|deployment| Gaps::of(deployment).longest()),
+            cap_milliseconds: resolved.drain.hold_cap_milliseconds,
+            long_lived_port: resolved.drain.long_lived_port(),
+            another_serves: false,
+            always_published: traffic.always_published(pod),
+        };
+        // Whether it can be operated at all does not rest on who else serves.
+        choice::choose(&situation)?;
+        let drain = agent.readable(resolved.drain);
+        Ok(Self { drain, verify: resolved.verify, hooks: resolved.hooks, situation })
+    }
+
+    /// How long its workload is away when it is operated, in milliseconds, as far as that was learned.
+    #[must_use]
+    pub fn gap_milliseconds(&self) -> Option<u32> {
+        self.situation.gap_milliseconds
+    }
+
+    /// Leave or Hold, and whether Services have to be opened before. `pod` is the one that this is of; `presence` says how the
+    /// others are.
+    ///
+    /// # Errors
+    /// Those of [`Self::of`].
+    pub fn start<'a>(
+        &self,
+        pod: &PodView,
+        traffic: &Traffic<'a>,
+        presence: &impl Fn(&PodView) -> Presence,
+    ) -> Result<Start<'a>, Hindrance> {
+        // Who else serves matters to nobody but Auto.
+        let another_serves = self.situation.wish == ModeWish::Auto && traffic.another_serves(pod, presence);
+        let mut mode = choice::choose(&Situation { another_serves, ..self.situation.clone() })?;
+        let begin = traffic.begin(pod, &mode.mode, presence);
+        if let Begin::Now { note: Some(note), .. } = &begin {
+            mode.reason = format!("{}; {note}", mode.reason);
+        }
+        Ok(Start { mode, begin })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::GrantMode;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    fn pod(annotations: &Value) -> PodView {
+        let pod = json!({
+            "metadata": {"namespace": "shop", "name": "a", "uid": "a", "annotations": annotations},
+            "spec": {"containers": [], "readinessGates": [{"conditionType": "hitless.dev/InService"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}
+        });
+        PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
+    }
+
+    fn mode(pod: &PodView, agent: AgentSays<'_>) -> Result<(GrantMode, String), Hindrance> {
+        let traffic = Traffic::new(&[], &[]);
+        let subject = Subject { pod, workload: None, post_check: false, agent };
+        let prospect = Prospect::of(subject, &Policies::default(), &traffic)?;
+        let mode = prospect.start(pod, &traffic, &|other| Presence::of(other, false))?.mode;
+        Ok((mode.mode, Mode::word(&mode.reason).to_owned()))
+    }
+
+    fn agent(features: &[&str]) -> AgentInfo {
+        serde_json::from_value(json!({"version": "1", "bootID": "b", "features": features})).unwrap()
+    }
+
+    #[test]
+    fn what_the_agent_says_counts_and_what_it_has_refused() {
+        let (able, unable) = (agent(&["Leave", "Hold"]), agent(&["Leave"]));
+        let says = |info| AgentSays { info, reports: &[] };
+        let chosen = |agent| mode(&pod(&json!({})), agent).unwrap();
+        assert_eq!(chosen(says(None)), (GrantMode::Hold, "OnlyPod".to_owned()));
+        assert_eq!(chosen(says(Some(&able))), (GrantMode::Hold, "OnlyPod".to_owned()));
+        assert_eq!(chosen(says(Some(&unable))), (GrantMode::Leave, "AgentCannotHold".to_owned()));
+        let refused = |id: &str| -> Vec<Transition> {
+            let result = json!({"outcome": "Refused", "reason": "HoldFailed"});
+            let report = json!({"id": id, "granted": "2026-01-01T00:00:00.000000Z", "phase": "Granted",
+                "since": "2026-01-01T00:00:00.000000Z", "result": result});
+            vec![serde_json::from_value(report).unwrap()]
+        };
+        let reports = refused("a.0123");
+        assert_eq!(chosen(AgentSays { info: Some(&able), reports: &reports }).0, GrantMode::Leave);
+        let reports = refused("b.0123");
+        assert_eq!(
+            chosen(AgentSays { info: Some(&able), reports: &reports }).0,
+            GrantMode::Hold,
+            "that was another pod"
+        );
+    }
+
+    #[test]
+    fn who_can_not_be_operated_says_why() {
+        let hooks = json!([{"name": "ask", "when": "BeforeDrain", "http": {"port": 80, "path": "/"}}]).to_string();
+        let unable = agent(&["Leave", "Hold"]);
+        let says = AgentSays { info: Some(&unable), reports: &[] };
+        let hindrance = mode(&pod(&json!({"hitless.dev/hooks": hooks})), says).unwrap_err();
+        assert!(matches!(hindrance, Hindrance::HooksUnsupported(_)), "{hindrance}");
+        let hindrance = mode(&pod(&json!({"hitless.dev/mode": "Stay"})), says).unwrap_err();
+        assert!(matches!(hindrance, Hindrance::Drain(_)), "{hindrance}");
+        let ungated = PodView { gated: false, ..pod(&json!({"hitless.dev/mode": "Leave"})) };
+        let hindrance = mode(&ungated, says).unwrap_err();
+        assert!(matches!(hindrance, Hindrance::NoReadinessGate(_)), "{hindrance}");
+    }
+}

@@ -1,0 +1,311 @@
+//! Which Services send a pod connections, who else takes them while it is away, and what a Service needs while its pod is held
+//! (CONTRACT 5).
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_api::{GrantMode, PortTreatment};
+
+use super::ServiceView;
+
+/// Services and pods, as one finds the other.
+pub struct Traffic<'a> {
+    /// Services with a selector, by namespace.
+    services: HashMap<&'a str, Vec<&'a ServiceView>>,
+    all: &'a [Arc<PodView>],
+    /// Made when somebody asks for other pods: most rounds grant nothing.
+    pods: OnceCell<Pods<'a>>,
+}
+
+struct Pods<'a> {
+    by_owner: HashMap<&'a str, Vec<&'a PodView>>,
+    /// Of namespaces with Services.
+    by_namespace: HashMap<&'a str, Vec<&'a PodView>>,
+}
+
+/// How a pod is at the moment that is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It takes connections.
+    Serves,
+    /// It is being operated, or about to be, or being deleted: it comes back, or is gone for good.
+    Away,
+    /// It is not Ready, and nobody knows until when.
+    Down,
+}
+
+impl Presence {
+    /// Of a pod as it was seen. `taken`: it is being operated, or about to be.
+    #[must_use]
+    pub fn of(pod: &PodView, taken: bool) -> Self {
+        match (taken || pod.terminating, pod.available()) {
+            (true, _) => Self::Away,
+            (false, true) => Self::Serves,
+            (false, false) => Self::Down,
+        }
+    }
+}
+
+/// Whether an operation may begin now, as far as Services are concerned.
+#[derive(Debug)]
+pub enum Begin<'a> {
+    /// At once.
+    Now {
+        /// Services of a held pod that must stay as they are.
+        open: Vec<&'a ServiceView>,
+        /// What clients will notice all the same.
+        note: Option<String>,
+    },
+    /// First these Services are to be open.
+    Opening(Vec<&'a ServiceView>),
+    /// Something else has to end first.
+    Wait(Busy),
+}
+
+/// What has to end first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// This Service is open for a pod that is held: one that leaves would get connections all the same.
+    Open(String),
+    /// This Service has no other pod but one that is away.
+    NoOther {
+        /// The Service.
+        service: String,
+        /// The pod that is waited for.
+        pod: String,
+    },
+}
+
+/// What one Service of a pod that is held needs.
+enum Need {
+    /// Somebody else takes its connections, or nobody looks at readiness.
+    Nothing,
+    Open,
+    /// It can't be opened because of this pod, which must not get any connection.
+    CannotOpen(String),
+    /// Until this pod is back, or gone.
+    WaitFor(String),
+}
+
+impl<'a> Traffic<'a> {
+    /// Of these Services and pods.
+    #[must_use]
+    pub fn new(services: &'a [Arc<ServiceView>], pods: &'a [Arc<PodView>]) -> Self {
+        let mut known: HashMap<&str, Vec<&ServiceView>> = HashMap::new();
+        for service in services.iter().filter(|service| !service.selector.is_empty()) {
+            known.entry(service.namespace.as_str()).or_default().push(service);
+        }
+        Self { services: known, all: pods, pods: OnceCell::new() }
+    }
+
+    /// The Services that select the pod.
+    pub fn selecting(&self, pod: &PodView) -> impl Iterator<Item = &'a ServiceView> {
+        let here = self.services.get(pod.id.namespace.as_str()).map_or(&[] as &[&ServiceView], Vec::as_slice);
+        here.iter().copied().filter(|service| service.selects(pod))
+    }
+
+    /// What the pod's Services say of a port; if they don't agree, what is waited for rather than closed.
+    #[must_use]
+    pub fn treatment(&self, pod: &PodView, port: u16) -> Option<PortTreatment> {
+        let here = self.services.get(pod.id.namespace.as_str())?;
+        let telling = here.iter().filter(|service| !service.treatments.is_empty() && service.selects(pod));
+        let said = telling.filter_map(|service| service.treatment(pod, port));
+        said.reduce(|one, other| if one == PortTreatment::Http1 { other } else { one })
+    }
+
+    /// Whether a Service sends the pod connections whether it is Ready or not, by its owner's wish.
+    #[must_use]
+    pub fn always_published(&self, pod: &PodView) -> bool {
+        self.selecting(pod).any(|service| service.has_address && service.open && service.held_by.is_none())
+    }
+
+    fn pods(&self) -> &Pods<'a> {
+        self.pods.get_or_init(|| {
+            let (mut by_owner, mut by_namespace) = (HashMap::new(), HashMap::new());
+            for pod in self.all.iter().map(|pod| &**pod).filter(|pod| !pod.finished) {
+                if let Some(owner) = &pod.owner {
+                    by_owner.entry(owner.uid.as_str()).or_insert_with(Vec::new).push(pod);
+                }
+                if self.services.contains_key(pod.id.namespace.as_str()) {
+                    by_namespace.entry(pod.id.namespace.as_str()).or_insert_with(Vec::new).push(pod);
+                }
+            }
+            Pods { by_owner, by_namespace }
+        })
+    }
+
+    /// The other pods of a Service that selects `pod`.
+    fn others<'p>(&'p self, service: &'p ServiceView, pod: &'p PodView) -> impl Iterator<Item = &'a PodView> {
+        let here = self.pods().by_namespace.get(pod.id.namespace.as_str()).map_or(&[] as &[&PodView], Vec::as_slice);
+        here.iter().copied().filter(|other| other.id.uid != pod.id.uid && service.selects(other))
+    }
+
+    /// Whether other pods take the traffic while `pod` is away: in each of its Services one; without Services one of its workload.
+    #[must_use]
+    pub fn another_serves(&self, pod: &PodView, presence: &impl Fn(&PodView) -> Presence) -> bool {
+        let serves = |other: &PodView| presence(other) == Presence::Serves;
+        let mut services = self.selecting(pod).filter(|service| service.has_address).peekable();
+        if services.peek().is_some() {
+            return services.all(|service| self.others(service, pod).any(serves));
+        }
+        let siblings = pod.owner.as_ref().and_then(|owner| self.pods().by_owner.get(owner.uid.as_str()));
+        siblings.into_iter().flatten().any(|other| other.id.uid != pod.id.uid && serves(other))
+    }
+
+    /// Whether this Service has to be open while `pod` is held.
+    #[must_use]
+    pub fn must_be_open(&self, service: &ServiceView, pod: &PodView, presence: &impl Fn(&PodView) -> Presence) -> bool {
+        match self.need(service, pod, presence) {
+            Need::Open => true,
+            Need::Nothing | Need::CannotOpen(_) | Need::WaitFor(_) => false,
+        }
+    }
+
+    fn need(&self, service: &ServiceView, pod: &PodView, presence: &impl Fn(&PodView) -> Presence) -> Need {
+        if !service.has_address || (service.open && service.held_by.is_none()) {
+            return Need::Nothing;
+        }
+        let (mut waits_for, mut in_the_way) = (None, None);
+        for other in self.others(service, pod) {
+            match presence(other) {
+                Presence::Serves => return Need::Nothing,
+                Presence::Away => waits_for = Some(other.id.name.clone()),
+                Presence::Down => in_the_way = Some(other.id.name.clone()),
+            }
+        }
+        match (in_the_way, waits_for) {
+            (Some(other), _) => Need::CannotOpen(other),
+            (None, Some(other)) => Need::WaitFor(other),
+            (None, None) => Need::Open,
+        }
+    }
+
+    /// Whether the pod may be operated in this mode now.
+    #[must_use]
+    pub fn begin(&self, pod: &PodView, mode: &GrantMode, presence: &impl Fn(&PodView) -> Presence) -> Begin<'a> {
+        if *mode != GrantMode::Hold {
+            // It would get connections although it has left.
+            let opened = self.selecting(pod).find(|service| service.open && service.held_by.is_some());
+            return match opened {
+                Some(service) => Begin::Wait(Busy::Open(service.name.clone())),
+                None => Begin::Now { open: Vec::new(), note: None },
+            };
+        }
+        let (mut closed, mut open, mut note) = (Vec::new(), Vec::new(), None);
+        for service in self.selecting(pod) {
+            match self.need(service, pod, presence) {
+                Need::Nothing => {}
+                Need::Open if service.open => open.push(service),
+                Need::Open => closed.push(service),
+                Need::CannotOpen(other) => {
+                    note = Some(format!(
+                        "Service {} can't be opened because of pod {other}, which is not Ready",
+                        service.name
+                    ));
+                }
+                Need::WaitFor(other) => {
+                    return Begin::Wait(Busy::NoOther { service: service.name.clone(), pod: other });
+                }
+            }
+        }
+        if closed.is_empty() {
+            return Begin::Now { open, note };
+        }
+        closed.extend(open);
+        Begin::Opening(closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{Pod, Service};
+    use serde_json::{Value, json};
+
+    /// A pod that all Services here select.
+    fn pod(name: &str, is_ready: bool) -> Arc<PodView> {
+        let ready = if is_ready { "True" } else { "False" };
+        let pod = json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": name, "labels": {"app": "web"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true}]},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]}
+        });
+        Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod).unwrap()))
+    }
+
+    fn service(name: &str, more: &Value) -> Arc<ServiceView> {
+        let mut service =
+            json!({"metadata": {"namespace": "shop", "name": name}, "spec": {"selector": {"app": "web"}}});
+        for (field, value) in more.as_object().into_iter().flatten() {
+            service["spec"][field] = value.clone();
+        }
+        Arc::new(ServiceView::from(&serde_json::from_value::<Service>(service).unwrap()))
+    }
+
+    fn present(taken: &[&str]) -> impl Fn(&PodView) -> Presence {
+        move |pod| Presence::of(pod, taken.contains(&pod.id.name.as_str()))
+    }
+
+    #[test]
+    fn another_one_serves_if_it_is_ready_and_stays() {
+        let pods = [pod("a", true), pod("b", true), pod("c", false)];
+        for services in [vec![], vec![service("web", &json!({}))]] {
+            let traffic = Traffic::new(&services, &pods);
+            assert!(traffic.another_serves(&pods[0], &present(&[])));
+            assert!(!traffic.another_serves(&pods[0], &present(&["b"])), "c is not Ready");
+            assert!(!Traffic::new(&services, &pods[..1]).another_serves(&pods[0], &present(&[])));
+        }
+    }
+
+    #[test]
+    fn each_service_with_an_address_needs_another_pod() {
+        let pods = [pod("a", true), pod("b", true)];
+        let only_a = json!({"selector": {"app": "web", "name": "a"}});
+        let mut one = PodView::clone(&pods[0]);
+        one.labels.insert("name".to_owned(), "a".to_owned());
+        let serves = |service: Arc<ServiceView>| {
+            Traffic::new(&[self::service("web", &json!({})), service], &pods).another_serves(&one, &present(&[]))
+        };
+        assert!(!serves(service("a", &only_a)));
+        let mut headless = only_a.clone();
+        headless["clusterIP"] = json!("None");
+        assert!(serves(service("a", &headless)));
+    }
+
+    #[test]
+    fn a_service_is_opened_for_its_only_pod_and_not_for_one_that_is_down() {
+        let services = [service("web", &json!({}))];
+        let begin = |pods: &[Arc<PodView>], taken: &[&str]| match Traffic::new(&services, pods).begin(
+            &pods[0],
+            &GrantMode::Hold,
+            &present(taken),
+        ) {
+            Begin::Now { note, .. } => note.unwrap_or_else(|| "now".to_owned()),
+            Begin::Opening(services) => format!("open {}", services.len()),
+            Begin::Wait(busy) => format!("{busy:?}"),
+        };
+        let [one, two, down] = [pod("a", true), pod("b", true), pod("c", false)];
+        assert_eq!(begin(std::slice::from_ref(&one), &[]), "open 1");
+        assert_eq!(begin(&[one.clone(), two.clone()], &[]), "now");
+        assert!(begin(&[one.clone(), two], &["b"]).starts_with("NoOther"));
+        assert!(begin(&[one, down], &[]).starts_with("Service web can't be opened because of pod c"));
+    }
+
+    #[test]
+    fn nobody_leaves_while_a_service_is_open_for_another_one() {
+        let mut open = ServiceView::clone(&service("web", &json!({"publishNotReadyAddresses": true})));
+        let pods = [pod("a", true), pod("b", true)];
+        let leave = |service: &ServiceView| {
+            let services = [Arc::new(service.clone())];
+            let traffic = Traffic::new(&services, &pods);
+            let is_busy =
+                matches!(traffic.begin(&pods[0], &GrantMode::Leave, &present(&[])), Begin::Wait(Busy::Open(_)));
+            (traffic.always_published(&pods[0]), is_busy)
+        };
+        assert_eq!(leave(&open), (true, false), "its owner has it so");
+        open.held_by = Some("uid.hash,false".to_owned());
+        assert_eq!(leave(&open), (false, true));
+    }
+}

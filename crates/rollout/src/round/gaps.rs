@@ -1,0 +1,43 @@
+//! Learns how long workloads' containers are away when they are operated, and keeps it on the workload (CONTRACT 6).
+
+use std::collections::BTreeMap;
+
+use crate::mode::Gaps;
+use hitless_api::names::annotations;
+use hitless_api::{Grant, Outcome};
+use hitless_workloads::WorkloadWrite;
+use hitless_workloads::deployment::OptIn;
+
+use super::intents::Wishes;
+use super::write::{Step, Write};
+use crate::snapshot::Snapshot;
+
+/// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
+/// left out comes in a later round, because agents' reports stay until their next write.
+pub(super) fn steps<'a>(wishes: &'a Wishes<'a>, snapshot: &'a Snapshot) -> impl Iterator<Item = Step> {
+    let mut longest: BTreeMap<(usize, &str), u32> = BTreeMap::new();
+    for transition in snapshot.node_transitions.values().flat_map(|node| &node.transitions) {
+        let is_done = transition.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
+        let Some(gap) = transition.gap_milliseconds.filter(|_| is_done) else { continue };
+        let Some(uid) = Grant::pod_uid_of(&transition.id) else { continue };
+        let Some(pod) = wishes.pods.get(uid) else { continue };
+        let Some(revision) = pod.annotations.get(annotations::REVISION) else { continue };
+        let Some(workload) = wishes.workload_of(pod) else { continue };
+        let known = longest.entry((workload, revision)).or_default();
+        *known = gap.max(*known);
+    }
+    let mut next: BTreeMap<usize, Gaps> = BTreeMap::new();
+    for ((workload, revision), gap) in longest {
+        let deployment = wishes.workloads[workload].deployment;
+        let gaps = next.get(&workload).cloned().unwrap_or_else(|| Gaps::of(deployment));
+        if let Some(gaps) = gaps.with(revision, gap) {
+            next.insert(workload, gaps);
+        }
+    }
+    next.into_iter().filter_map(|(index, gaps)| {
+        let workload = &wishes.workloads[index];
+        let is_free = workload.plan.next_write.is_none() && workload.deployment.opt_in() != OptIn::No;
+        let write = WorkloadWrite::RecordGap { deployment: workload.deployment.into(), gaps: gaps.text() };
+        is_free.then(|| Step::alone(Write::Workload { workload: workload.name(), write }))
+    })
+}

@@ -1,0 +1,254 @@
+//! What a round wants written.
+
+use std::collections::BTreeSet;
+
+use crate::mode::ServiceView;
+use hitless_api::JsonPatch;
+use hitless_api::event::Note;
+use hitless_api::names::annotations;
+use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
+use hitless_api::{Grant, NodeTransitionSpec, PodRef, TransitionLedgerSpec};
+use hitless_workloads::WorkloadWrite;
+use jiff::Timestamp;
+use kube::core::params::Patch;
+use serde_json::Value;
+
+use crate::snapshot::{Uncertain, Version};
+
+/// The next content of a namespace's ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LedgerWrite {
+    /// Namespace, or [`hitless_api::ledger::CLUSTER`].
+    pub namespace: String,
+    /// The version that was decided on; `None`: the ledger is created.
+    pub version: Option<Version>,
+    /// The content.
+    pub spec: TransitionLedgerSpec,
+}
+
+/// The next content of a NodeTransition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeTransitionWrite {
+    /// Node's name.
+    pub node: String,
+    /// The version that was decided on; `None`: it is created, owned by the Node.
+    pub version: Option<Version>,
+    /// The content.
+    pub spec: NodeTransitionSpec,
+    /// Value of [`super::FENCE`]; `None` leaves it as it is.
+    pub fence: Option<String>,
+    /// Namespaces of the pods that are granted in it: the agents must be allowed to operate there.
+    pub namespaces: BTreeSet<String>,
+}
+
+/// InService True on a pod whose node has no agent (CONTRACT 17).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandIn {
+    /// The pod.
+    pub pod: PodRef,
+    /// The version in which the condition is absent.
+    pub resource_version: String,
+}
+
+/// The next status of a PodTransitionRule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleStatusWrite {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The version that was decided on.
+    pub version: Version,
+    /// The status.
+    pub status: PodTransitionRuleStatus,
+}
+
+/// Opens a Service for the time of a Hold, or makes it as its owner wants it (CONTRACT 5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceWrite {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The version that was decided on.
+    pub version: Version,
+    /// Next value of `publishNotReadyAddresses`.
+    pub open: bool,
+    /// Next value of the annotation `hitless.dev/held-by`; `None`: it is there and goes.
+    pub mark: Option<String>,
+    /// Whether it has any annotation.
+    pub has_annotations: bool,
+    /// The operation it was opened for, and that has ended.
+    pub ended: Option<EndedHold>,
+}
+
+/// An operation for which a Service stays open no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedHold {
+    /// Its id.
+    pub id: String,
+    /// When its place was taken, if it still has it.
+    pub place: Option<Timestamp>,
+}
+
+impl EndedHold {
+    /// Whether the ledger as it is now says the same. A place is taken before a Service is opened for it, so whoever has seen the
+    /// Service open finds the place in a ledger that is read after that. A leader that was succeeded may see the Service that its
+    /// successor has opened, and not yet the place.
+    #[must_use]
+    pub fn is_over(&self, ledger: Option<&TransitionLedgerSpec>) -> bool {
+        let place = Grant::pod_uid_of(&self.id).zip(ledger).and_then(|(uid, ledger)| ledger.reservations.get(uid));
+        place.filter(|place| place.id == self.id).is_none_or(|place| Some(place.since.0) == self.place)
+    }
+}
+
+impl ServiceWrite {
+    /// For the operation with this id.
+    #[must_use]
+    pub fn open(service: &ServiceView, id: &str) -> Self {
+        let before = service.open && service.held_by.is_none();
+        Self { open: true, mark: Some(format!("{id},{before}")), ..Self::close(service) }
+    }
+
+    /// What was before, unless its owner has said something else meanwhile. Only closed ones are opened, and those that we have opened for another.
+    #[must_use]
+    pub fn close(service: &ServiceView) -> Self {
+        Self {
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+            version: service.version.clone(),
+            open: service.open && service.declared_open,
+            mark: None,
+            has_annotations: service.has_annotations,
+            ended: None,
+        }
+    }
+
+    /// Only if this operation is over.
+    #[must_use]
+    pub fn after(self, ended: EndedHold) -> Self {
+        Self { ended: Some(ended), ..self }
+    }
+
+    /// The patch that carries it out.
+    #[must_use]
+    pub fn patch(&self) -> Patch<Value> {
+        let annotations = ["metadata", "annotations"];
+        let mark = ["metadata", "annotations", annotations::HELD_BY];
+        let patch = JsonPatch::of(&self.version.uid)
+            .test(&["metadata", "resourceVersion"], self.version.resource_version.as_str())
+            .add(&["spec", "publishNotReadyAddresses"], self.open);
+        let patch = if self.has_annotations { patch } else { patch.new_map(&annotations) };
+        match &self.mark {
+            Some(text) => patch.add(&mark, text.as_str()),
+            None => patch.remove(&mark),
+        }
+        .build()
+    }
+}
+
+/// One write, conditional on what was decided on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// To a ledger.
+    Ledger(LedgerWrite),
+    /// To a NodeTransition.
+    NodeTransition(NodeTransitionWrite),
+    /// To a Deployment or one of its ReplicaSets.
+    Workload {
+        /// `<namespace>/<name>` of the Deployment, for logs.
+        workload: String,
+        /// The write.
+        write: WorkloadWrite,
+    },
+    /// To a Service.
+    Service(ServiceWrite),
+    /// To a pod's status.
+    StandIn(StandIn),
+    /// To a PodTransitionRule's status.
+    RuleStatus(RuleStatusWrite),
+}
+
+/// A write in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The write.
+    pub write: Write,
+    /// Indices of earlier steps of the round that must have succeeded; otherwise this one is dropped and the next round
+    /// decides anew.
+    pub needs: Vec<usize>,
+    /// What people should know once it has succeeded.
+    pub done: Option<Note>,
+}
+
+impl Step {
+    /// A step that needs no other.
+    #[must_use]
+    pub const fn alone(write: Write) -> Self {
+        Self { write, needs: Vec::new(), done: None }
+    }
+}
+
+impl Write {
+    /// It was not answered.
+    pub fn unanswered(&self, uncertain: &mut Uncertain) {
+        match self {
+            Self::NodeTransition(write) => _ = uncertain.nodes.insert(write.node.clone()),
+            Self::Ledger(write) => _ = uncertain.ledgers.insert(write.namespace.clone()),
+            Self::Workload { .. } | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+        }
+    }
+
+    /// It has succeeded: an earlier one on the same version of the object can't any more.
+    pub fn succeeded(&self, uncertain: &mut Uncertain) {
+        match self {
+            Self::NodeTransition(write) => _ = uncertain.nodes.remove(&write.node),
+            Self::Ledger(write) => _ = uncertain.ledgers.remove(&write.namespace),
+            Self::Workload { .. } | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+        }
+    }
+
+    /// Names what is written to, the same for each attempt: `ledger/shop`, `node-transition/n1`, …
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self {
+            Self::Ledger(write) => format!("ledger/{}", write.namespace),
+            Self::NodeTransition(write) => format!("node-transition/{}", write.node),
+            Self::Workload { workload, write } => format!("{}/{workload}", write.verb()),
+            Self::Service(write) => format!("service/{}/{}", write.namespace, write.name),
+            Self::StandIn(write) => format!("stand-in/{}", write.pod.uid),
+            Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::{MicroTime, Reservation};
+    use serde_json::json;
+
+    fn ledger(id: &str, since: Timestamp) -> TransitionLedgerSpec {
+        let place: Reservation = serde_json::from_value(json!({
+            "id": id, "pod": "web", "node": "n1", "since": MicroTime(since), "images": {}
+        }))
+        .unwrap();
+        TransitionLedgerSpec { reservations: [("uid-1".to_owned(), place)].into(), ..TransitionLedgerSpec::default() }
+    }
+
+    #[test]
+    fn a_service_is_not_closed_for_an_operation_that_has_begun_anew_unseen() {
+        let (first, second) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(9).unwrap());
+        for (known, now, is_over, why) in [
+            (None, None, true, "it has no place"),
+            (Some(first), None, true, "its place is free by now"),
+            (Some(first), Some(ledger("uid-1.a", first)), true, "its place is the one that is known"),
+            (Some(first), Some(ledger("uid-1.a", second)), false, "it has another place"),
+            (None, Some(ledger("uid-1.a", first)), false, "it has a place that was not seen"),
+            (None, Some(ledger("uid-1.b", first)), true, "the place is another operation's"),
+        ] {
+            let ended = EndedHold { id: "uid-1.a".to_owned(), place: known };
+            assert_eq!(ended.is_over(now.as_ref()), is_over, "{why}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Everything that a round looks at, as small structs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::mode::{AgentSays, PolicyView, ServiceView};
+use hitless_api::node_transition::AgentInfo;
+use hitless_api::pod::PodView;
+use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
+use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
+use hitless_gate::{Approvals, Budget, DisruptionBudget};
+use hitless_workloads::{DeploymentView, ReplicaSetView};
+use jiff::Timestamp;
+
+pub use hitless_api::Version;
+
+/// A Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// Name.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// Has a deletion timestamp.
+    pub deleting: bool,
+    /// Labels, for topologies.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A NodeTransition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeTransitionView {
+    /// The node's name.
+    pub node: String,
+    /// What a write is conditional on.
+    pub version: Version,
+    /// Annotation [`crate::round::FENCE`].
+    pub fence: Option<String>,
+    /// What we wrote.
+    pub spec: NodeTransitionSpec,
+    /// What the agent says of itself; absent before its first report.
+    pub agent: Option<AgentInfo>,
+    /// What the agent reports.
+    pub transitions: Vec<Transition>,
+}
+
+impl NodeTransitionView {
+    /// What the agent has said.
+    #[must_use]
+    pub fn says(&self) -> AgentSays<'_> {
+        AgentSays { info: self.agent.as_ref(), reports: &self.transitions }
+    }
+
+    /// What the agent reports of `grant`.
+    #[must_use]
+    pub fn transition(&self, grant: &Grant) -> Option<&Transition> {
+        self.transitions.iter().find(|transition| transition.is_of(grant))
+    }
+
+    /// The grants whose operation the agent has not reported to be over.
+    pub fn unfinished(&self) -> impl Iterator<Item = &Grant> {
+        let has_ended = |grant: &Grant| self.transition(grant).is_some_and(|transition| transition.result.is_some());
+        self.spec.grants.iter().filter(move |grant| !has_ended(grant))
+    }
+}
+
+/// The ledger of a namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LedgerView {
+    /// Namespace, or [`hitless_api::ledger::CLUSTER`].
+    pub namespace: String,
+    /// What a write is conditional on.
+    pub version: Version,
+    /// Its content.
+    pub spec: TransitionLedgerSpec,
+}
+
+/// A PodTransitionRule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleView {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// What a write is conditional on.
+    pub version: Version,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// The rules.
+    pub spec: PodTransitionRuleSpec,
+    /// What we last reported.
+    pub status: Option<PodTransitionRuleStatus>,
+}
+
+/// Whether a node has an agent (CONTRACT 16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentState {
+    /// Its pod is Ready.
+    Ready,
+    /// It has none, or it is not Ready, and this has been so since then at the latest.
+    MissingSince(Timestamp),
+}
+
+/// What a read of a pod said that was made after the result of its operation was seen: a cache may show the pod as it was
+/// before the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// The pod is Ready.
+    Ready,
+    /// The pod is there and not Ready; whether it has become so since is for the cache to tell.
+    NotReady,
+    /// There is no pod with that uid any more.
+    Gone,
+}
+
+/// Identity of an operation: a grant's id may come again for a later operation of the same kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationKey {
+    /// Id of the grant and the reservation.
+    pub id: String,
+    /// When it was granted and reserved.
+    pub since: Timestamp,
+}
+
+/// The state of the cluster as one controller sees it.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Epoch of our leadership.
+    pub epoch: i64,
+    /// Our identity as a leader.
+    pub holder: String,
+    /// All Deployments.
+    pub deployments: Vec<Arc<DeploymentView>>,
+    /// All ReplicaSets.
+    pub replica_sets: Vec<Arc<ReplicaSetView>>,
+    /// All pods.
+    pub pods: Vec<Arc<PodView>>,
+    /// All nodes by name.
+    pub nodes: BTreeMap<String, Arc<NodeView>>,
+    /// All NodeTransitions by node.
+    pub node_transitions: BTreeMap<String, Arc<NodeTransitionView>>,
+    /// All ledgers by namespace, that of the whole cluster as [`hitless_api::ledger::CLUSTER`].
+    pub ledgers: BTreeMap<String, Arc<LedgerView>>,
+    /// All PodTransitionRules.
+    pub rules: Vec<Arc<RuleView>>,
+    /// All TransitionBudgets.
+    pub budgets: Vec<Arc<Budget>>,
+    /// All PodDisruptionBudgets.
+    pub disruption_budgets: Vec<Arc<DisruptionBudget>>,
+    /// All Services.
+    pub services: Vec<Arc<ServiceView>>,
+    /// All DrainPolicies.
+    pub drain_policies: Vec<Arc<PolicyView>>,
+    /// What approvers have said.
+    pub approvals: Approvals,
+    /// What approvers are at, by namespace and name of the PodTransitionRule; one that is not listed has not been looked at yet.
+    pub rule_states: BTreeMap<(String, String), Vec<RuleState>>,
+    /// Agents by node; a node that is not listed has just been seen for the first time.
+    pub agents: BTreeMap<String, AgentState>,
+    /// What was written by us without an answer.
+    pub uncertain: Uncertain,
+    /// What [`crate::round::Round::reads`] asked for earlier.
+    pub evidence: BTreeMap<OperationKey, Evidence>,
+}
+
+/// Objects that this term has written to without an answer: the write may still arrive, until a later one to the same object has
+/// succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uncertain {
+    /// Nodes, for their NodeTransitions.
+    pub nodes: BTreeSet<String>,
+    /// Namespaces, for their ledgers.
+    pub ledgers: BTreeSet<String>,
+}
