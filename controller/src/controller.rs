@@ -75,7 +75,7 @@ impl Controller {
         last_write: CancellationToken,
     ) -> Result<(), Infallible> {
         let (mut memory, mut notices, mut retries) = (Memory::default(), Notices::default(), Retries::default());
-        memory.mirror = GateCache::new(self.gate.clone());
+        memory.gate_cache = GateCache::new(self.gate.clone());
         let mut consultations = Consultations::new(Approvers::new(self.client.clone()), Arc::clone(&self.wake));
         let mut next = Instant::now();
         loop {
@@ -121,7 +121,7 @@ impl Controller {
         consultations.fill(&mut snapshot, now);
 
         let start = Instant::now();
-        let round = round(&snapshot, &mut memory.mirror, now);
+        let round = round(&snapshot, &mut memory.gate_cache, now);
         self.metrics.decided(&round, start.elapsed());
         if let Some(later) = round.deposed {
             return self.rank.outranked(&mut memory.outranked_since, leadership, later).await;

@@ -7,47 +7,39 @@ use futures::future::BoxFuture;
 use hitless_api::ledger::CLUSTER;
 use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::pod::PodView;
-use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use hitless_api::{DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Listing, Selection};
-use hitless_workloads::{DeploymentView, ReplicaSetView};
-use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use hitless_workloads::{Kind, Object, Resource, kind};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ApiResource, DynamicObject};
-use kube::core::DeserializeGuard;
-use kube::{Api, Client, Resource};
+use kube::core::{DeserializeGuard, GroupVersionKind};
+use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use hitless_rollout::round::FENCE;
-use hitless_rollout::snapshot::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
+use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
 
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
 
-/// The API resource of Deployments, which are read as raw JSON: a template must survive being copied.
+/// A workload's resource as requests name it. Its objects are read as raw JSON: a template must survive being copied.
 #[must_use]
-pub fn deployments() -> ApiResource {
-    ApiResource::erase::<Deployment>(&())
-}
-
-/// The API resource of ReplicaSets, read as raw JSON for the same reason.
-#[must_use]
-pub fn replica_sets() -> ApiResource {
-    ApiResource::erase::<ReplicaSet>(&())
+pub fn api_resource(resource: &Resource) -> ApiResource {
+    let GroupKind { group, kind } = &resource.group_kind;
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, resource.version, kind), resource.plural)
 }
 
 /// Everything that is watched. Clones share the content.
 #[derive(Clone)]
 pub struct Caches {
-    pub(crate) deployments: Cache<DynamicObject, DeploymentView>,
-    pub(crate) replica_sets: Cache<DynamicObject, ReplicaSetView>,
+    pub(crate) objects: Arc<[Objects]>,
     pub(crate) pods: Cache<Pod, PodView>,
     pub(crate) nodes: Cache<Node, NodeView>,
     pub(crate) node_transitions: Cache<NodeTransition, NodeTransitionView>,
@@ -59,6 +51,12 @@ pub struct Caches {
     pub(crate) drain_policies: Cache<DrainPolicy, PolicyView>,
 }
 
+/// The objects of one resource of workloads' kinds.
+pub(crate) struct Objects {
+    pub(crate) resource: &'static Resource,
+    pub(crate) cache: Cache<DynamicObject, Object>,
+}
+
 /// A task that keeps a cache up to date, and its name.
 pub type Watch = (&'static str, BoxFuture<'static, Result<(), BoxError>>);
 
@@ -67,8 +65,12 @@ impl Caches {
     #[must_use]
     pub fn new(wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
         Self {
-            deployments: Cache::new("Deployment", raw, wake.clone(), metrics.clone()),
-            replica_sets: Cache::new("ReplicaSet", raw, wake.clone(), metrics.clone()),
+            objects: kind::resources()
+                .map(|(kind, resource)| {
+                    let view = move |object| read(kind, resource, object);
+                    Objects { resource, cache: Cache::new(resource.plural, view, wake.clone(), metrics.clone()) }
+                })
+                .collect(),
             pods: Cache::new("Pod", |pod| Some(PodView::from(&pod)), wake.clone(), metrics.clone()),
             nodes: Cache::new("Node", |node| Some(node_view(&node)), wake.clone(), metrics.clone()),
             node_transitions: Cache::new(
@@ -100,9 +102,10 @@ impl Caches {
     #[must_use]
     pub fn watches(&self, client: &Client, readiness: &Readiness, token: &CancellationToken) -> Vec<Watch> {
         let start = Start { readiness, token };
-        vec![
-            start.watch("deployments", Api::all_with(client.clone(), &deployments()), &self.deployments),
-            start.watch("replicasets", Api::all_with(client.clone(), &replica_sets()), &self.replica_sets),
+        let objects = self.objects.iter().map(|Objects { resource, cache }| {
+            start.watch(resource.plural, Api::all_with(client.clone(), &api_resource(resource)), cache)
+        });
+        let others = [
             start.watch("pods", Api::all(client.clone()), &self.pods),
             start.watch("nodes", Api::all(client.clone()), &self.nodes),
             start.watch("nodetransitions", Api::all(client.clone()), &self.node_transitions),
@@ -112,14 +115,14 @@ impl Caches {
             start.watch("poddisruptionbudgets", Api::all(client.clone()), &self.disruption_budgets),
             start.watch("services", Api::all(client.clone()), &self.services),
             start.watch("drainpolicies", Api::all(client.clone()), &self.drain_policies),
-        ]
+        ];
+        objects.chain(others).collect()
     }
 
     /// Whether every cache has been filled once.
     #[must_use]
     pub fn synced(&self) -> bool {
-        self.deployments.synced()
-            && self.replica_sets.synced()
+        self.objects.iter().all(|objects| objects.cache.synced())
             && self.pods.synced()
             && self.nodes.synced()
             && self.node_transitions.synced()
@@ -135,8 +138,7 @@ impl Caches {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
-            deployments: self.deployments.values(),
-            replica_sets: self.replica_sets.values(),
+            objects: self.objects.iter().flat_map(|objects| objects.cache.values()).collect(),
             pods: self.pods.values(),
             nodes: by_name(&self.nodes),
             node_transitions: by_name(&self.node_transitions),
@@ -151,38 +153,6 @@ impl Caches {
     }
 }
 
-/// Which nodes have a Ready agent: its DaemonSet's pods tell. `known` is the answer of last time; a node that had none then
-/// has had none since then.
-#[must_use]
-pub fn agents(
-    snapshot: &Snapshot,
-    known: &BTreeMap<String, AgentState>,
-    now: Timestamp,
-) -> BTreeMap<String, AgentState> {
-    let is_agent = |pod: &&Arc<PodView>| {
-        pod.id.namespace == SYSTEM_NAMESPACE
-            && pod.labels.get(names::APP_LABEL).is_some_and(|name| name == names::AGENT)
-            && pod.available()
-    };
-    let ready: std::collections::BTreeSet<&str> =
-        snapshot.pods.iter().filter(is_agent).filter_map(|pod| pod.node.as_deref()).collect();
-    snapshot
-        .nodes
-        .keys()
-        .map(|node| {
-            let state = if ready.contains(node.as_str()) {
-                AgentState::Ready
-            } else {
-                match known.get(node) {
-                    Some(AgentState::MissingSince(since)) => AgentState::MissingSince(*since),
-                    Some(AgentState::Ready) | None => AgentState::MissingSince(now),
-                }
-            };
-            (node.clone(), state)
-        })
-        .collect()
-}
-
 struct Start<'a> {
     readiness: &'a Readiness,
     token: &'a CancellationToken,
@@ -191,7 +161,7 @@ struct Start<'a> {
 impl Start<'_> {
     fn watch<K, T>(&self, name: &'static str, api: Api<DeserializeGuard<K>>, cache: &Cache<K, T>) -> Watch
     where
-        K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
         K::DynamicType: Clone + Send + Sync,
         T: PartialEq + Send + Sync + 'static,
     {
@@ -205,10 +175,12 @@ fn by_name<K, T>(cache: &Cache<K, T>) -> BTreeMap<String, Arc<T>> {
     cache.snapshot().into_iter().map(|(key, value)| (key.name, value)).collect()
 }
 
-fn raw<T: DeserializeOwned>(object: DynamicObject) -> Option<T> {
+/// An object of a workload's kind; one that does not parse is left out and logged.
+fn read(kind: &dyn Kind, resource: &Resource, object: DynamicObject) -> Option<Object> {
     let name = object.metadata.name.clone();
-    let value = serde_json::to_value(object).and_then(serde_json::from_value);
-    value.inspect_err(|error| tracing::error!(?name, %error, "skipping an object that does not parse")).ok()
+    let value = serde_json::to_value(object).inspect_err(|error| tracing::error!(?name, %error, "not JSON")).ok()?;
+    let object = kind.read(&resource.group_kind, value);
+    object.inspect_err(|error| tracing::error!(?name, %error, "skipping an object that does not parse")).ok()
 }
 
 fn version(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Version {

@@ -8,8 +8,7 @@ use hitless_api::names;
 use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::WorkloadWrite;
-use hitless_workloads::deployment::{Kind, Request};
+use hitless_workloads::{Request, Resource};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
@@ -18,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
-use crate::watches::{self, Caches};
+use crate::watches::{self, Caches, Objects};
 use hitless_rollout::round::{
     FENCE, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write,
 };
@@ -92,7 +91,7 @@ impl Writer {
         match write {
             Write::Ledger(write) => self.ledger(write).await,
             Write::NodeTransition(write) => self.node_transition(write).await,
-            Write::Workload { write, .. } => self.workload(write).await,
+            Write::Workload(write) => self.workload(write).await,
             Write::Service(write) => self.service(write).await,
             Write::StandIn(write) => self.stand_in(write).await,
             Write::RuleStatus(write) => self.rule_status(write).await,
@@ -158,47 +157,14 @@ impl Writer {
         Ok(())
     }
 
-    async fn workload(&self, write: &WorkloadWrite) -> Result<(), WriteError> {
-        let api = |kind: Kind, namespace: &str| -> Api<DynamicObject> {
-            let resource = match kind {
-                Kind::Deployment => watches::deployments(),
-                Kind::ReplicaSet => watches::replica_sets(),
-            };
-            Api::namespaced_with(self.client.clone(), namespace, &resource)
+    async fn workload(&self, write: &hitless_workloads::Write) -> Result<(), WriteError> {
+        let known = self.caches.objects.iter().find(|known| known.resource.group_kind == write.on.group_kind);
+        let Some(Objects { resource, cache }) = known else {
+            return Err(WriteError::Invalid { message: format!("no kind has objects like {}", write.on.label()) });
         };
-        match write.request() {
-            Request::Create { namespace, object } => {
-                let object: DynamicObject = serde_json::from_value(object).map_err(|error| invalid(&error))?;
-                let api = api(Kind::ReplicaSet, &namespace);
-                let stored = self.writes.send("replicasets", api.create(&post(), &object)).await?;
-                self.caches.replica_sets.put(stored);
-            }
-            Request::Patch { kind, target, patch } => {
-                let patch: Patch<Value> =
-                    Patch::Json(serde_json::from_value::<json_patch::Patch>(patch).map_err(|error| invalid(&error))?);
-                let api = api(kind, &target.namespace);
-                let (resource, cache) = match kind {
-                    Kind::Deployment => ("deployments", None),
-                    Kind::ReplicaSet => ("replicasets", Some(&self.caches.replica_sets)),
-                };
-                let stored = self.writes.send(resource, api.patch(&target.name, &patching(), &patch)).await?;
-                match cache {
-                    Some(cache) => cache.put(stored),
-                    None => self.caches.deployments.put(stored),
-                }
-            }
-            Request::Delete { target } => {
-                let params = DeleteParams {
-                    propagation_policy: Some(PropagationPolicy::Background),
-                    preconditions: Some(Preconditions {
-                        uid: Some(target.uid.clone()),
-                        resource_version: Some(target.resource_version.clone()),
-                    }),
-                    ..DeleteParams::default()
-                };
-                let api = api(Kind::ReplicaSet, &target.namespace);
-                self.writes.send("replicasets", api.delete(&target.name, &params)).await?;
-            }
+        let api = Api::namespaced_with(self.client.clone(), &write.on.namespace, &watches::api_resource(resource));
+        if let Some(stored) = send(&self.writes, &api, resource, write).await? {
+            cache.put(stored);
         }
         Ok(())
     }
@@ -245,6 +211,36 @@ impl Writer {
         let stored = self.writes.send("podtransitionrules/status", request).await?;
         self.caches.rules.put(stored);
         Ok(())
+    }
+}
+
+/// Sends a write to a workload's object; returns it as it is stored then, unless it was deleted.
+pub(crate) async fn send(
+    writes: &Writes,
+    api: &Api<DynamicObject>,
+    resource: &Resource,
+    write: &hitless_workloads::Write,
+) -> Result<Option<DynamicObject>, WriteError> {
+    match &write.request {
+        Request::Create(object) => {
+            let object: DynamicObject = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
+            writes.send(resource.plural, api.create(&post(), &object)).await.map(Some)
+        }
+        Request::Patch(patch) => {
+            let patch = patch.clone().build();
+            writes.send(resource.plural, api.patch(&write.on.name, &patching(), &patch)).await.map(Some)
+        }
+        Request::Delete { resource_version } => {
+            let params = DeleteParams {
+                propagation_policy: Some(PropagationPolicy::Background),
+                preconditions: Some(Preconditions {
+                    uid: Some(write.on.uid.clone()),
+                    resource_version: Some(resource_version.clone()),
+                }),
+                ..DeleteParams::default()
+            };
+            writes.send(resource.plural, api.delete(&write.on.name, &params)).await.map(|_| None)
+        }
     }
 }
 

@@ -402,6 +402,7 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         id: format!("{}.1234", pod::UID),
         epoch: 1,
         pod: pod::id(),
+        owner: None,
         op: hitless_api::GrantOp::Update,
         mode: hitless_api::GrantMode::Leave,
         mode_reason: String::new(),

@@ -16,7 +16,7 @@ pub(super) struct Memory {
     evidence: BTreeMap<OperationKey, Evidence>,
     uncertain: Uncertain,
     /// Saves the rounds time.
-    pub(super) mirror: GateCache,
+    pub(super) gate_cache: GateCache,
     /// Since when writes of a later epoch have been seen.
     pub(super) outranked_since: Option<Instant>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Takes note of which nodes have an agent, and drops evidence of operations that are over.
     pub(super) fn look(&mut self, snapshot: &Snapshot, now: Timestamp) {
-        self.agents = watches::agents(snapshot, &self.agents, now);
+        self.agents = hitless_rollout::snapshot::agents(snapshot, &self.agents, now);
         let granted = snapshot
             .node_transitions
             .values()

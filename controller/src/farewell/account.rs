@@ -2,6 +2,7 @@
 
 use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
 use hitless_runtime::write::{WriteError, Writes};
+use hitless_workloads::kind;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject};
@@ -96,14 +97,19 @@ fn rights() -> Vec<PolicyRule> {
         ..PolicyRule::default()
     };
     let namespace = rule("", "namespaces", &["get"]);
-    vec![
+    let workloads =
+        kind::resources().filter(|(_, resource)| !resource.uninstall_verbs.is_empty()).map(|(_, resource)| {
+            let verbs: Vec<&str> = [&["get", "list", "watch"], resource.uninstall_verbs].concat();
+            rule(&resource.group_kind.group, resource.plural, &verbs)
+        });
+    let mut rules = vec![
         rule("", "pods", &["get", "list", "watch"]),
         rule("", "pods/status", &["patch"]),
-        rule("apps", "deployments", &["get", "list", "watch", "patch"]),
-        rule("apps", "replicasets", &["get", "list", "watch", "patch"]),
         rule("", "services", &["get", "list", "watch", "patch"]),
         PolicyRule { resource_names: Some(vec![SYSTEM_NAMESPACE.to_owned()]), ..namespace },
-    ]
+    ];
+    rules.extend(workloads);
+    rules
 }
 
 fn binding(namespace: &Namespace) -> ClusterRoleBinding {

@@ -1,19 +1,18 @@
 //! One pass over everything that hitless may have left in somebody else's object.
 
 use hitless_api::PodRef;
-use hitless_api::names::{self, labels};
+use hitless_api::names;
 use hitless_api::pod::PodView;
 use hitless_rollout::mode::ServiceView;
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::deployment::{Kind, Request};
-use hitless_workloads::{DeploymentView, ReplicaSetView, WorkloadWrite};
+use hitless_workloads::{Kind, Object, Resource, Write, kind};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{DynamicObject, ListParams, ObjectList, Patch, PatchParams};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::watches;
+use crate::{watches, writer};
 use hitless_rollout::round::ServiceWrite;
 
 /// Objects in one page of a list.
@@ -25,14 +24,16 @@ pub(super) enum UndoError {
     Read(#[source] Box<kube::Error>),
     #[error("writing: {0}")]
     Write(#[from] WriteError),
-    #[error("an object does not parse: {0}")]
-    Parse(#[from] serde_json::Error),
+    #[error("an object is no JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Parse(#[from] hitless_workloads::object::ReadError),
 }
 
 /// One write that puts something back.
 #[derive(Debug, PartialEq)]
 enum Back {
-    Workload(WorkloadWrite),
+    Workload(Write),
     Close(ServiceWrite),
     Raise { pod: PodRef, resource_version: String },
 }
@@ -48,17 +49,14 @@ pub(super) struct Passed {
 
 /// Puts back what is to be put back now.
 pub(super) async fn pass(client: &Client, writes: &Writes) -> Result<Passed, UndoError> {
-    let sets = Api::all_with(client.clone(), &watches::replica_sets());
-    let deployments = Api::all_with(client.clone(), &watches::deployments());
-    let pods: Api<Pod> = Api::all(client.clone());
     let all = ListParams::default();
+    let pods: Api<Pod> = Api::all(client.clone());
     let pods: Vec<PodView> = list(&pods, &all).await?.iter().map(PodView::from).collect();
-    let mut ours = views(&sets, &all.clone().labels(labels::HISTORY)).await?;
-    let only_live = format!("{},!{}", labels::LIVE, labels::HISTORY);
-    ours.extend(views(&sets, &all.clone().labels(&only_live)).await?);
-    let only_settled = format!("{},!{},!{}", labels::SETTLED, labels::LIVE, labels::HISTORY);
-    ours.extend(views(&sets, &all.clone().labels(&only_settled)).await?);
-    let mut wanted = decide(&pods, &ours, &views(&deployments, &all).await?);
+    let mut wanted: Vec<Back> = raise(&pods).collect();
+    for (kind, resource) in uninstalled() {
+        let api = Api::all_with(client.clone(), &watches::api_resource(resource));
+        wanted.extend(release(kind, &objects(kind, resource, &api).await?));
+    }
     let services: Api<Service> = Api::all(client.clone());
     let services: Vec<ServiceView> = list(&services, &all).await?.iter().map(ServiceView::from).collect();
     wanted.extend(close(&services));
@@ -78,24 +76,22 @@ pub(super) async fn pass(client: &Client, writes: &Writes) -> Result<Passed, Und
     Ok(passed)
 }
 
-/// Raises pods first, because requests wait for them; takes labels off before it lifts, because a Deployment that is lifted
-/// may need any of its ReplicaSets.
-fn decide(pods: &[PodView], sets: &[ReplicaSetView], deployments: &[DeploymentView]) -> Vec<Back> {
-    let raise = pods
-        .iter()
+/// Pods come first, because requests wait for them.
+fn raise(pods: &[PodView]) -> impl Iterator<Item = Back> {
+    pods.iter()
         .filter(|pod| pod.gated && !pod.terminating && !pod.finished && !pod.is(names::IN_SERVICE))
-        .map(|pod| Back::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() });
-    let strip = sets.iter().filter_map(|set| {
-        let names = [labels::HISTORY, labels::LIVE, labels::SETTLED];
-        let present = names.into_iter().filter(|name| set.labels.contains_key(*name));
-        let labels: Vec<_> = present.collect();
-        (!labels.is_empty()).then(|| Back::Workload(WorkloadWrite::StripLabels { replica_set: set.into(), labels }))
-    });
-    let lift = deployments
-        .iter()
-        .filter(|deployment| deployment.marked())
-        .map(|deployment| Back::Workload(WorkloadWrite::Unpause { deployment: deployment.into() }));
-    raise.chain(strip).chain(lift).collect()
+        .map(|pod| Back::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() })
+}
+
+/// What workloads consist of comes before the workloads: one that is let go may need any of its parts.
+fn uninstalled() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
+    let mut all: Vec<_> = kind::resources().filter(|(_, resource)| !resource.uninstall_verbs.is_empty()).collect();
+    all.sort_by_key(|(_, resource)| kind::of_workload(&resource.group_kind).is_some());
+    all.into_iter()
+}
+
+fn release(kind: &dyn Kind, objects: &[Object]) -> impl Iterator<Item = Back> {
+    objects.iter().filter_map(|object| kind.release(object)).map(Back::Workload)
 }
 
 /// Services that were opened for a Hold.
@@ -109,17 +105,10 @@ struct Undo<'a> {
 }
 
 impl Undo<'_> {
-    async fn workload(&self, write: &WorkloadWrite) -> Result<usize, UndoError> {
-        let Request::Patch { kind, target, patch } = write.request() else { return Ok(0) };
-        let (resource, name) = match kind {
-            Kind::Deployment => (watches::deployments(), "deployments"),
-            Kind::ReplicaSet => (watches::replica_sets(), "replicasets"),
-        };
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &target.namespace, &resource);
-        let patch: Patch<Value> = Patch::Json(serde_json::from_value::<json_patch::Patch>(patch)?);
-        let params = PatchParams::default();
-        let answer = self.writes.send(name, async { api.patch(&target.name, &params, &patch).await.map(drop) }).await;
-        once(answer)
+    async fn workload(&self, write: &Write) -> Result<usize, UndoError> {
+        let Some((_, resource)) = kind::resource(&write.on.group_kind) else { return Ok(0) };
+        let api = Api::namespaced_with(self.client.clone(), &write.on.namespace, &watches::api_resource(resource));
+        once(writer::send(self.writes, &api, resource, write).await.map(drop))
     }
 
     async fn close(&self, write: &ServiceWrite) -> Result<usize, UndoError> {
@@ -153,9 +142,9 @@ fn once(answer: Result<(), WriteError>) -> Result<usize, UndoError> {
     }
 }
 
-async fn views<T: DeserializeOwned>(api: &Api<DynamicObject>, params: &ListParams) -> Result<Vec<T>, UndoError> {
-    let objects = list(api, params).await?;
-    objects.into_iter().map(|object| Ok(serde_json::from_value(serde_json::to_value(object)?)?)).collect()
+async fn objects(kind: &dyn Kind, resource: &Resource, api: &Api<DynamicObject>) -> Result<Vec<Object>, UndoError> {
+    let objects = list(api, &ListParams::default()).await?.into_iter();
+    objects.map(|object| Ok(kind.read(&resource.group_kind, serde_json::to_value(object)?)?)).collect()
 }
 
 async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<K>, UndoError>
@@ -177,6 +166,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_api::names::labels;
+    use serde_json::Value;
 
     fn object<T: DeserializeOwned>(name: &str, rest: &Value) -> T {
         let mut object = json!({"metadata": {"namespace": "a", "name": name, "uid": name, "resourceVersion": "1"}});
@@ -204,8 +195,7 @@ mod tests {
             pod("done", true, Some("False"), &json!({"status": {"phase": "Succeeded"}})),
             pod("ending", true, Some("False"), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
         ];
-        let raised: Vec<_> = decide(&pods, &[], &[])
-            .into_iter()
+        let raised: Vec<_> = raise(&pods)
             .map(|back| match back {
                 Back::Raise { pod, resource_version } => (pod.name, resource_version),
                 other => panic!("{other:?}"),
@@ -227,23 +217,34 @@ mod tests {
 
     #[test]
     fn our_labels_go_before_the_hold_and_an_owners_own_pause_stays() {
-        let set = |name: &str, labels: Value| object(name, &json!({"metadata": {"labels": labels}}));
-        let sets: [ReplicaSetView; 3] = [
-            set("live", json!({labels::LIVE: "true", "app": "web"})),
-            set("old", json!({labels::HISTORY: "3"})),
-            set("plain", json!({"app": "web"})),
-        ];
-        let held = json!({"metadata": {"annotations": {"hitless.dev/rollout": "held"}}, "spec": {"paused": true}});
-        let deployments: [DeploymentView; 2] =
-            [object("held", &held), object("paused", &json!({"spec": {"paused": true}}))];
-        let strip = |set: &ReplicaSetView, label| {
-            Back::Workload(WorkloadWrite::StripLabels { replica_set: set.into(), labels: vec![label] })
+        let of = |resource: &'static Resource, kind: &dyn Kind, name: &str, rest: &Value| {
+            kind.read(&resource.group_kind, object(name, rest)).unwrap()
         };
-        let wanted = [
-            strip(&sets[0], labels::LIVE),
-            strip(&sets[1], labels::HISTORY),
-            Back::Workload(WorkloadWrite::Unpause { deployment: (&deployments[0]).into() }),
-        ];
-        assert_eq!(decide(&[], &sets, &deployments), wanted);
+        let wanted: Vec<(String, &str)> = uninstalled()
+            .flat_map(|(kind, resource)| {
+                let objects = match resource.plural {
+                    "replicasets" => vec![
+                        of(resource, kind, "live", &json!({"metadata": {"labels": {labels::LIVE: "true", "app": "web"}}})),
+                        of(resource, kind, "old", &json!({"metadata": {"labels": {labels::HISTORY: "3"}}})),
+                        of(resource, kind, "plain", &json!({"metadata": {"labels": {"app": "web"}}})),
+                    ],
+                    "deployments" => {
+                        let mark = json!({"metadata": {"annotations": {"hitless.dev/rollout": "held"}}, "spec": {"paused": true}});
+                        vec![
+                            of(resource, kind, "held", &mark),
+                            of(resource, kind, "paused", &json!({"spec": {"paused": true}})),
+                        ]
+                    }
+                    _ => Vec::new(),
+                };
+                release(kind, &objects).collect::<Vec<_>>()
+            })
+            .map(|back| match back {
+                Back::Workload(write) => (write.on.name, write.verb),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let wanted: Vec<(&str, &str)> = wanted.iter().map(|(name, verb)| (name.as_str(), *verb)).collect();
+        assert_eq!(wanted, [("live", "strip-labels"), ("old", "strip-labels"), ("held", "unpause")]);
     }
 }

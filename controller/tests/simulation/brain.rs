@@ -21,7 +21,7 @@ pub(crate) struct Brain {
     cache: Snapshot,
     evidence: BTreeMap<OperationKey, Evidence>,
     uncertain: Uncertain,
-    mirror: GateCache,
+    gate_cache: GateCache,
     /// Writes that were sent and not answered.
     pub(crate) in_flight: Vec<Write>,
 }
@@ -43,7 +43,7 @@ impl Brain {
             cache: cluster.snapshot(),
             evidence: BTreeMap::new(),
             uncertain: Uncertain::default(),
-            mirror: GateCache::default(),
+            gate_cache: GateCache::default(),
             in_flight: Vec::new(),
         }
     }
@@ -61,7 +61,7 @@ impl Brain {
             self.cache.ledgers = now.ledgers;
         }
         if kinds & OTHERS != 0 {
-            (self.cache.deployments, self.cache.replica_sets) = (now.deployments, now.replica_sets);
+            self.cache.objects = now.objects;
             (self.cache.rules, self.cache.agents, self.cache.nodes) = (now.rules, now.agents, now.nodes);
             (self.cache.budgets, self.cache.services) = (now.budgets, now.services);
         }
@@ -77,11 +77,11 @@ impl Brain {
             ..self.cache.clone()
         };
         let anew = round(&snapshot, &mut GateCache::default(), cluster.now);
-        let round = round(&snapshot, &mut self.mirror, cluster.now);
+        let round = round(&snapshot, &mut self.gate_cache, cluster.now);
         assert_eq!(
             (&round.steps, &round.verdicts),
             (&anew.steps, &anew.verdicts),
-            "what a mirror has seen changes nothing"
+            "what a cache has seen changes nothing"
         );
         let mut acted = !round.reads.is_empty();
         for read in &round.reads {
@@ -131,9 +131,7 @@ impl Brain {
                 let node = now.node_transitions[&write.node].clone();
                 self.cache.node_transitions.insert(write.node.clone(), node);
             }
-            Write::Workload { .. } => {
-                (self.cache.deployments, self.cache.replica_sets) = (now.deployments, now.replica_sets);
-            }
+            Write::Workload(_) => self.cache.objects = now.objects,
             Write::RuleStatus(_) => self.cache.rules = now.rules,
             Write::Service(_) => self.cache.services = now.services,
             Write::StandIn(_) => {}

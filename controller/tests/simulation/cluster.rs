@@ -12,7 +12,8 @@ use hitless_gate::Budget;
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
-use hitless_workloads::deployment::{Kind, Request};
+use hitless_workloads::kind;
+use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -58,14 +59,13 @@ impl Cluster {
         let mut hashed = template.clone();
         hashed["metadata"]["labels"]["pod-template-hash"] = json!("h1");
         let meta = |name: &str| json!({"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 1});
-        let mut deployment = json!({"metadata": meta("web"), "spec": {"replicas": replicas, "template": template}});
+        let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("web"), "spec": {"replicas": replicas, "template": template}});
         deployment["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
-        let mut set = json!({"metadata": meta("web-h1"), "status": {"replicas": 0},
+        let mut set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta("web-h1"), "status": {"replicas": 0},
             "spec": {"replicas": replicas, "template": hashed, "selector": {"matchLabels": {"app": "web", "pod-template-hash": "h1"}}}});
         set["metadata"]["labels"] = json!({"app": "web", "pod-template-hash": "h1"});
         set["metadata"]["creationTimestamp"] = json!("2026-11-21T00:00:00Z");
-        set["metadata"]["ownerReferences"] =
-            json!([{"kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true}]);
+        set["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true}]);
         let node = |index: usize| NodeView {
             name: format!("n{index}"),
             uid: format!("uid-n{index}"),
@@ -136,10 +136,9 @@ impl Cluster {
 
     /// Everything as it is at this moment.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let parse = |value: &Value| serde_json::from_value(value.clone()).unwrap();
+        let read = |value: &Value| Arc::new(kind::read(value.clone()).unwrap().unwrap());
         Snapshot {
-            deployments: vec![Arc::new(serde_json::from_value(self.deployment.clone()).unwrap())],
-            replica_sets: self.sets.values().map(parse).map(Arc::new).collect(),
+            objects: std::iter::once(&self.deployment).chain(self.sets.values()).map(read).collect(),
             pods: self.pods.values().map(|pod| Arc::new(view(pod))).collect(),
             nodes: self.nodes.clone(),
             node_transitions: self
@@ -188,7 +187,7 @@ impl Cluster {
                     "node-transition"
                 })
             }
-            Write::Workload { write, .. } => self.request(write.request(), &version).then_some("workload"),
+            Write::Workload(write) => self.request(write, &version).then_some("workload"),
             Write::Service(write) => {
                 let service = self.services.get_mut(&write.name).unwrap();
                 let Patch::Json::<Value>(patch) = write.patch() else { panic!("no JSON patch") };
@@ -218,38 +217,17 @@ impl Cluster {
         })
     }
 
-    fn request(&mut self, request: Request, version: &str) -> bool {
-        match request {
-            Request::Create { mut object, .. } => {
-                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-                object["metadata"]["uid"] = json!(format!("uid-{version}"));
-                object["metadata"]["resourceVersion"] = json!(version);
-                object["metadata"]["creationTimestamp"] = json!(self.now.to_string());
-                if self.sets.contains_key(&name) {
-                    return false;
-                }
-                self.sets.insert(name, object);
-                true
-            }
-            Request::Patch { kind, target, patch } => {
-                let object = match kind {
-                    Kind::Deployment => Some(&mut self.deployment),
-                    Kind::ReplicaSet => self.sets.get_mut(&target.name),
-                };
-                let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
-                let Some(object) = object else { return false };
-                if json_patch::patch(object, &patch).is_err() {
-                    return false;
-                }
-                object["metadata"]["resourceVersion"] = json!(version);
-                object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap() + 1);
-                true
-            }
-            Request::Delete { target } => {
-                let same = |set: &Value| set["metadata"]["resourceVersion"] == target.resource_version.as_str();
-                self.sets.get(&target.name).is_some_and(same) && self.sets.remove(&target.name).is_some()
-            }
+    fn request(&mut self, write: &hitless_workloads::Write, version: &str) -> bool {
+        let name = &write.on.name;
+        let is_set = write.on.group_kind.kind == "ReplicaSet";
+        let known = if is_set { self.sets.get(name) } else { Some(&self.deployment) };
+        match carry_out(write, known, version, &self.now.to_string()) {
+            Err(_) => return false,
+            Ok(None) => _ = self.sets.remove(name),
+            Ok(Some(object)) if is_set => _ = self.sets.insert(name.clone(), object),
+            Ok(Some(object)) => self.deployment = object,
         }
+        true
     }
 
     /// A template change by a user, held by the guard policy.

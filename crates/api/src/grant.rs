@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DrainSpec, Hook, MicroTime, VerifySpec, digest};
+use crate::{DrainSpec, Hook, MicroTime, ObjectRef, VerifySpec, digest};
 
 /// Identity of a pod; a name alone never identifies one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -102,6 +102,9 @@ pub struct Grant {
     pub epoch: i64,
     /// The pod.
     pub pod: PodRef,
+    /// The topmost workload that the pod belongs to; a pod may belong to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<ObjectRef>,
     /// What is done.
     #[schemars(with = "String")]
     pub op: GrantOp,

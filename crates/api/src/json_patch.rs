@@ -65,7 +65,13 @@ impl JsonPatch {
     /// For [`kube::Api::patch`] and its relatives.
     #[must_use]
     pub fn build(self) -> Patch<Value> {
-        Patch::Json(::json_patch::Patch(self.0))
+        Patch::Json(self.operations())
+    }
+
+    /// The operations as such.
+    #[must_use]
+    pub fn operations(self) -> ::json_patch::Patch {
+        ::json_patch::Patch(self.0)
     }
 
     fn with(mut self, operation: PatchOperation) -> Self {

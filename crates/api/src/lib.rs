@@ -14,7 +14,7 @@ pub mod json_patch;
 pub mod ledger;
 pub mod names;
 pub mod node_transition;
-pub mod owner;
+pub mod object;
 pub mod pod;
 pub mod pod_transition_rule;
 pub mod propagation;
@@ -32,7 +32,7 @@ pub use hook::{
 pub use json_patch::JsonPatch;
 pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
 pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};
-pub use owner::OwnerKey;
+pub use object::{GroupKind, ObjectRef};
 pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
 pub use propagation::Propagation;
 pub use transition::{Outcome, Phase, Transition, TransitionResult};

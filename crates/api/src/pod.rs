@@ -8,18 +8,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::names::{self, annotations};
-use crate::{PodRef, PortTreatment};
-
-/// Controller owner of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
-    /// Kind, e.g. `ReplicaSet`.
-    pub kind: String,
-    /// Name.
-    pub name: String,
-    /// `metadata.uid`.
-    pub uid: String,
-}
+use crate::{ObjectRef, PodRef, PortTreatment};
 
 /// One condition of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +83,7 @@ pub struct PodView {
     /// Those annotations that hitless reads: `hitless.dev/…`, `kubectl.kubernetes.io/restartedAt`, the mirror mark.
     pub annotations: BTreeMap<String, String>,
     /// Controller owner.
-    pub owner: Option<Owner>,
+    pub owner: Option<ObjectRef>,
     /// `spec.nodeName`.
     pub node: Option<String>,
     /// Containers in the order of the spec; init containers are not listed.
@@ -176,12 +165,7 @@ impl From<&Pod> for PodView {
                 .filter(|(key, _)| is_read(key))
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect(),
-            owner: meta
-                .owner_references
-                .iter()
-                .flatten()
-                .find(|owner| owner.controller == Some(true))
-                .map(|owner| Owner { kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.clone() }),
+            owner: ObjectRef::controller_of(meta),
             node: spec.and_then(|s| s.node_name.clone()),
             containers: spec
                 .map(|s| s.containers.as_slice())

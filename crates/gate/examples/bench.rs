@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use hitless_api::GroupKind;
 use hitless_gate::{
-    Approvals, Budget, Candidate, DisruptionBudget, Gate, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings,
+    Approvals, Budget, Candidate, DisruptionBudget, Gate, Held, ObjectRef, OwnerFacts, PodFacts, RuleSet, Settings,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -114,9 +115,9 @@ impl World {
         }
     }
 
-    fn owner(&self, workload: u32) -> OwnerKey {
-        OwnerKey {
-            kind: if self.own_labels { "StatefulSet" } else { "Deployment" }.to_owned(),
+    fn owner(&self, workload: u32) -> ObjectRef {
+        ObjectRef {
+            group_kind: GroupKind::new("apps", if self.own_labels { "StatefulSet" } else { "Deployment" }),
             namespace: namespace(workload),
             name: app(workload),
             uid: uuid(workload, u32::MAX),

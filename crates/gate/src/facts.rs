@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 use hitless_api::transition_budget::TransitionBudgetSpec;
-use hitless_api::{OwnerKey, PodTransitionRuleSpec, names};
+use hitless_api::{ObjectRef, PodTransitionRuleSpec, names};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -26,7 +26,7 @@ pub struct PodFacts {
     /// Node, once bound.
     pub node: Option<String>,
     /// The top workload (for a Deployment's pod the Deployment), else the direct owner, else nothing.
-    pub owner: Option<OwnerKey>,
+    pub owner: Option<ObjectRef>,
     /// Ready, not terminating, not finished.
     pub available: bool,
     /// Since when it is not, if that is known.
@@ -38,7 +38,7 @@ pub struct PodFacts {
 impl PodFacts {
     /// The facts of `pod`, which `owner` owns in the end.
     #[must_use]
-    pub fn of(pod: &PodView, owner: Option<OwnerKey>) -> Self {
+    pub fn of(pod: &PodView, owner: Option<ObjectRef>) -> Self {
         let ready = pod.conditions.get("Ready");
         let operated = [names::annotations::REVISION, names::annotations::RESTARTED];
         let operated = operated.iter().any(|name| pod.annotations.contains_key(*name));
@@ -122,7 +122,7 @@ pub struct GateInput<'a> {
     /// All pods that any rule may count, not only those that wish something.
     pub pods: &'a [PodFacts],
     /// Owners whose desired number of pods is known. An owner that is missing here counts with its listed pods.
-    pub owners: &'a BTreeMap<OwnerKey, OwnerFacts>,
+    pub owners: &'a BTreeMap<ObjectRef, OwnerFacts>,
     /// Labels of nodes by name, for topologies.
     pub nodes: &'a BTreeMap<String, BTreeMap<String, String>>,
     /// All PodTransitionRules.

@@ -17,7 +17,7 @@ pub(crate) use symbols::Symbol;
 
 pub(crate) use compact::Uid;
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
-use hitless_api::OwnerKey;
+use hitless_api::ObjectRef;
 use slab::Slab;
 
 use crate::facts::{Budget, DisruptionBudget, GateInput, Held, OwnerFacts, PodFacts, RuleSet};
@@ -155,7 +155,7 @@ impl Gate {
     }
 
     /// How many pods a workload is meant to have; `None`: nobody knows, so it counts with those that are listed.
-    pub fn set_owner(&mut self, owner: &OwnerKey, facts: Option<OwnerFacts>) {
+    pub fn set_owner(&mut self, owner: &ObjectRef, facts: Option<OwnerFacts>) {
         let desired = facts.map(|facts| facts.desired);
         if desired.is_none() && self.known_owner(owner).is_none() {
             return;

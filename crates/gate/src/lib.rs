@@ -21,7 +21,7 @@ pub mod verdict;
 pub use approval::{Answer, Approval, Approvals, Question};
 pub use decide::decide;
 pub use facts::{Budget, Candidate, DisruptionBudget, GateInput, Held, OwnerFacts, PodFacts, RuleSet};
-pub use hitless_api::OwnerKey;
+pub use hitless_api::ObjectRef;
 pub use index::Gate;
 pub use ledger::{LedgerError, refuse_if_deposed, release, reserve, take_over};
 pub use settings::{ImplicitBudget, Settings};

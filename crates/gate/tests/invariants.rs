@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::GroupKind;
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{MicroTime, Reservation, TransitionLedgerSpec};
 use hitless_gate::{
-    Approvals, Because, Candidate, Gate, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey, PodFacts, RuleSet,
+    Approvals, Because, Candidate, Gate, GateInput, Held, ImplicitBudget, ObjectRef, OwnerFacts, PodFacts, RuleSet,
     Settings, Verdict, decide, release, reserve,
 };
 use jiff::Timestamp;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug)]
 struct Cluster {
     pods: Vec<PodFacts>,
-    owners: BTreeMap<OwnerKey, OwnerFacts>,
+    owners: BTreeMap<ObjectRef, OwnerFacts>,
     rule_sets: Vec<RuleSet>,
     ledger: TransitionLedgerSpec,
     implicit: Option<ImplicitBudget>,
@@ -154,7 +155,7 @@ impl Cluster {
         let available = members.iter().filter(free).count() as u64;
         let mut base = 0;
         let mut missing = 0;
-        let owners: BTreeSet<Option<&OwnerKey>> = members.iter().map(|pod| pod.owner.as_ref()).collect();
+        let owners: BTreeSet<Option<&ObjectRef>> = members.iter().map(|pod| pod.owner.as_ref()).collect();
         for owner in owners {
             let here = members.iter().filter(|pod| pod.owner.as_ref() == owner).count();
             let everywhere = self.pods.iter().filter(|pod| pod.owner.as_ref() == owner).count();
@@ -182,9 +183,9 @@ fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
     })
 }
 
-fn owner_key(number: u8) -> OwnerKey {
+fn owner_key(number: u8) -> ObjectRef {
     let name = format!("owner{number}");
-    OwnerKey { kind: "Deployment".into(), namespace: "default".into(), uid: name.clone(), name }
+    ObjectRef { group_kind: GroupKind::new("apps", "Deployment"), namespace: "default".into(), uid: name.clone(), name }
 }
 
 fn a_pod() -> impl Strategy<Value = PodFacts> {

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::GroupKind;
 use hitless_gate::{
-    Approvals, Budget, Candidate, DisruptionBudget, Gate, GateInput, Held, ImplicitBudget, OwnerFacts, OwnerKey,
+    Approvals, Budget, Candidate, DisruptionBudget, Gate, GateInput, Held, ImplicitBudget, ObjectRef, OwnerFacts,
     PodFacts, Settings, Verdict, decide,
 };
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ struct Cluster {
     nodes: BTreeMap<String, BTreeMap<String, String>>,
     budgets: BTreeMap<String, Budget>,
     disruption_budgets: BTreeMap<String, DisruptionBudget>,
-    owners: BTreeMap<OwnerKey, OwnerFacts>,
+    owners: BTreeMap<ObjectRef, OwnerFacts>,
     held: BTreeMap<String, Held>,
     failed: BTreeSet<String>,
 }
@@ -41,9 +42,14 @@ fn uid(number: u8) -> String {
     if number.is_multiple_of(2) { format!("uid-{number}") } else { format!("00000000-0000-4000-8000-{number:012x}") }
 }
 
-fn owner(number: u8) -> OwnerKey {
+fn owner(number: u8) -> ObjectRef {
     let name = format!("web{number}");
-    OwnerKey { kind: "Deployment".into(), namespace: format!("ns{}", number % 2), uid: name.clone(), name }
+    ObjectRef {
+        group_kind: GroupKind::new("apps", "Deployment"),
+        namespace: format!("ns{}", number % 2),
+        uid: name.clone(),
+        name,
+    }
 }
 
 fn namespace(number: u8) -> &'static str {

@@ -1,6 +1,6 @@
 //! The gate, kept from round to round: of each snapshot it is told only what differs from the one before.
 //!
-//! Nothing is remembered that the snapshot does not say; a mirror that starts anew answers the same.
+//! Nothing is remembered that the snapshot does not say; a cache that starts anew answers the same.
 
 mod owners;
 
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_gate::{Budget, DisruptionBudget, Gate, PodFacts, RuleSet, Settings};
-use hitless_workloads::Owners;
+use hitless_workloads::World;
 
 use crate::snapshot::{NodeView, RuleView, Snapshot};
-use owners::Tops;
+use owners::TopOwners;
 
 /// Namespace and name.
 type Key = (String, String);
@@ -24,7 +24,7 @@ type Key = (String, String);
 pub struct GateCache {
     gate: Gate,
     pods: HashSet<ByUid>,
-    tops: Tops,
+    owners: TopOwners,
     nodes: BTreeMap<String, Arc<NodeView>>,
     rules: BTreeMap<Key, Arc<RuleView>>,
     budgets: BTreeMap<Key, Arc<Budget>>,
@@ -55,23 +55,23 @@ impl PartialEq for ByUid {
 impl Eq for ByUid {}
 
 impl GateCache {
-    /// A mirror that has seen nothing.
+    /// A cache that has seen nothing.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self { gate: Gate::new(settings), ..Self::default() }
     }
 
     /// The gate, told of everything in `snapshot` but reservations, failures and approvals, which the round itself moves.
-    pub(crate) fn look(&mut self, snapshot: &Snapshot, owners: &Owners<'_>) -> &mut Gate {
+    pub(crate) fn sync(&mut self, snapshot: &Snapshot, world: &World<'_>) -> &mut Gate {
         self.rules(snapshot);
         self.nodes(snapshot);
-        let moved = self.tops.look(snapshot, owners, &mut self.gate);
-        self.pods(snapshot, owners, &moved);
+        let moved = self.owners.sync(snapshot, world, &mut self.gate);
+        self.pods(snapshot, world, &moved);
         &mut self.gate
     }
 
     /// Pods that have finished for good take nothing from a budget and give nothing.
-    fn pods(&mut self, snapshot: &Snapshot, owners: &Owners<'_>, moved: &BTreeSet<String>) {
+    fn pods(&mut self, snapshot: &Snapshot, world: &World<'_>, moved: &BTreeSet<String>) {
         let mut listed = 0;
         for pod in snapshot.pods.iter().filter(|pod| !pod.finished) {
             listed += 1;
@@ -80,7 +80,7 @@ impl GateCache {
             if known.is_some_and(|known| Arc::ptr_eq(&known.0, pod)) && (moved.is_empty() || !has_moved()) {
                 continue;
             }
-            self.gate.upsert_pod(&PodFacts::of(pod, owners.of(pod).map(|(owner, _)| owner)));
+            self.gate.upsert_pod(&PodFacts::of(pod, world.top(pod).cloned()));
             self.pods.replace(ByUid(pod.clone()));
         }
         if self.pods.len() > listed {

@@ -11,6 +11,6 @@ mod traffic;
 pub use choice::{Impossible, Mode, Situation, choose};
 pub use gap::Gaps;
 pub use policy::{Policies, PolicyView, Resolved};
-pub use prospect::{AgentSays, Hindrance, Prospect, Start, Subject};
+pub use prospect::{AgentSays, Hindrance, Prospect, Start, Subject, WorkloadFacts};
 pub use service::{ServiceView, Target};
 pub use traffic::{Begin, Busy, Presence, Traffic};

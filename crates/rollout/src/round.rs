@@ -22,8 +22,9 @@ mod write;
 
 use crate::mode::Policies;
 use hitless_api::event::Note;
-use hitless_api::{MicroTime, PodRef, Propagation};
+use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
 use hitless_gate::Verdict;
+use hitless_workloads::World;
 use jiff::{Timestamp, Unit};
 
 pub use blocked::Waiting;
@@ -43,8 +44,8 @@ pub const FENCE: &str = "hitless.dev/fence";
 pub struct PodVerdict {
     /// The pod.
     pub pod: PodRef,
-    /// `<kind>/<name>` of its workload, or empty.
-    pub owner: String,
+    /// Its top workload.
+    pub owner: Option<ObjectRef>,
     /// What it waits for; `None`: it is granted.
     pub waiting: Option<Waiting>,
     /// What the rules said, if they were asked.
@@ -83,9 +84,9 @@ pub struct Round {
     pub wake_at: Option<Timestamp>,
 }
 
-/// Decides. `now` is the wall clock. `mirror` saves time and nothing else: one that has seen nothing gives the same answer.
+/// Decides. `now` is the wall clock. `cache` saves time and nothing else: one that has seen nothing gives the same answer.
 #[must_use]
-pub fn round(snapshot: &Snapshot, mirror: &mut GateCache, now: Timestamp) -> Round {
+pub fn round(snapshot: &Snapshot, cache: &mut GateCache, now: Timestamp) -> Round {
     // What is written must compare equal when it is read again, and the wire has microseconds.
     let now = now.round(Unit::Microsecond).unwrap_or(now);
     match fencing::check(snapshot) {
@@ -93,8 +94,10 @@ pub fn round(snapshot: &Snapshot, mirror: &mut GateCache, now: Timestamp) -> Rou
         fencing::Fence::TakeOver(steps) => return Round { steps, ..Round::default() },
         fencing::Fence::Held => {}
     }
-    let wishes = intents::derive(snapshot);
-    let gate = mirror.look(snapshot, &wishes.owners);
+    let operating = intents::operating(snapshot);
+    let world = World::new(&snapshot.objects, &snapshot.pods, &operating, now);
+    let wishes = intents::derive(snapshot, &world);
+    let gate = cache.sync(snapshot, &world);
     let mut draft = draft::Draft::new(snapshot, now);
     let ended = completion::complete(&wishes, &mut draft);
     let nodes = snapshot.node_transitions.values();
@@ -114,7 +117,7 @@ pub fn round(snapshot: &Snapshot, mirror: &mut GateCache, now: Timestamp) -> Rou
     let (services, close_at) = holds.steps(&wishes, &steps, now);
     steps.extend(services);
     steps.extend(gaps::steps(&wishes, snapshot));
-    steps.extend(wishes.workloads.iter().filter_map(intents::Workload::step));
+    steps.extend(wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Step::workload));
     steps.extend(stand_in.steps);
     let statuses = rule_status::decide(snapshot, &verdicts, now);
     steps.extend(statuses.steps);

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::mode::{AgentSays, PolicyView, ServiceView};
+use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
 use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
-use hitless_workloads::{DeploymentView, ReplicaSetView};
+use hitless_workloads::Object;
 use jiff::Timestamp;
 
 pub use hitless_api::Version;
@@ -129,10 +130,8 @@ pub struct Snapshot {
     pub epoch: i64,
     /// Our identity as a leader.
     pub holder: String,
-    /// All Deployments.
-    pub deployments: Vec<Arc<DeploymentView>>,
-    /// All ReplicaSets.
-    pub replica_sets: Vec<Arc<ReplicaSetView>>,
+    /// All objects of workloads' kinds.
+    pub objects: Vec<Arc<Object>>,
     /// All pods.
     pub pods: Vec<Arc<PodView>>,
     /// All nodes by name.
@@ -171,4 +170,35 @@ pub struct Uncertain {
     pub nodes: BTreeSet<String>,
     /// Namespaces, for their ledgers.
     pub ledgers: BTreeSet<String>,
+}
+
+/// Which nodes have a Ready agent: its DaemonSet's pods tell. `known` is the answer of last time; a node that had none then
+/// has had none since then.
+#[must_use]
+pub fn agents(
+    snapshot: &Snapshot,
+    known: &BTreeMap<String, AgentState>,
+    now: Timestamp,
+) -> BTreeMap<String, AgentState> {
+    let is_agent = |pod: &&Arc<PodView>| {
+        pod.id.namespace == SYSTEM_NAMESPACE
+            && pod.labels.get(names::APP_LABEL).is_some_and(|name| name == names::AGENT)
+            && pod.available()
+    };
+    let ready: BTreeSet<&str> = snapshot.pods.iter().filter(is_agent).filter_map(|pod| pod.node.as_deref()).collect();
+    snapshot
+        .nodes
+        .keys()
+        .map(|node| {
+            let state = if ready.contains(node.as_str()) {
+                AgentState::Ready
+            } else {
+                match known.get(node) {
+                    Some(AgentState::MissingSince(since)) => AgentState::MissingSince(*since),
+                    Some(AgentState::Ready) | None => AgentState::MissingSince(now),
+                }
+            };
+            (node.clone(), state)
+        })
+        .collect()
 }

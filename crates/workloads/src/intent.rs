@@ -28,8 +28,9 @@ impl Operation {
         op: GrantOp,
         containers: BTreeMap<String, ImageChange>,
         annotations: BTreeMap<String, Change>,
+        labels: BTreeMap<String, Change>,
     ) -> Self {
-        Self { op, containers, annotations, labels: BTreeMap::new(), digest: OnceLock::new() }
+        Self { op, containers, annotations, labels, digest: OnceLock::new() }
     }
 
     fn digest(&self) -> &str {
@@ -86,6 +87,12 @@ pub struct PodWish {
     pub pod: PodRef,
     /// How to mend it, or why that can't be done in place.
     pub intent: Result<PodIntent, Obstacle>,
+}
+
+impl PodWish {
+    pub(crate) fn new(pod: &PodView, intent: Result<PodIntent, Obstacle>) -> Self {
+        Self { pod: pod.id.clone(), intent }
+    }
 }
 
 /// Why a wish can't become an operation.

@@ -1,14 +1,30 @@
-//! What workloads wish: workload + revisions + pods → intents for pods and the next write to the workload's own objects.
+//! What workloads and requests wish: objects + pods + now → plans: what to write next, and which pods to operate how.
 //!
 //! Pure: no client, no clock, no state of its own. Everything is derived anew from what is observed, so a controller that is
-//! killed between any two writes goes on where it was. One module per kind of workload; [`restart`] is for any pod.
+//! killed between any two writes goes on where it was. [`kind`] is the seam; one folder a kind of workload in [`kinds`], and
+//! [`request`] is the second one, for what is wished of pods of any kind.
 
-pub mod deployment;
+pub mod diff;
 pub mod image;
 pub mod intent;
-pub mod owners;
-pub mod restart;
+pub mod kind;
+pub mod kinds;
+mod need;
+pub mod object;
+pub mod plan;
+pub mod request;
+pub mod requests;
+pub mod template;
+pub mod world;
+pub mod write;
 
-pub use deployment::{DeploymentPlan, DeploymentView, ReplicaSetView, Stage, WorkloadWrite, plan};
+pub use diff::first_native_change;
 pub use intent::{Obstacle, Operation, PodIntent, PodWish};
-pub use owners::Owners;
+pub use kind::{KINDS, Kind, Resource};
+pub use object::{Body, Object, OptIn, Typed};
+pub use plan::{Because, Plan, Stage};
+pub use request::{REQUESTS, RequestKind};
+pub use requests::restart;
+pub use template::Template;
+pub use world::World;
+pub use write::{Request, Write};

@@ -22,6 +22,7 @@
 
 mod budget;
 mod holds;
+mod native;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, Reservation, TransitionLedgerSpec};
 use hitless_rollout::snapshot::RuleView;
-use hitless_workloads::{DeploymentView, ReplicaSetView};
+use hitless_workloads::Object;
 use jiff::Timestamp;
 
 use crate::clock::Micros;
@@ -54,8 +55,7 @@ pub(crate) struct Operation {
 pub(crate) struct Seen {
     pub(crate) pods: Vec<Arc<PodView>>,
     pub(crate) rules: Vec<Arc<RuleView>>,
-    pub(crate) replica_sets: Vec<Arc<ReplicaSetView>>,
-    pub(crate) deployments: Vec<Arc<DeploymentView>>,
+    pub(crate) objects: Vec<Arc<Object>>,
 }
 
 /// What is known of a pod beside the object itself.
@@ -265,8 +265,7 @@ impl Checks {
         let seen = Seen {
             pods: server.pods.values().map(|pod| pod.view.clone()).collect(),
             rules: server.rules.values().cloned().collect(),
-            replica_sets: server.replica_sets.values().cloned().collect(),
-            deployments: server.deployments.values().cloned().collect(),
+            objects: server.objects.values().map(|each| each.view.clone()).collect(),
         };
         let empty = TransitionLedgerSpec::default();
         let places = server.ledgers.get(namespace);
@@ -315,42 +314,6 @@ impl Checks {
     pub(crate) fn operating(&mut self, now: Micros, operation: &Operation) {
         if operation.forward && self.cancelled.contains(&(operation.id.clone(), operation.granted)) {
             self.fail(now, format!("operation {} was seen cancelled, and operates all the same", operation.id));
-        }
-    }
-
-    /// The guard's pause is about to be lifted: the Deployment controller must find nothing to do.
-    pub(crate) fn unpaused(&mut self, server: &Server, next: &DeploymentView) {
-        let name = format!("{}/{}", next.namespace, next.name);
-        let target = next.template.revision();
-        let own =
-            || server.replica_sets.values().filter(|set| set.owner.as_ref().is_some_and(|own| own.uid == next.uid));
-        let equal = own().filter(|set| set.template.revision() == target && !set.template.is_mixed());
-        // As the Deployment controller does: of equals the oldest.
-        let Some(found) = equal.min_by_key(|set| (set.created, &set.name)) else {
-            return self.fail(server.now, format!("{name} was un-paused without a ReplicaSet of its template"));
-        };
-        if next.replicas > 0
-            && found.replicas != next.replicas
-            && own().any(|set| set.uid != found.uid && set.replicas > 0)
-        {
-            return self.fail(server.now, format!("{name} was un-paused, and history would be scaled up"));
-        }
-        let behind = server.pods.values().map(|pod| &pod.view).find(|pod| {
-            pod.owner.as_ref().is_some_and(|owner| owner.uid == found.uid)
-                && !pod.terminating
-                && pod.containers.iter().any(|each| {
-                    !next.template.image(&each.name).is_some_and(|wanted| budget::same_image(&each.image, wanted))
-                })
-        });
-        if let Some(pod) = behind {
-            let what = format!("{name} was un-paused while pod {} runs {}", pod.id.name, pod.containers[0].image);
-            self.fail(server.now, what);
-        }
-    }
-
-    pub(crate) fn twin_deleted(&mut self, now: Micros, set: &ReplicaSetView) {
-        if set.replicas > 0 || set.status_replicas > 0 {
-            self.fail(now, format!("ReplicaSet {} was deleted with {} pods", set.name, set.status_replicas));
         }
     }
 }

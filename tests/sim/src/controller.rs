@@ -260,8 +260,7 @@ impl Controller {
             Arc::new(Seen {
                 pods: self.snapshot.pods.clone(),
                 rules: self.snapshot.rules.clone(),
-                replica_sets: self.snapshot.replica_sets.clone(),
-                deployments: self.snapshot.deployments.clone(),
+                objects: self.snapshot.objects.clone(),
             })
         })
     }

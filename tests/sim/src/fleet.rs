@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Instant;
 
-use hitless_api::names::{self, IN_SERVICE, annotations};
+use hitless_api::names::IN_SERVICE;
 use hitless_api::pod::{ConditionView, ContainerState};
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{
@@ -17,18 +16,17 @@ use hitless_api::{
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Round, Step};
 use hitless_rollout::snapshot::{AgentState, Evidence, NodeView, RuleView, Snapshot, Version};
-use hitless_workloads::deployment::Template;
-use hitless_workloads::{DeploymentView, ReplicaSetView};
+use hitless_workloads::kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::checks::Checks;
 use crate::clock::{Micros, NEVER, SECOND, stamp, when};
 use crate::decide;
 use crate::kubelet::set_condition;
-use crate::kubernetes::pod;
-use crate::server::{Answer, Object, Request, Server};
+use crate::kubernetes::pod_of_set;
+use crate::server::{Answer, Object, Request, Server, WorkloadObject};
 use crate::watch::Key;
 use crate::workload::{Named, all_leave};
 
@@ -145,15 +143,15 @@ impl World {
             server.put_rule(rule(&namespace, fleet.percent));
             for index in 0..fleet.deployments {
                 let (deployment, set) = workload(&namespace, &format!("web{index}"), fleet.replicas);
+                server.put_object(deployment);
+                let set = server.put_object(set).view;
                 for number in 0..u64::try_from(fleet.replicas).unwrap_or_default() {
-                    let mut pod = pod(&set, number, stamp(0));
+                    let mut pod = pod_of_set(&set, number, stamp(0));
                     let node = usize::try_from(count).unwrap_or_default() % fleet.nodes;
                     run(&mut pod, node);
                     server.put_pod(&mut checks, pod);
                     count += 1;
                 }
-                server.put_deployment(deployment);
-                server.put_replica_set(set);
             }
         }
         let agents = server.nodes.keys().map(|node| (node.to_string(), AgentState::Ready)).collect();
@@ -166,27 +164,24 @@ impl World {
 
     /// `kubectl set image` on all Deployments, and the guard's hold.
     fn set_images(&mut self) {
-        let all: Vec<Arc<DeploymentView>> = self.server.deployments.values().cloned().collect();
+        let all: Vec<WorkloadObject> = self.server.objects_of("Deployment").cloned().collect();
         for known in all {
-            let mut next = DeploymentView::clone(&known);
-            let mut content = known.template.content().clone();
-            content["spec"]["containers"][0]["image"] = json!(format!("{}:v2", known.name));
-            next.template = Template::new(content);
-            next.paused = true;
-            next.annotations.insert(annotations::ROLLOUT.to_owned(), names::ROLLOUT_HELD.to_owned());
-            self.server.put_deployment(next);
+            let mut next = Value::clone(&known.json);
+            next["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{}:v2", known.view.id.name));
+            if let Some(kind) = kind::of_workload(&known.view.id.group_kind) {
+                self.server.change_object(&known.key(), |object| *object = kind.held(next));
+            }
         }
     }
 
     fn is_finished(&self) -> bool {
-        self.running.is_empty() && self.server.deployments.values().all(|each| !each.paused)
+        self.running.is_empty() && self.server.objects_of("Deployment").all(|each| !each.view.held_by_guard())
     }
 
     /// One decision, and its writes.
     fn controller(&mut self, mirror: &mut GateCache) {
         let server = &self.server;
-        self.snapshot.deployments = server.deployments.values().cloned().collect();
-        self.snapshot.replica_sets = server.replica_sets.values().cloned().collect();
+        self.snapshot.objects = server.objects.values().map(|each| each.view.clone()).collect();
         self.snapshot.pods = server.pods.values().map(|pod| pod.view.clone()).collect();
         let transitions = server.transitions.iter().map(|(node, each)| (node.to_string(), each.view.clone()));
         self.snapshot.node_transitions = transitions.collect();
@@ -208,10 +203,14 @@ impl World {
         self.again = if is_busy { self.server.now } else { round.wake_at.map_or(NEVER, when) };
         self.write(round.steps);
         // As their controller does at once when it has nothing to scale.
-        let behind: Vec<Arc<ReplicaSetView>> = self.server.replica_sets.values().cloned().collect();
-        for set in behind.iter().filter(|set| set.observed_generation < set.generation) {
-            let next = ReplicaSetView { observed_generation: set.generation, ..ReplicaSetView::clone(set) };
-            self.server.put_replica_set(next);
+        let behind = |each: &&WorkloadObject| {
+            each.view.replica_set().is_some_and(|set| set.body.observed_generation < set.generation)
+        };
+        let behind: Vec<Key> = self.server.objects_of("ReplicaSet").filter(behind).map(WorkloadObject::key).collect();
+        for set in behind {
+            self.server.change_object(&set, |set| {
+                set["status"]["observedGeneration"] = set["metadata"]["generation"].clone();
+            });
         }
     }
 
@@ -326,7 +325,7 @@ fn rule(namespace: &str, percent: u32) -> RuleView {
     }
 }
 
-fn workload(namespace: &str, name: &str, replicas: i32) -> (DeploymentView, ReplicaSetView) {
+fn workload(namespace: &str, name: &str, replicas: i32) -> (Value, Value) {
     let template = json!({
         "metadata": {"labels": {"app": name, "fleet": "yes"}},
         "spec": {"containers": [{"name": "web", "image": format!("{name}:v1")}]}

@@ -96,7 +96,7 @@ impl Ground {
         let writes = !matches!(request, Request::Read(_) | Request::ReadTransition(_));
         // A write to a ReplicaSet that arrives after the un-pausing that was decided without it would make the Deployment
         // controller roll; nothing fences that off yet, and requests do not live on for seconds in a real API server.
-        let lingers = !matches!(&request, Request::Lead { write, .. } if matches!(**write, Write::Workload { .. }));
+        let lingers = !matches!(&request, Request::Lead { write, .. } if matches!(**write, Write::Workload(_)));
         let there = self.now + self.chance.delay(MS, 8 * MS);
         let mut back = self.chance.delay(MS, 8 * MS);
         if !writes && self.chance.happens(self.weather.slow_answer) {

@@ -5,27 +5,26 @@ use std::sync::Arc;
 
 use hitless_agent::view::NodePod;
 use hitless_api::names::{self, labels};
-use hitless_api::pod::{ContainerView, Owner, PodView};
-use hitless_api::{PodRef, PortTreatment};
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{ObjectRef, PodRef, PortTreatment};
 use hitless_rollout::snapshot::NodeView;
-use hitless_workloads::ReplicaSetView;
+use hitless_workloads::{Body, Object as View, Template};
 
 use crate::clock::{MS, Micros, NEVER, SECOND};
 use crate::controller::AGENTS;
 use crate::ground::Ground;
 use crate::kubelet::set_condition;
-use crate::server::{Kind, Object, Told, key};
+use crate::native;
+use crate::server::{Kind, Object, Told, WorkloadObject, object_key};
 use crate::trace::Who;
 use crate::watch::Key;
 
 #[derive(Clone)]
 enum Job {
-    /// Looks at a Deployment.
-    Deployment(Key),
-    /// Looks at a ReplicaSet.
-    ReplicaSet(Key),
-    /// Makes and removes pods, with the ReplicaSet as it was when it was looked at.
-    Pods(Arc<ReplicaSetView>),
+    /// Looks at an object of a workload.
+    Workload(Key),
+    /// Makes and removes pods, with the object as it was when it was looked at.
+    Pods(WorkloadObject),
     /// Binds a pod to a node.
     Bind(String),
     /// The agent's pod of a node is (not) Ready.
@@ -66,14 +65,13 @@ impl Kubernetes {
     /// Something has changed.
     pub(crate) fn notice(&mut self, what: &Told, at: &Key, ground: &mut Ground) {
         match what {
-            Told::Is(Object::Deployment(_)) => self.look(at.clone(), ground, Job::Deployment),
-            Told::Is(Object::ReplicaSet(_)) => self.look(at.clone(), ground, Job::ReplicaSet),
+            Told::Is(Object::Workload(_)) => self.look(at.clone(), ground),
             Told::Is(Object::Pod(pod)) if pod.view.terminating => self.pod_changed(&pod.view, ground),
             Told::Deleted(Kind::Pod) => {
                 // Whose it was is not told; all are looked at, which is cheap here.
-                let sets: Vec<Key> = ground.server.replica_sets.keys().cloned().collect();
-                for set in sets {
-                    self.look(set, ground, Job::ReplicaSet);
+                let owners: Vec<Key> = ground.server.objects_of("ReplicaSet").map(WorkloadObject::key).collect();
+                for owner in owners {
+                    self.look(owner, ground);
                 }
             }
             _ => {}
@@ -82,14 +80,14 @@ impl Kubernetes {
 
     fn pod_changed(&mut self, pod: &PodView, ground: &mut Ground) {
         if let Some(owner) = &pod.owner {
-            self.look(key(&pod.id.namespace, &owner.name), ground, Job::ReplicaSet);
+            self.look(object_key(&owner.group_kind.kind, &pod.id.namespace, &owner.name), ground);
         }
     }
 
-    fn look(&mut self, at: Key, ground: &mut Ground, job: impl Fn(Key) -> Job) {
+    fn look(&mut self, at: Key, ground: &mut Ground) {
         if self.waiting.insert(at.clone()) {
             let due = ground.now + ground.chance.delay(5 * MS, 200 * MS);
-            self.later(due, job(at));
+            self.later(due, Job::Workload(at));
         }
     }
 
@@ -145,18 +143,18 @@ impl Kubernetes {
 
     fn act(&mut self, job: Job, ground: &mut Ground) {
         match job {
-            Job::Deployment(at) => {
+            Job::Workload(at) => {
                 self.waiting.remove(&at);
-                scale(&at, ground);
-            }
-            Job::ReplicaSet(at) => {
-                self.waiting.remove(&at);
-                if let Some(set) = ground.server.replica_sets.get(&at).cloned() {
-                    let due = ground.now + ground.chance.delay(MS, 100 * MS);
-                    self.later(due, Job::Pods(set));
+                let Some(object) = ground.server.objects.get(&at).cloned() else { return };
+                match &object.view.body {
+                    Body::Deployment(_) => native::deployment::scale(&object.view, ground),
+                    Body::ReplicaSet(_) => {
+                        let due = ground.now + ground.chance.delay(MS, 100 * MS);
+                        self.later(due, Job::Pods(object));
+                    }
                 }
             }
-            Job::Pods(set) => self.pods(&set, ground),
+            Job::Pods(object) => self.pods(&object, ground),
             Job::Bind(uid) => self.bind(&uid, ground),
             Job::AgentPod(node, ready) => {
                 let wall = ground.wall(0);
@@ -189,21 +187,23 @@ impl Kubernetes {
     }
 
     /// Makes and removes pods, and counts them.
-    fn pods(&mut self, set: &ReplicaSetView, ground: &mut Ground) {
-        let at = key(&set.namespace, &set.name);
+    fn pods(&mut self, object: &WorkloadObject, ground: &mut Ground) {
+        let Some(set) = object.view.replica_set() else { return };
         let own: Vec<Arc<PodView>> = ground
             .server
             .pods
             .values()
-            .filter(|pod| pod.view.owner.as_ref().is_some_and(|owner| owner.uid == set.uid))
+            .filter(|pod| pod.view.owner.as_ref().is_some_and(|owner| owner.uid == set.id.uid))
             .map(|pod| pod.view.clone())
             .collect();
         let mut live: Vec<&Arc<PodView>> = own.iter().filter(|pod| !pod.terminating).collect();
-        let wanted = usize::try_from(set.replicas).unwrap_or_default();
+        let wanted = usize::try_from(set.body.replicas).unwrap_or_default();
         let mut count = live.len();
         while count < wanted {
             count += 1;
-            self.make(set, ground);
+            self.made += 1;
+            let pod = pod_of_set(set.object, self.made, ground.wall(0));
+            self.make(pod, ground);
         }
         if live.len() > wanted {
             // Those that are not ready go first, then the youngest.
@@ -214,19 +214,18 @@ impl Kubernetes {
             }
             count = wanted;
         }
-        let Some(known) = ground.server.replica_sets.get(&at).filter(|known| known.uid == set.uid) else { return };
-        let replicas = i32::try_from(count).unwrap_or(i32::MAX);
-        if known.status_replicas != replicas || known.observed_generation < set.generation {
-            let mut next = ReplicaSetView::clone(known);
-            next.status_replicas = replicas;
-            next.observed_generation = next.observed_generation.max(set.generation);
-            ground.server.put_replica_set(next);
+        let at = object.key();
+        if ground.server.objects.get(&at).is_some_and(|known| known.view.id.uid == set.id.uid) {
+            ground.server.change_object(&at, |known| {
+                let status = &mut known["status"];
+                status["replicas"] = count.into();
+                status["observedGeneration"] =
+                    status["observedGeneration"].as_i64().unwrap_or_default().max(set.generation).into();
+            });
         }
     }
 
-    fn make(&mut self, set: &ReplicaSetView, ground: &mut Ground) {
-        self.made += 1;
-        let pod = pod(set, self.made, ground.wall(0));
+    fn make(&mut self, pod: NodePod, ground: &mut Ground) {
         let uid = pod.view.id.uid.clone();
         ground.say(Who::Kubernetes, || format!("makes pod {uid} with {}", pod.view.containers[0].image));
         let Ground { server, checks, .. } = ground;
@@ -247,35 +246,6 @@ impl Kubernetes {
             pod.view.node = Some(format!("n{node}"));
             set_condition(pod, "PodScheduled", true, wall);
         });
-    }
-}
-
-/// What the Deployment controller does with one that is paused or up to date: it scales.
-fn scale(at: &Key, ground: &mut Ground) {
-    let Some(deployment) = ground.server.deployments.get(at).cloned() else { return };
-    let target = deployment.template.revision();
-    let own = || {
-        ground
-            .server
-            .replica_sets
-            .values()
-            .filter(|set| set.owner.as_ref().is_some_and(|owner| owner.uid == deployment.uid))
-    };
-    let equal = own().filter(|set| set.template.revision() == target && !set.template.is_mixed());
-    let chosen = if deployment.paused {
-        own().filter(|set| !set.labels.contains_key(labels::HISTORY)).max_by_key(|set| (set.replicas, set.created))
-    } else {
-        equal.min_by_key(|set| (set.created, &set.name))
-    };
-    let Some(chosen) = chosen.cloned() else {
-        let what = format!("{at} is not paused and has a template of no ReplicaSet: it would be rolled natively");
-        return ground.checks.fail(ground.now, what);
-    };
-    if chosen.replicas != deployment.replicas {
-        let mut next = ReplicaSetView::clone(&chosen);
-        next.replicas = deployment.replicas;
-        next.generation += 1;
-        ground.server.put_replica_set(next);
     }
 }
 
@@ -332,33 +302,41 @@ fn empty(id: PodRef) -> NodePod {
 }
 
 /// A pod as a ReplicaSet makes it.
-pub(crate) fn pod(set: &ReplicaSetView, number: u64, created: jiff::Timestamp) -> NodePod {
-    let name = format!("{}-{number}", set.name);
-    let mut pod = empty(PodRef {
-        namespace: set.namespace.clone(),
-        name: name.clone(),
-        uid: format!("{}/{name}", set.namespace),
-    });
-    let metadata = &set.template.content()["metadata"];
+pub(crate) fn pod_of_set(set: &View, number: u64, created: jiff::Timestamp) -> NodePod {
+    let name = format!("{}-{number}", set.id.name);
+    let uid = format!("{}/{name}", set.id.namespace);
+    let template = set.replica_set().map(|set| &set.body.template);
+    pod(&set.id, template, (name, uid), created)
+}
+
+/// A pod as its owner makes it.
+pub(crate) fn pod(
+    owner: &ObjectRef,
+    template: Option<&Template>,
+    (name, uid): (String, String),
+    created: jiff::Timestamp,
+) -> NodePod {
+    let mut pod = empty(PodRef { namespace: owner.namespace.clone(), name, uid });
+    let Some(template) = template else { return pod };
+    let metadata = &template.content()["metadata"];
     let map = |name: &str| -> BTreeMap<String, String> {
         let all = metadata[name].as_object().into_iter().flatten();
         all.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
     };
     let view = &mut pod.view;
     view.labels = map("labels");
-    if let Some(hash) = set.template.hash() {
+    if let Some(hash) = template.hash() {
         view.labels.insert(labels::POD_TEMPLATE_HASH.to_owned(), hash.to_owned());
     }
     view.annotations = map("annotations");
-    if set.template.is_mixed() {
+    if template.is_mixed() {
         view.annotations.insert(names::annotations::MIXED.to_owned(), "1".to_owned());
     }
-    view.owner = Some(Owner { kind: "ReplicaSet".to_owned(), name: set.name.clone(), uid: set.uid.clone() });
+    view.owner = Some(owner.clone());
     view.created = Some(hitless_agent::instant::whole_seconds(created));
     view.gated = true;
     let port = hitless_api::pod::PortView { port: 80, name: None, treatment: PortTreatment::Http1 };
-    view.containers = set
-        .template
+    view.containers = template
         .images()
         .map(|(name, image)| ContainerView {
             name: name.to_owned(),

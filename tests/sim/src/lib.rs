@@ -18,6 +18,7 @@ mod ground;
 mod kubelet;
 mod kubernetes;
 mod manifest;
+mod native;
 mod server;
 mod trace;
 mod user;

@@ -2,6 +2,7 @@
 
 mod admission;
 mod lead;
+mod objects;
 mod pods;
 mod services;
 
@@ -14,7 +15,6 @@ use hitless_api::{NodeTransition, NodeTransitionStatus, PodRef};
 use hitless_rollout::mode::{PolicyView, ServiceView};
 use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Version};
-use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -22,6 +22,7 @@ use crate::checks::{Checks, Operation, Seen};
 use crate::clock::{Micros, stamp};
 use crate::watch::Key;
 use admission::Admission;
+pub(crate) use objects::{WorkloadObject, object_key};
 pub(crate) use services::ServiceObject;
 
 /// A pod, as agents and as controllers cache it.
@@ -41,8 +42,7 @@ pub(crate) struct TransitionObject {
 /// An object of any kind.
 #[derive(Clone)]
 pub(crate) enum Object {
-    Deployment(Arc<DeploymentView>),
-    ReplicaSet(Arc<ReplicaSetView>),
+    Workload(WorkloadObject),
     Pod(PodObject),
     Node(Arc<NodeView>),
     NodeTransition(TransitionObject),
@@ -54,7 +54,7 @@ pub(crate) enum Object {
 /// The kinds, for deletions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    ReplicaSet,
+    Workload,
     Pod,
     Node,
     NodeTransition,
@@ -116,8 +116,7 @@ pub(crate) enum Refusal {
 pub(crate) struct Server {
     pub(crate) now: Micros,
     version: u64,
-    pub(crate) deployments: BTreeMap<Key, Arc<DeploymentView>>,
-    pub(crate) replica_sets: BTreeMap<Key, Arc<ReplicaSetView>>,
+    pub(crate) objects: BTreeMap<Key, WorkloadObject>,
     pub(crate) pods: BTreeMap<Key, PodObject>,
     pub(crate) nodes: BTreeMap<Key, Arc<NodeView>>,
     pub(crate) transitions: BTreeMap<Key, TransitionObject>,
@@ -188,28 +187,6 @@ impl Server {
             let (version, node) = (self.bump(), pod.view.node.as_deref().map(Key::from));
             self.outbox.push(Change { version, key, what: Told::Deleted(Kind::Pod), node });
         }
-    }
-
-    pub(crate) fn put_deployment(&mut self, mut deployment: DeploymentView) {
-        let version = self.bump();
-        deployment.resource_version = version.to_string();
-        let key = key(&deployment.namespace, &deployment.name);
-        if let Some(known) = self.deployments.get(&key) {
-            let spec = |of: &DeploymentView| (of.replicas, of.paused, of.template.content().clone());
-            deployment.generation = known.generation + i64::from(spec(known) != spec(&deployment));
-        }
-        let object = Arc::new(deployment);
-        self.deployments.insert(key.clone(), object.clone());
-        self.tell(key, version, Object::Deployment(object));
-    }
-
-    pub(crate) fn put_replica_set(&mut self, mut set: ReplicaSetView) -> Object {
-        let version = self.bump();
-        set.resource_version = version.to_string();
-        let (key, object) = (key(&set.namespace, &set.name), Arc::new(set));
-        self.replica_sets.insert(key.clone(), object.clone());
-        self.tell(key, version, Object::ReplicaSet(object.clone()));
-        Object::ReplicaSet(object)
     }
 
     pub(crate) fn put_node(&mut self, node: NodeView) {
@@ -327,7 +304,7 @@ fn kind_of(write: &Write) -> &'static str {
     match write {
         Write::Ledger(_) => "transitionledgers",
         Write::NodeTransition(_) => "nodetransitions",
-        Write::Workload { .. } => "workloads",
+        Write::Workload(_) => "workloads",
         Write::Service(_) => "services",
         Write::StandIn(_) => "pods/status",
         Write::RuleStatus(_) => "podtransitionrules/status",

@@ -8,7 +8,7 @@ use crate::manifest::{Manage, Manifest};
 /// Something that is done to the cluster. Indices are taken modulo what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// A new image for a Deployment.
+    /// A new image for a workload.
     SetImage(usize),
     /// The image before the last change.
     ChangeBack(usize),
@@ -42,8 +42,9 @@ pub(crate) enum Deed {
     RemakeService(usize),
 }
 
-/// A Deployment, as its user knows it.
+/// A workload, as its user knows it.
 pub(crate) struct Wish {
+    pub(crate) kind: &'static str,
     pub(crate) namespace: String,
     pub(crate) name: String,
     /// Number of the image that is wished.

@@ -1,15 +1,11 @@
 //! A Deployment and its ReplicaSet, as every story begins with them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::drain_policy::DEFAULT;
 use hitless_api::names::{self, SYSTEM_NAMESPACE, annotations, labels};
-use hitless_api::pod::Owner;
 use hitless_api::{DrainPolicySpec, ModeWish};
 use hitless_rollout::mode::PolicyView;
-use hitless_workloads::deployment::Template;
-use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -30,41 +26,26 @@ pub(crate) struct Named<'a> {
 
 impl Named<'_> {
     /// It has opted in, and it and its ReplicaSet are at rest.
-    pub(crate) fn at_rest(&self, mut template: Value, created: Timestamp) -> (DeploymentView, ReplicaSetView) {
+    pub(crate) fn at_rest(&self, mut template: Value, created: Timestamp) -> (Value, Value) {
         let Self { namespace, name, uid, replicas } = self;
-        let deployment = DeploymentView {
-            namespace: (*namespace).to_owned(),
-            name: (*name).to_owned(),
-            uid: uid.clone(),
-            resource_version: String::new(),
-            generation: 1,
-            annotations: [(annotations::UPDATE.to_owned(), names::UPDATE_IN_PLACE.to_owned())].into(),
-            deleting: false,
-            replicas: *replicas,
-            paused: false,
-            revision_history_limit: 10,
-            progress_deadline_seconds: 600,
-            template: Template::new(template.clone()),
-        };
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": namespace, "name": name, "uid": uid, "generation": 1,
+                "annotations": {annotations::UPDATE: names::UPDATE_IN_PLACE}},
+            "spec": {"replicas": replicas, "template": template},
+        });
         template["metadata"]["labels"][labels::POD_TEMPLATE_HASH] = json!("h1");
-        let set = ReplicaSetView {
-            namespace: (*namespace).to_owned(),
-            name: format!("{name}-h1"),
-            uid: format!("{uid}-h1"),
-            resource_version: String::new(),
-            generation: 1,
-            created: Some(created),
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            owner: Some(Owner { kind: "Deployment".to_owned(), name: (*name).to_owned(), uid: uid.clone() }),
-            deleting: false,
-            replicas: *replicas,
-            selector: json!({"matchLabels": {"app": name, labels::POD_TEMPLATE_HASH: "h1"}}),
-            template: Template::new(template),
-            observed_generation: 1,
-            status_replicas: *replicas,
-            failing: false,
-        };
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"namespace": namespace, "name": format!("{name}-h1"), "uid": format!("{uid}-h1"), "generation": 1,
+                "creationTimestamp": created.to_string(),
+                "labels": {"app": name, labels::POD_TEMPLATE_HASH: "h1"},
+                "annotations": {annotations::DEPLOYMENT_REVISION: "1"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": uid, "controller": true}]},
+            "spec": {"replicas": replicas, "template": template,
+                "selector": {"matchLabels": {"app": name, labels::POD_TEMPLATE_HASH: "h1"}}},
+            "status": {"observedGeneration": 1, "replicas": replicas},
+        });
         (deployment, set)
     }
 }

@@ -23,8 +23,8 @@ const COPIED: [&str; 9] = [
     "crates/kernel",
     "crates/runtime",
     "agent",
-    "controller",
     "tests/sim",
+    "tests/world",
 ];
 
 /// What the compiler includes in them.

@@ -4,12 +4,12 @@ use std::hash::BuildHasher;
 
 use super::{Gate, Group, groups, id};
 use crate::policy::Policy;
-use hitless_api::OwnerKey;
+use hitless_api::ObjectRef;
 
 /// A known workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
-    pub(crate) key: OwnerKey,
+    pub(crate) key: ObjectRef,
     /// How many pods it is meant to have.
     pub(super) desired: Option<u32>,
     /// How many are listed.
@@ -33,7 +33,7 @@ impl Owner {
 }
 
 impl Gate {
-    pub(super) fn owner_id(&mut self, key: &OwnerKey) -> u32 {
+    pub(super) fn owner_id(&mut self, key: &ObjectRef) -> u32 {
         if let Some(known) = self.known_owner(key) {
             return known;
         }
@@ -50,7 +50,7 @@ impl Gate {
         known
     }
 
-    pub(super) fn known_owner(&self, key: &OwnerKey) -> Option<u32> {
+    pub(super) fn known_owner(&self, key: &ObjectRef) -> Option<u32> {
         let same = |known: &u32| self.owners.get(*known as usize).is_some_and(|owner| owner.key == *key);
         self.owner_ids.find(self.hasher.hash_one(key), same).copied()
     }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::GroupKind;
 use hitless_gate::{
-    Answer, Approval, Approvals, Budget, Candidate, DisruptionBudget, Gate, GateInput, Held, ImplicitBudget,
-    OwnerFacts, OwnerKey, PodFacts, Question, RuleSet, Settings, Verdict, decide,
+    Answer, Approval, Approvals, Budget, Candidate, DisruptionBudget, Gate, GateInput, Held, ImplicitBudget, ObjectRef,
+    OwnerFacts, PodFacts, Question, RuleSet, Settings, Verdict, decide,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 #[derive(Default)]
 pub(crate) struct Namespace {
     pub(crate) pods: Vec<PodFacts>,
-    pub(crate) owners: BTreeMap<OwnerKey, OwnerFacts>,
+    pub(crate) owners: BTreeMap<ObjectRef, OwnerFacts>,
     pub(crate) nodes: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) rule_sets: Vec<RuleSet>,
     pub(crate) budgets: Vec<Budget>,
@@ -26,11 +27,16 @@ pub(crate) struct Namespace {
     pub(crate) now: Timestamp,
 }
 
-pub(crate) fn owner(name: &str) -> OwnerKey {
-    OwnerKey { kind: "Deployment".into(), namespace: "default".into(), name: name.into(), uid: name.into() }
+pub(crate) fn owner(name: &str) -> ObjectRef {
+    ObjectRef {
+        group_kind: GroupKind::new("apps", "Deployment"),
+        namespace: "default".into(),
+        name: name.into(),
+        uid: name.into(),
+    }
 }
 
-pub(crate) fn pod(name: &str, owner: Option<OwnerKey>) -> PodFacts {
+pub(crate) fn pod(name: &str, owner: Option<ObjectRef>) -> PodFacts {
     PodFacts {
         uid: format!("uid-{name}"),
         namespace: "default".into(),

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
+use hitless_api::GroupKind;
 use hitless_api::TransitionLedgerSpec;
 use hitless_api::ledger::LedgerLeader;
-use hitless_gate::{Approvals, Candidate, GateInput, Held, OwnerFacts, OwnerKey, PodFacts, RuleSet, Settings};
+use hitless_gate::{Approvals, Candidate, GateInput, Held, ObjectRef, OwnerFacts, PodFacts, RuleSet, Settings};
 use jiff::Timestamp;
 
 use crate::world::{Leader, Ledger, Node, PODS, Place, Pod, View, World, holder, reservation, uid};
@@ -87,7 +88,7 @@ impl Sight {
 pub(crate) struct Controller {
     pub(crate) max_unavailable: u32,
     pub(crate) protections: Protections,
-    owners: BTreeMap<OwnerKey, OwnerFacts>,
+    owners: BTreeMap<ObjectRef, OwnerFacts>,
     rule_sets: Vec<RuleSet>,
     answers: Mutex<HashMap<Question, Answer>>,
 }
@@ -281,8 +282,13 @@ impl Controller {
     }
 }
 
-fn owner() -> OwnerKey {
-    OwnerKey { kind: "Deployment".into(), namespace: "default".into(), name: "web".into(), uid: "web".into() }
+fn owner() -> ObjectRef {
+    ObjectRef {
+        group_kind: GroupKind::new("apps", "Deployment"),
+        namespace: "default".into(),
+        name: "web".into(),
+        uid: "web".into(),
+    }
 }
 
 fn facts(pod: usize, down: bool) -> PodFacts {

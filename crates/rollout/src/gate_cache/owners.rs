@@ -2,30 +2,33 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use hitless_api::OwnerKey;
+use hitless_api::ObjectRef;
 use hitless_gate::{Gate, OwnerFacts};
-use hitless_workloads::Owners;
+use hitless_workloads::{World, kind};
 
 use crate::snapshot::Snapshot;
 
 /// What the gate was told of owners.
 #[derive(Default)]
-pub(super) struct Tops {
-    /// Top workload by uid of the ReplicaSet.
-    of_set: HashMap<String, OwnerKey>,
-    desired: HashMap<OwnerKey, u32>,
+pub(super) struct TopOwners {
+    /// Top workload by uid of an object that belongs to another one.
+    above: HashMap<String, ObjectRef>,
+    desired: HashMap<ObjectRef, u32>,
 }
 
-impl Tops {
-    /// Tells the gate how many pods workloads want; returns the ReplicaSets whose pods belong to another workload than before.
-    pub(super) fn look(&mut self, snapshot: &Snapshot, owners: &Owners<'_>, gate: &mut Gate) -> BTreeSet<String> {
-        let (mut of_set, mut desired) = (HashMap::new(), HashMap::new());
-        for set in &snapshot.replica_sets {
-            let (top, wanted) = owners.top(set);
-            if let Some(wanted) = wanted {
-                desired.insert(top.clone(), wanted);
+impl TopOwners {
+    /// Tells the gate how many pods workloads want; returns the objects whose pods belong to another workload than before.
+    pub(super) fn sync(&mut self, snapshot: &Snapshot, world: &World<'_>, gate: &mut Gate) -> BTreeSet<String> {
+        let (mut above, mut desired) = (HashMap::new(), HashMap::new());
+        for object in &snapshot.objects {
+            let top = world.top_of(object);
+            if top.id == object.id {
+                if let Some(wanted) = kind::desired(object) {
+                    desired.insert(top.id.clone(), wanted);
+                }
+            } else {
+                above.insert(object.id.uid.clone(), top.id.clone());
             }
-            of_set.insert(set.uid.clone(), top);
         }
         for (top, wanted) in desired.iter().filter(|(top, wanted)| self.desired.get(*top) != Some(*wanted)) {
             gate.set_owner(top, Some(OwnerFacts { desired: *wanted }));
@@ -33,10 +36,11 @@ impl Tops {
         for gone in self.desired.keys().filter(|top| !desired.contains_key(*top)) {
             gate.set_owner(gone, None);
         }
-        let gone = self.of_set.keys().filter(|set| !of_set.contains_key(*set));
-        let moved = of_set.iter().filter(|(set, top)| self.of_set.get(*set) != Some(*top)).map(|(set, _)| set);
+        let gone = self.above.keys().filter(|object| !above.contains_key(*object));
+        let moved =
+            above.iter().filter(|(object, top)| self.above.get(*object) != Some(*top)).map(|(object, _)| object);
         let moved = moved.chain(gone).cloned().collect();
-        (self.of_set, self.desired) = (of_set, desired);
+        (self.above, self.desired) = (above, desired);
         moved
     }
 }

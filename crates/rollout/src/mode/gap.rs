@@ -1,7 +1,5 @@
 //! What is remembered of how long a workload's containers are away: image patch → LISTEN of the new process (CONTRACT 6).
 
-use hitless_api::names::annotations;
-use hitless_workloads::DeploymentView;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap as _, Serializer};
 use serde::{Deserialize, Serialize};
@@ -16,12 +14,6 @@ const STEP: u32 = 100;
 pub struct Gaps(Vec<(String, u32)>);
 
 impl Gaps {
-    /// Those that were learned of this workload.
-    #[must_use]
-    pub fn of(workload: &DeploymentView) -> Self {
-        Self::parse(workload.annotations.get(annotations::GAP).map(String::as_str))
-    }
-
     /// Reads the annotation; what is not understood counts as nothing known.
     #[must_use]
     pub fn parse(annotation: Option<&str>) -> Self {

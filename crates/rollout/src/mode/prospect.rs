@@ -3,7 +3,7 @@
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::{DrainSpec, Grant, Hook, InvalidDrain, ModeWish, Outcome, Transition, TransitionResult, VerifySpec};
-use hitless_workloads::DeploymentView;
+use hitless_workloads::Plan;
 
 use super::Gaps;
 use super::choice::{self, Impossible, Mode, Situation};
@@ -15,12 +15,29 @@ use super::traffic::{Begin, Presence, Traffic};
 pub struct Subject<'a> {
     /// The pod.
     pub pod: &'a PodView,
-    /// Its Deployment, if it has one.
-    pub workload: Option<&'a DeploymentView>,
+    /// What its workload says.
+    pub workload: WorkloadFacts<'a>,
     /// A rule of stage PostCheck concerns it.
     pub post_check: bool,
     /// What the agent of its node has said.
     pub agent: AgentSays<'a>,
+}
+
+/// What a workload says of how its pods are operated; nothing where a pod has none that is looked after.
+#[derive(Clone, Copy, Default)]
+pub struct WorkloadFacts<'a> {
+    /// How long a new version may take, in seconds.
+    pub progress_deadline_seconds: Option<u32>,
+    /// Annotation `hitless.dev/gap`.
+    pub gaps: Option<&'a str>,
+}
+
+impl<'a> WorkloadFacts<'a> {
+    /// Of the workload that this is planned for.
+    #[must_use]
+    pub fn of(plan: &'a Plan) -> Self {
+        Self { progress_deadline_seconds: plan.progress_deadline_seconds, gaps: plan.gaps.as_deref() }
+    }
 }
 
 /// What the agent of a node has said, if anything.
@@ -111,8 +128,8 @@ impl Prospect {
     /// If it can't be operated before something is mended.
     pub fn of(subject: Subject<'_>, policies: &Policies<'_>, traffic: &Traffic<'_>) -> Result<Self, Hindrance> {
         let Subject { pod, workload, post_check, agent } = subject;
-        let progress_seconds = workload.map(|deployment| deployment.progress_deadline_seconds);
-        let resolved = policies.resolve(pod, |port| traffic.treatment(pod, port), progress_seconds)?;
+        let resolved =
+            policies.resolve(pod, |port| traffic.treatment(pod, port), workload.progress_deadline_seconds)?;
         if let Some(feature) = agent.lacks(&resolved.hooks) {
             return Err(Hindrance::HooksUnsupported(feature));
         }
@@ -124,7 +141,7 @@ impl Prospect {
             post_check,
             hook_after_drain: Hook::need_leave(&resolved.hooks),
             agent_can_hold: agent.can_hold(&pod.id.uid),
-            gap_milliseconds: workload.and_then(|deployment| Gaps::of(deployment).longest()),
+            gap_milliseconds: Gaps::parse(workload.gaps).longest(),
             cap_milliseconds: resolved.drain.hold_cap_milliseconds,
             long_lived_port: resolved.drain.long_lived_port(),
             another_serves: false,
@@ -182,7 +199,7 @@ mod tests {
 
     fn mode(pod: &PodView, agent: AgentSays<'_>) -> Result<(GrantMode, String), Hindrance> {
         let traffic = Traffic::new(&[], &[]);
-        let subject = Subject { pod, workload: None, post_check: false, agent };
+        let subject = Subject { pod, workload: WorkloadFacts::default(), post_check: false, agent };
         let prospect = Prospect::of(subject, &Policies::default(), &traffic)?;
         let mode = prospect.start(pod, &traffic, &|other| Presence::of(other, false))?.mode;
         Ok((mode.mode, Mode::word(&mode.reason).to_owned()))

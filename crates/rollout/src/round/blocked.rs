@@ -2,12 +2,11 @@
 
 use crate::mode::Hindrance;
 use hitless_api::InvalidDrain;
-use hitless_api::names::annotations;
+use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_workloads::Obstacle;
 use jiff::Timestamp;
 
-use super::intents;
 use crate::snapshot::{AgentState, Snapshot};
 
 /// What a pod waits for.
@@ -122,7 +121,7 @@ impl Waiting {
             Self::Drain(error) => error.to_string(),
             Self::NoReadinessGate(because) => format!(
                 "it has no readiness gate hitless.dev/InService and can't leave service, {because}; {}",
-                intents::gate_hint()
+                gate_hint()
             ),
             Self::HooksUnsupported { node, feature } => format!(
                 "it has hooks, and the agent on its node {node} does not have the feature {feature}; see docs/hooks.md"
@@ -168,7 +167,7 @@ pub(super) fn check(pod: &PodView, snapshot: &Snapshot) -> Result<(), Waiting> {
     if pod.host_network {
         return Err(Waiting::HostNetwork);
     }
-    if pod.owner.as_ref().is_some_and(|owner| owner.kind == "Job") {
+    if pod.owner.as_ref().is_some_and(|owner| owner.group_kind.is("batch", "Job")) {
         return Err(Waiting::Job);
     }
     if pod.terminating || pod.finished {
@@ -185,6 +184,11 @@ pub(super) fn check(pod: &PodView, snapshot: &Snapshot) -> Result<(), Waiting> {
         return Err(Waiting::AgentNotReady(node.clone()));
     }
     Ok(())
+}
+
+/// The namespace that asks for the gate by a label of its own.
+fn gate_hint() -> String {
+    format!("label its namespace {}=enabled and let the pod be created again", labels::GATE)
 }
 
 /// When the pod was bound to its node, as far as it tells.

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::draft::Draft;
-use super::intents::{Wishes, target};
+use super::intents::Wishes;
 use super::{blocked, micro};
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
@@ -77,8 +77,7 @@ pub(super) fn complete<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>) -> Ended<
                         grant,
                         result,
                         message: &transition.message,
-                        workload: target(grant)
-                            .and_then(|revision| wishes.workload_of_target(&grant.pod.namespace, revision)),
+                        workload: wishes.workload_of_target(grant),
                     };
                     over(node, failure, wishes, draft, &mut ended);
                 }
@@ -166,7 +165,7 @@ fn has_passed_on(grant: &Grant, snapshot: &Snapshot) -> bool {
 
 /// Whether it stands for the target of a rollout that is still going on, even if the pod itself is gone.
 fn is_halting(failure: &Failure<'_>, wishes: &Wishes<'_>) -> bool {
-    let rolling = |index: usize| matches!(wishes.workloads[index].plan.stage, Stage::Rolling | Stage::Finishing);
+    let rolling = |index: usize| matches!(wishes.plans[index].stage, Stage::Rolling | Stage::Finishing);
     failure.result.outcome != Outcome::Refused && failure.workload.is_some_and(rolling)
 }
 

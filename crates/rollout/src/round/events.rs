@@ -3,31 +3,29 @@
 use std::collections::BTreeSet;
 
 use hitless_api::event::{Note, Severity};
-use hitless_api::names::annotations;
 use hitless_api::{Outcome, PodRef};
-use hitless_workloads::deployment::Because;
-use hitless_workloads::{DeploymentView, Stage, WorkloadWrite};
+use hitless_workloads::{Plan, kind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
 use super::completion::{Ended, Failure};
-use super::intents::{Wishes, Workload};
+use super::intents::Wishes;
 
 pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdict]) -> Vec<Note> {
-    let stages = wishes.workloads.iter().filter_map(stage);
+    let stages = wishes.plans.iter().flat_map(|plan| plan.notes.clone());
     // Each verdict is looked at once: a cluster has many workloads, and many pods that wait.
-    let mut waiting: Vec<Vec<&PodVerdict>> = wishes.workloads.iter().map(|_| Vec::new()).collect();
+    let mut waiting: Vec<Vec<&PodVerdict>> = wishes.plans.iter().map(|_| Vec::new()).collect();
     for verdict in verdicts {
         let wish = wishes.by_pod.get(verdict.pod.uid.as_str());
         if let Some(own) = wish.and_then(|wish| waiting.get_mut(wish.workload?)) {
             own.push(verdict);
         }
     }
-    let busy = ended.busy.iter().filter_map(|uid| wishes.pods.get(uid)).filter_map(|pod| wishes.owners.of(pod));
-    let moving: BTreeSet<String> = busy.map(|(owner, _)| owner.uid).collect();
-    let blocked = wishes.workloads.iter().zip(waiting).enumerate().filter_map(|(index, (workload, own))| {
+    let busy = ended.busy.iter().filter_map(|uid| wishes.pods.get(uid)).filter_map(|pod| wishes.owner(pod));
+    let moving: BTreeSet<&str> = busy.map(|owner| owner.uid.as_str()).collect();
+    let blocked = wishes.plans.iter().zip(waiting).enumerate().filter_map(|(index, (plan, own))| {
         let halted = ended.failures.iter().any(|failure| failure.workload == Some(index));
-        if halted || moving.contains(&workload.deployment.uid) { None } else { blocked(workload, &own) }
+        if halted || moving.contains(plan.workload.uid.as_str()) { None } else { blocked(plan, &own) }
     });
     let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
     let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
@@ -35,65 +33,15 @@ pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdi
     stages.chain(blocked).chain(restarts).chain(failed).chain(lingering).collect()
 }
 
-/// Once `write` has succeeded.
-pub(super) fn after(workload: &Workload<'_>, write: &WorkloadWrite) -> Option<Note> {
-    if let (WorkloadWrite::Unpause { .. }, Stage::SteppingAside(because)) = (write, &workload.plan.stage) {
-        let text = format!("{}; the Deployment controller rolls it", why(because));
-        return Some(note(regarding(workload.deployment), Severity::Normal, "NativeRollout", text));
-    }
-    let finished = match write {
-        WorkloadWrite::Unpause { .. } => workload.plan.stage == Stage::Finishing,
-        WorkloadWrite::SetExact { .. } => workload.plan.permanent && workload.plan.stage == Stage::Finishing,
-        _ => false,
-    };
-    finished.then(|| {
-        let text = format!("all {} pods are at revision {}, in place", workload.plan.total, workload.plan.target);
-        note(regarding(workload.deployment), Severity::Normal, "RolloutFinished", text)
-    })
-}
-
-fn stage(workload: &Workload<'_>) -> Option<Note> {
-    let at = regarding(workload.deployment);
-    match &workload.plan.stage {
-        Stage::Rolling if !workload.plan.permanent => {
-            let text = format!(
-                "paused while its pods are brought to revision {} in place; scaling works, undo and restart wait",
-                workload.plan.target
-            );
-            Some(note(at, Severity::Normal, "RolloutHeld", text))
-        }
-        Stage::Refused(because) => {
-            let text = format!(
-                "{}, and {}; change it back, or allow a native rollout with {}=in-place and no pause of your own",
-                why(because),
-                if workload.plan.permanent { "the Deployment is paused by its owner" } else { "it is in-place-only" },
-                annotations::UPDATE,
-            );
-            Some(note(at, Severity::Warning, "RolloutRefused", text))
-        }
-        Stage::NotOurs | Stage::Idle | Stage::Native | Stage::SteppingAside(_) | Stage::Rolling | Stage::Finishing => {
-            None
-        }
-    }
-}
-
-fn why(because: &Because) -> String {
-    match because {
-        Because::Field(field) => format!("a change of {field} can't be made to running pods"),
-        Because::NativeRollout => "a native rollout was under way".to_owned(),
-        Because::NoReplicaSet => "no ReplicaSet is there that could be updated in place".to_owned(),
-    }
-}
-
 /// A workload of which no pod moves: with the first pod's reason.
-fn blocked(workload: &Workload<'_>, own: &[&PodVerdict]) -> Option<Note> {
+fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<Note> {
     let waits = |verdict: &&PodVerdict| verdict.waiting.as_ref().is_some_and(|waiting| !waiting.is_brief());
     if !own.iter().all(waits) {
         return None;
     }
     let verdict = own.first()?;
     let text = format!("{} pods wait; pod {}: {}", own.len(), verdict.pod.name, verdict.text().unwrap_or_default());
-    Some(note(regarding(workload.deployment), Severity::Warning, "RolloutBlocked", text))
+    Some(note(regarding(plan), Severity::Warning, "RolloutBlocked", text))
 }
 
 /// A restart of a pod that no workload of ours stands behind.
@@ -111,8 +59,7 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
         Outcome::Refused => ("PodRefused", "was refused by the node's agent"),
         Outcome::Failed | Outcome::Done | Outcome::Cancelled => ("PodFailed", "could not be operated"),
     };
-    let at =
-        failure.workload.map_or_else(|| pod(&failure.grant.pod), |index| regarding(wishes.workloads[index].deployment));
+    let at = failure.workload.map_or_else(|| pod(&failure.grant.pod), |index| regarding(&wishes.plans[index]));
     let text = format!("pod {} {what}: {} {}", failure.grant.pod.name, failure.result.reason, failure.message);
     note(at, Severity::Warning, reason, text.trim_end().to_owned())
 }
@@ -120,9 +67,8 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
 /// A pod that is as it should be but for not being Ready after its operation: a rollout does not end over it.
 fn lingering(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
     let Failure { grant, result, .. } = failure;
-    let owner = wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| wishes.owners.of(pod));
-    let workload = owner.and_then(|(owner, _)| wishes.workloads.iter().find(|each| each.deployment.uid == owner.uid));
-    let at = workload.map_or_else(|| pod(&grant.pod), |workload| regarding(workload.deployment));
+    let workload = wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| wishes.workload_of(pod));
+    let at = workload.map_or_else(|| pod(&grant.pod), |index| regarding(&wishes.plans[index]));
     let text = format!(
         "pod {} is not Ready after its operation ended with {:?}/{}, and keeps its place until it is; look at its containers, \
          delete it, or change the template",
@@ -135,15 +81,9 @@ fn note(regarding: ObjectReference, severity: Severity, reason: &'static str, te
     Note { regarding, severity, reason, action: "UpdateInPlace", text }
 }
 
-fn regarding(deployment: &DeploymentView) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("apps/v1".to_owned()),
-        kind: Some("Deployment".to_owned()),
-        namespace: Some(deployment.namespace.clone()),
-        name: Some(deployment.name.clone()),
-        uid: Some(deployment.uid.clone()),
-        ..ObjectReference::default()
-    }
+fn regarding(plan: &Plan) -> ObjectReference {
+    let version = kind::resource(&plan.workload.group_kind).map_or("v1", |(_, resource)| resource.version);
+    plan.workload.reference(version)
 }
 
 fn pod(pod: &PodRef) -> ObjectReference {

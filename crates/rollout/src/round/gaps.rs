@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use crate::mode::Gaps;
 use hitless_api::names::annotations;
 use hitless_api::{Grant, Outcome};
-use hitless_workloads::WorkloadWrite;
-use hitless_workloads::deployment::OptIn;
+use hitless_workloads::{OptIn, Write};
 
 use super::intents::Wishes;
-use super::write::{Step, Write};
+use super::write::Step;
 use crate::snapshot::Snapshot;
 
 /// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
@@ -28,16 +27,16 @@ pub(super) fn steps<'a>(wishes: &'a Wishes<'a>, snapshot: &'a Snapshot) -> impl 
     }
     let mut next: BTreeMap<usize, Gaps> = BTreeMap::new();
     for ((workload, revision), gap) in longest {
-        let deployment = wishes.workloads[workload].deployment;
-        let gaps = next.get(&workload).cloned().unwrap_or_else(|| Gaps::of(deployment));
+        let known = || Gaps::parse(wishes.plans[workload].gaps.as_deref());
+        let gaps = next.get(&workload).cloned().unwrap_or_else(known);
         if let Some(gaps) = gaps.with(revision, gap) {
             next.insert(workload, gaps);
         }
     }
     next.into_iter().filter_map(|(index, gaps)| {
-        let workload = &wishes.workloads[index];
-        let is_free = workload.plan.next_write.is_none() && workload.deployment.opt_in() != OptIn::No;
-        let write = WorkloadWrite::RecordGap { deployment: workload.deployment.into(), gaps: gaps.text() };
-        is_free.then(|| Step::alone(Write::Workload { workload: workload.name(), write }))
+        let plan = &wishes.plans[index];
+        let object = wishes.world.object(&plan.workload.uid)?;
+        let is_free = plan.writes.is_empty() && plan.opt_in != OptIn::No;
+        is_free.then(|| Step::workload(Write::annotate("record-gap", object, annotations::GAP, &gaps.text())))
     })
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::mode::{self as drain, Begin, Busy, Mode, Policies, Prospect, ServiceView, Subject};
+use crate::mode::{self as drain, Begin, Busy, Mode, Policies, Prospect, ServiceView, Subject, WorkloadFacts};
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, Outcome, PostCheck, Reservation};
+use hitless_api::{Grant, GrantMode, ObjectRef, Outcome, PostCheck, Reservation};
 use hitless_gate::{Candidate, Gate, Held, LedgerError, Verdict};
 use hitless_workloads::PodIntent;
 use jiff::{SignedDuration, Timestamp};
@@ -23,7 +23,8 @@ struct Ready<'a> {
     intent: PodIntent,
     /// How it is kept from losing requests, but for who else serves at that moment.
     prospect: Prospect,
-    owner: String,
+    /// Its top workload.
+    owner: Option<&'a ObjectRef>,
 }
 
 /// What an operation begins with.
@@ -124,8 +125,8 @@ fn unseen<'a>(wishes: &Wishes<'a>, draft: &Draft<'a>) -> BTreeSet<&'a str> {
     reserved.map(String::as_str).chain(granted.map(|grant| grant.pod.namespace.as_str())).collect()
 }
 
-fn verdict(pod: &PodView, wishes: &Wishes<'_>, waiting: Option<Waiting>, gate: Option<Verdict>) -> PodVerdict {
-    PodVerdict { pod: pod.id.clone(), owner: wishes.owner_label(pod), waiting, gate }
+fn verdict<'a>(pod: &'a PodView, wishes: &Wishes<'a>, waiting: Option<Waiting>, gate: Option<Verdict>) -> PodVerdict {
+    PodVerdict { pod: pod.id.clone(), owner: wishes.owner(pod).cloned(), waiting, gate }
 }
 
 fn candidate<'a>(
@@ -161,13 +162,13 @@ fn candidate<'a>(
     }
     let subject = Subject {
         pod,
-        workload: wish.workload.map(|index| wishes.workloads[index].deployment),
+        workload: wish.workload.map(|index| WorkloadFacts::of(&wishes.plans[index])).unwrap_or_default(),
         post_check: gate.has_post_check(uid),
         agent: draft.snapshot.node_transitions.get(node).map(|known| known.says()).unwrap_or_default(),
     };
     let prospect =
         Prospect::of(subject, policies, &holds.traffic).map_err(|hindrance| Waiting::hindered(hindrance, node))?;
-    Ok(Ready { pod, node, intent, prospect, owner: wishes.owner_label(pod) })
+    Ok(Ready { pod, node, intent, prospect, owner: wishes.owner(pod) })
 }
 
 /// Leave or Hold, and whether Services have to be opened before.
@@ -229,7 +230,7 @@ fn take_place<'a>(
         id: ready.intent.id(),
         pod: pod.name.clone(),
         node: ready.node.to_owned(),
-        owner: ready.owner.clone(),
+        owner: ready.owner.map(ObjectRef::label).unwrap_or_default(),
         rules: rules.clone(),
         since: micro(since),
         images: ready
@@ -293,6 +294,7 @@ fn grant_of(ready: &Ready<'_>, mode: Mode, epoch: i64, rules: Vec<String>, grant
         id: ready.intent.id(),
         epoch,
         pod: ready.pod.id.clone(),
+        owner: ready.owner.cloned(),
         op: ready.intent.operation.op.clone(),
         mode: mode.mode,
         mode_reason: mode.reason.chars().take(Grant::LONGEST_MODE_REASON).collect(),

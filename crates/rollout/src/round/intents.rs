@@ -1,86 +1,64 @@
-//! What is wished: by Deployments, and by restart annotations on pods.
+//! What is wished: by workloads, and by requests for their pods.
 
 use std::collections::{BTreeSet, HashMap};
 
-use hitless_api::names::{annotations, labels};
+use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, PodRef};
-use hitless_workloads::deployment::{Observed, OptIn, plan};
-use hitless_workloads::{DeploymentPlan, DeploymentView, Obstacle, Owners, PodIntent, ReplicaSetView, Stage, restart};
+use hitless_api::{Grant, ObjectRef};
+use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, World};
 
-use super::events;
-use super::write::{Step, Write};
 use crate::snapshot::Snapshot;
-
-/// A Deployment and what is planned for it.
-pub(super) struct Workload<'a> {
-    pub(super) deployment: &'a DeploymentView,
-    pub(super) plan: DeploymentPlan,
-}
-
-impl Workload<'_> {
-    pub(super) fn step(&self) -> Option<Step> {
-        let write = self.plan.next_write.clone()?;
-        let done = events::after(self, &write);
-        Some(Step { write: Write::Workload { workload: self.name(), write }, needs: Vec::new(), done })
-    }
-
-    /// `<namespace>/<name>`.
-    pub(super) fn name(&self) -> String {
-        format!("{}/{}", self.deployment.namespace, self.deployment.name)
-    }
-}
 
 /// What one pod needs.
 pub(super) struct Wish<'a> {
     pub(super) pod: &'a PodView,
     pub(super) intent: Result<PodIntent, Obstacle>,
-    /// Index of the workload that it belongs to, if that is driven.
+    /// Index of the plan of the workload that it belongs to, if that is looked after.
     pub(super) workload: Option<usize>,
 }
 
 /// All wishes, and the indices to look things up.
 pub(super) struct Wishes<'a> {
-    pub(super) workloads: Vec<Workload<'a>>,
+    pub(super) plans: Vec<Plan>,
     pub(super) by_pod: HashMap<&'a str, Wish<'a>>,
     pub(super) pods: HashMap<&'a str, &'a PodView>,
-    pub(super) owners: Owners<'a>,
-    by_target: HashMap<(&'a str, String), usize>,
-    /// Index of the workload by uid of the Deployment.
-    driven: HashMap<&'a str, usize>,
+    pub(super) world: &'a World<'a>,
+    /// Index of the plan by uid of the workload.
+    by_workload: HashMap<String, usize>,
 }
 
-impl Wishes<'_> {
-    /// `<kind>/<name>` of the pod's top workload, or empty.
-    pub(super) fn owner_label(&self, pod: &PodView) -> String {
-        self.owners.of(pod).map(|(owner, _)| format!("{}/{}", owner.kind, owner.name)).unwrap_or_default()
+impl<'a> Wishes<'a> {
+    /// The pod's top workload.
+    pub(super) fn owner(&self, pod: &'a PodView) -> Option<&'a ObjectRef> {
+        self.world.top(pod)
     }
 
-    /// The workload in that namespace whose pods are to be brought to that revision.
-    pub(super) fn workload_of_target(&self, namespace: &str, revision: &str) -> Option<usize> {
-        self.by_target.get(&(namespace, revision.to_owned())).copied()
+    /// Index of the plan of the workload that the pod belongs to, if that is looked after.
+    pub(super) fn workload_of(&self, pod: &'a PodView) -> Option<usize> {
+        self.by_workload.get(&self.owner(pod)?.uid).copied()
     }
 
-    /// Index of the workload that the pod belongs to, if we look after that.
-    pub(super) fn workload_of(&self, pod: &PodView) -> Option<usize> {
-        let (owner, _) = self.owners.of(pod)?;
-        self.driven.get(owner.uid.as_str()).copied()
+    /// Index of the plan of the workload whose pods are still to be brought to where the grant leads.
+    pub(super) fn workload_of_target(&self, grant: &Grant) -> Option<usize> {
+        let revision = target(grant)?;
+        // Grants of the version before name no owner.
+        let index = match &grant.owner {
+            Some(owner) => self.by_workload.get(&owner.uid).copied(),
+            None => self.pods.get(grant.pod.uid.as_str()).and_then(|pod| self.workload_of(pod)),
+        };
+        index.filter(|index| {
+            let plan = &self.plans[*index];
+            plan.opt_in != OptIn::No && plan.target == revision
+        })
     }
 
     /// Whether what the grant leads to is still wished.
     pub(super) fn wants(&self, grant: &Grant) -> bool {
-        if let Some(revision) = target(grant) {
-            return self
-                .workload_of_target(&grant.pod.namespace, revision)
-                .is_some_and(|index| self.workloads[index].plan.drives());
+        if target(grant).is_some() {
+            return self.workload_of_target(grant).is_some_and(|index| self.plans[index].is_active());
         }
-        let token = grant.annotations.get(annotations::RESTARTED).and_then(|change| change.to.as_ref());
-        let pod = self.pods.get(grant.pod.uid.as_str());
-        match (token, pod.and_then(|pod| pod.annotations.get(annotations::RESTART))) {
-            // A token that changed meanwhile queues one more restart and takes nothing from this one (CONTRACT 2).
-            (Some(_), Some(wished)) => !wished.is_empty(),
-            _ => false,
-        }
+        let pod = self.pods.get(grant.pod.uid.as_str()).copied();
+        REQUESTS.iter().any(|kind| kind.wants(grant, pod))
     }
 
     /// Whether the pod needs an operation now that can be done, and it is another one.
@@ -101,108 +79,37 @@ pub(super) fn target(grant: &Grant) -> Option<&str> {
     grant.annotations.get(annotations::REVISION)?.to.as_deref()
 }
 
-pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
+pub(super) fn derive<'a>(snapshot: &'a Snapshot, world: &'a World<'a>) -> Wishes<'a> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
-    let owners = Owners::new(&snapshot.replica_sets, &snapshot.deployments);
-    let mut wishes = Wishes {
-        workloads: plans(snapshot),
-        by_pod: HashMap::new(),
-        pods,
-        owners,
-        by_target: HashMap::new(),
-        driven: HashMap::new(),
-    };
-    for (index, workload) in wishes.workloads.iter().enumerate() {
-        let deployment = workload.deployment;
-        wishes.driven.insert(deployment.uid.as_str(), index);
-        if deployment.opt_in() != OptIn::No {
-            wishes.by_target.insert((deployment.namespace.as_str(), workload.plan.target.clone()), index);
-        }
-        for wish in &workload.plan.wishes {
-            if let Some((uid, pod)) = wishes.pods.get_key_value(wish.pod.uid.as_str()) {
-                wishes.by_pod.insert(uid, Wish { pod, intent: wish.intent.clone(), workload: Some(index) });
+    let plans = world.plans();
+    let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
+    let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload };
+    for (index, plan) in wishes.plans.iter().enumerate() {
+        for PodWish { pod, intent } in &plan.wishes {
+            if let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) {
+                wishes.by_pod.insert(uid, Wish { pod, intent: intent.clone(), workload: Some(index) });
             }
         }
     }
-    for pod in snapshot.pods.iter().filter(|pod| !pod.terminating && !pod.finished) {
-        if wishes.by_pod.contains_key(pod.id.uid.as_str()) {
-            continue;
-        }
-        let Some(wish) = restart::wish(pod) else { continue };
+    // What the workload wishes comes first: a request goes along in the same operation or waits for it.
+    let plan_of = |pod: &PodView| -> Option<&Plan> {
+        let pod = wishes.pods.get(pod.id.uid.as_str())?;
+        wishes.workload_of(pod).map(|index| &wishes.plans[index])
+    };
+    let requested: Vec<PodWish> = REQUESTS.iter().flat_map(|kind| kind.wishes(&snapshot.pods, &plan_of)).collect();
+    for PodWish { pod, intent } in requested {
+        let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) else { continue };
+        let (uid, pod) = (*uid, *pod);
         let workload = wishes.workload_of(pod);
-        let plan = workload.map(|index| &wishes.workloads[index].plan);
-        if let Some(revision) = revision_of_restart(plan, &pod.id) {
-            let intent = wish.intent(pod, revision);
-            wishes.by_pod.insert(pod.id.uid.as_str(), Wish { pod, intent, workload });
-        }
+        wishes.by_pod.entry(uid).or_insert(Wish { pod, intent, workload });
     }
     wishes
 }
 
-/// The revision that a restart records on the pod; `None` if it has to wait: the pod is about to be brought to another
-/// revision, and the restart goes along, or the pod is about to be replaced.
-#[allow(clippy::option_option, reason = "not now, now without a revision, now with this one")]
-fn revision_of_restart<'p>(plan: Option<&'p DeploymentPlan>, pod: &PodRef) -> Option<Option<&'p str>> {
-    let Some(plan) = plan else { return Some(None) };
-    match plan.stage {
-        Stage::NotOurs | Stage::Refused(_) => Some(None),
-        Stage::Native | Stage::SteppingAside(_) => None,
-        Stage::Idle => Some((!plan.behind.contains(&pod.uid)).then_some(plan.target.as_str())),
-        Stage::Rolling | Stage::Finishing => (!plan.behind.contains(&pod.uid)).then_some(Some(plan.target.as_str())),
-    }
-}
-
-/// Plans of all Deployments that have opted in or still carry something of ours.
-fn plans(snapshot: &Snapshot) -> Vec<Workload<'_>> {
-    let mut sets: HashMap<&str, Vec<&ReplicaSetView>> = HashMap::new();
-    for set in &snapshot.replica_sets {
-        if let Some(owner) = &set.owner {
-            sets.entry(owner.uid.as_str()).or_default().push(set);
-        }
-    }
-    let ours = |set: &&ReplicaSetView| set.is_labelled();
-    let concerned: Vec<&DeploymentView> = snapshot
-        .deployments
-        .iter()
-        .map(|each| &**each)
-        .filter(|each| {
-            each.opt_in() != OptIn::No
-                || each.marked()
-                || sets.get(each.uid.as_str()).is_some_and(|sets| sets.iter().any(ours))
-        })
-        .collect();
-    let wanted: BTreeSet<&str> =
-        concerned.iter().filter_map(|each| sets.get(each.uid.as_str())).flatten().map(|set| set.uid.as_str()).collect();
-    let mut pods: HashMap<&str, Vec<&PodView>> = HashMap::new();
-    for pod in &snapshot.pods {
-        if let Some(uid) = pod.owner.as_ref().map(|owner| owner.uid.as_str())
-            && wanted.contains(uid)
-        {
-            pods.entry(uid).or_default().push(pod);
-        }
-    }
-    let operating = operating(snapshot);
-    concerned
-        .into_iter()
-        .map(|deployment| {
-            let sets: &[&ReplicaSetView] = sets.get(deployment.uid.as_str()).map_or(&[], Vec::as_slice);
-            let pods: Vec<&PodView> =
-                sets.iter().filter_map(|set| pods.get(set.uid.as_str())).flatten().copied().collect();
-            let plan = plan(Observed { deployment, replica_sets: sets, pods: &pods, operating: &operating });
-            Workload { deployment, plan }
-        })
-        .collect()
-}
-
 /// uids of pods with an operation that is not over: a live grant, or a place in a ledger.
-fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
+pub(super) fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
     let nodes = snapshot.node_transitions.values();
     let granted = nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.clone());
     let reserved = snapshot.ledgers.values().flat_map(|ledger| ledger.spec.reservations.keys().cloned());
     granted.chain(reserved).collect()
-}
-
-/// The namespace that asks for the gate by a label of its own.
-pub(super) fn gate_hint() -> String {
-    format!("label its namespace {}=enabled and let the pod be created again", labels::GATE)
 }

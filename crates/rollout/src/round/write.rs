@@ -8,7 +8,6 @@ use hitless_api::event::Note;
 use hitless_api::names::annotations;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
 use hitless_api::{Grant, NodeTransitionSpec, PodRef, TransitionLedgerSpec};
-use hitless_workloads::WorkloadWrite;
 use jiff::Timestamp;
 use kube::core::params::Patch;
 use serde_json::Value;
@@ -154,13 +153,8 @@ pub enum Write {
     Ledger(LedgerWrite),
     /// To a NodeTransition.
     NodeTransition(NodeTransitionWrite),
-    /// To a Deployment or one of its ReplicaSets.
-    Workload {
-        /// `<namespace>/<name>` of the Deployment, for logs.
-        workload: String,
-        /// The write.
-        write: WorkloadWrite,
-    },
+    /// To a workload's object.
+    Workload(hitless_workloads::Write),
     /// To a Service.
     Service(ServiceWrite),
     /// To a pod's status.
@@ -187,6 +181,13 @@ impl Step {
     pub const fn alone(write: Write) -> Self {
         Self { write, needs: Vec::new(), done: None }
     }
+
+    /// A write to a workload's object, and what people should know then.
+    #[must_use]
+    pub fn workload(mut write: hitless_workloads::Write) -> Self {
+        let done = write.tells.take();
+        Self { done, ..Self::alone(Write::Workload(write)) }
+    }
 }
 
 impl Write {
@@ -195,7 +196,7 @@ impl Write {
         match self {
             Self::NodeTransition(write) => _ = uncertain.nodes.insert(write.node.clone()),
             Self::Ledger(write) => _ = uncertain.ledgers.insert(write.namespace.clone()),
-            Self::Workload { .. } | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+            Self::Workload(_) | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
         }
     }
 
@@ -204,7 +205,7 @@ impl Write {
         match self {
             Self::NodeTransition(write) => _ = uncertain.nodes.remove(&write.node),
             Self::Ledger(write) => _ = uncertain.ledgers.remove(&write.namespace),
-            Self::Workload { .. } | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+            Self::Workload(_) | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
         }
     }
 
@@ -214,7 +215,7 @@ impl Write {
         match self {
             Self::Ledger(write) => format!("ledger/{}", write.namespace),
             Self::NodeTransition(write) => format!("node-transition/{}", write.node),
-            Self::Workload { workload, write } => format!("{}/{workload}", write.verb()),
+            Self::Workload(write) => write.key(),
             Self::Service(write) => format!("service/{}/{}", write.namespace, write.name),
             Self::StandIn(write) => format!("stand-in/{}", write.pod.uid),
             Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),

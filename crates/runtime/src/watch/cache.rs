@@ -35,7 +35,7 @@ impl<K, T> Clone for Cache<K, T> {
 
 struct Shared<K, T> {
     kind: &'static str,
-    view: fn(K) -> Option<T>,
+    view: Box<dyn Fn(K) -> Option<T> + Send + Sync>,
     wake: Arc<Notify>,
     metrics: Metrics,
     content: Mutex<Content<T>>,
@@ -62,7 +62,13 @@ struct Entry<T> {
 impl<K, T> Cache<K, T> {
     /// An empty cache. `view` takes what is needed out of an object; `None` means that the object is of no interest.
     /// `wake` is notified after every change; several caches may share it.
-    pub fn new(kind: &'static str, view: fn(K) -> Option<T>, wake: Arc<Notify>, metrics: Metrics) -> Self {
+    pub fn new(
+        kind: &'static str,
+        view: impl Fn(K) -> Option<T> + Send + Sync + 'static,
+        wake: Arc<Notify>,
+        metrics: Metrics,
+    ) -> Self {
+        let view = Box::new(view);
         let content = Content { synced: false, entries: HashMap::new(), listing: None, newest: 0 };
         Self(Arc::new(Shared { kind, view, wake, metrics, content: Mutex::new(content) }))
     }

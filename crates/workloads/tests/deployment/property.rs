@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use hitless_workloads::{Stage, WorkloadWrite};
+use hitless_workloads::{Stage, Write};
 use proptest::prelude::*;
 
 use crate::world::{MARK, World, image};
@@ -40,12 +40,12 @@ fn action() -> impl Strategy<Value = Action> {
 
 fn run(actions: &[Action]) -> World {
     let mut world = World::new("in-place", 3);
-    let mut decided: Option<WorkloadWrite> = None;
+    let mut decided: Option<Write> = None;
     // At 0 replicas the guard lets a change go the native way, and a change that can't be made in place goes it in any case.
     let mut native = false;
     for action in actions {
         match action {
-            Action::Decide => decided = world.plan(&BTreeSet::new()).next_write,
+            Action::Decide => decided = world.plan(&BTreeSet::new()).writes.pop(),
             Action::Commit => {
                 if let Some(write) = decided.take() {
                     let _ = world.apply(&write);

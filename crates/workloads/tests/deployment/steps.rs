@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::GrantOp;
-use hitless_workloads::deployment::Because;
-use hitless_workloads::{Stage, WorkloadWrite};
+use hitless_workloads::{Because, Stage};
 use serde_json::json;
 
 use crate::world::{MARK, World, image};
@@ -13,7 +12,7 @@ fn verbs_until_idle(world: &mut World) -> Vec<&'static str> {
     let mut verbs = Vec::new();
     for _ in 0..100 {
         let plan = world.plan(&BTreeSet::new());
-        let verb = plan.next_write.as_ref().map(WorkloadWrite::verb);
+        let verb = plan.writes.first().map(|write| write.verb);
         if let Some(verb) = verb.or(if plan.wishes.is_empty() { None } else { Some("operate") }) {
             verbs.push(verb);
         }
@@ -62,7 +61,7 @@ fn the_history_entry_can_be_undone_to() {
     world.user(|deployment| deployment["spec"]["template"] = template);
     assert_eq!(
         verbs_until_idle(&mut world),
-        ["create-history", "set-mixed", "operate", "operate", "set-exact", "delete-twin", "unpause"]
+        ["create-history", "set-mixed", "operate", "operate", "set-exact", "delete-duplicate", "unpause"]
     );
     assert_eq!(world.images(), BTreeSet::from([image(1)]));
     assert_eq!(world.sets.len(), 2, "the live one and the template that was left");
@@ -97,14 +96,14 @@ fn a_change_that_a_pod_cannot_take_goes_native_or_is_refused() {
     native.set_image(2);
     native.settle();
     change(&mut native);
-    assert_eq!(native.plan(&BTreeSet::new()).stage, Stage::SteppingAside(Because::Field(field.clone())));
+    assert_eq!(native.plan(&BTreeSet::new()).stage, Stage::SteppingAside(Because::field(&field)));
     assert_eq!(verbs_until_idle(&mut native), ["strip-labels", "unpause"]);
     assert!(native.sets.values().all(|set| set["metadata"]["labels"].get("hitless.dev/history").is_none()));
 
     let mut only = World::new("in-place-only", 2);
     change(&mut only);
     let plan = only.plan(&BTreeSet::new());
-    assert_eq!((plan.stage, plan.next_write), (Stage::Refused(Because::Field(field)), None));
+    assert_eq!((plan.stage, plan.writes), (Stage::Refused(Because::field(&field)), vec![]));
 }
 
 #[test]
@@ -147,7 +146,7 @@ fn a_foreign_deployment_is_left_alone() {
     world.deployment["spec"]["paused"] = json!(true);
     world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(2));
     let plan = world.plan(&BTreeSet::new());
-    assert_eq!((plan.stage, plan.next_write), (Stage::NotOurs, None));
+    assert_eq!((plan.stage, plan.writes), (Stage::NotOurs, vec![]));
 }
 
 #[test]
@@ -167,11 +166,11 @@ fn a_rollout_does_not_finish_over_an_operation_or_a_pod_that_is_not_counted_yet(
     }
     let _ = world.replica_set_controller();
     let uid = world.pods.values().next().unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    assert_eq!(world.plan(&BTreeSet::from([uid])).next_write, None);
-    assert!(matches!(world.plan(&BTreeSet::new()).next_write, Some(WorkloadWrite::SetExact { .. })));
+    assert_eq!(world.plan(&BTreeSet::from([uid])).writes, []);
+    assert_eq!(world.plan(&BTreeSet::new()).writes[0].verb, "set-exact");
     world.scale(3);
     let _ = world.deployment_controller();
-    assert_eq!(world.plan(&BTreeSet::new()).next_write, None, "the third pod is not there yet");
+    assert_eq!(world.plan(&BTreeSet::new()).writes, [], "the third pod is not there yet");
 }
 
 #[test]
@@ -179,13 +178,13 @@ fn a_leader_that_has_not_seen_the_way_back_can_not_mix_the_live_replica_set_afte
     let mut world = World::new("in-place", 2);
     world.deployment["spec"]["revisionHistoryLimit"] = json!(1);
     world.set_image(2);
-    let (old, stale) = (world.deployment.clone(), world.plan(&BTreeSet::new()).next_write.unwrap());
-    assert_eq!(stale.verb(), "set-mixed");
+    let (old, stale) = (world.deployment.clone(), world.plan(&BTreeSet::new()).writes.remove(0));
+    assert_eq!(stale.verb, "set-mixed");
     world.set_image(1);
     assert_eq!(verbs_until_idle(&mut world), ["settle", "unpause"]);
     assert!(!world.apply(&stale), "what was prepared on the older ReplicaSet fails");
     let now = std::mem::replace(&mut world.deployment, old);
-    assert_eq!(world.plan(&BTreeSet::new()).next_write, None, "and nothing is prepared on the newer one");
+    assert_eq!(world.plan(&BTreeSet::new()).writes, [], "and nothing is prepared on the newer one");
     world.deployment = now;
     world.set_image(3);
     assert_eq!(verbs_until_idle(&mut world).first(), Some(&"set-mixed"), "the next rollout goes on");
@@ -201,7 +200,8 @@ fn a_deleted_live_replica_set_ends_in_a_native_rollout_not_in_nothing() {
     world.sets.retain(|_, set| set["metadata"]["labels"].get("hitless.dev/history").is_some());
     let _ = world.replica_set_controller();
     assert!(world.pods.is_empty());
-    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::SteppingAside(Because::NoReplicaSet));
+    let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage else { panic!("it goes on in place") };
+    assert_eq!(because.reason, "NoReplicaSet");
     world.settle();
     assert_eq!((world.pods.len(), world.images()), (2, BTreeSet::from([image(2)])));
 }
@@ -218,7 +218,16 @@ fn an_empty_native_replica_set_with_the_target_template_is_removed_before_the_pa
     world.set_image(1);
     assert_eq!(
         verbs_until_idle(&mut world),
-        ["create-history", "set-mixed", "operate", "operate", "set-exact", "label-twin", "delete-twin", "unpause"]
+        [
+            "create-history",
+            "set-mixed",
+            "operate",
+            "operate",
+            "set-exact",
+            "label-duplicate",
+            "delete-duplicate",
+            "unpause"
+        ]
     );
     assert_eq!(world.images(), BTreeSet::from([image(1)]));
 }

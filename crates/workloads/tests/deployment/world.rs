@@ -5,11 +5,12 @@
 mod controllers;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::deployment::{Kind, Observed, Request};
-use hitless_workloads::{DeploymentPlan, DeploymentView, PodIntent, ReplicaSetView, WorkloadWrite, plan};
-use json_patch::Patch;
+use hitless_workloads::{Object, Plan, PodIntent, Write, kind};
+use hitless_world::carry_out;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -53,20 +54,15 @@ impl World {
         self.version.to_string()
     }
 
-    pub(crate) fn view(&self) -> (DeploymentView, Vec<ReplicaSetView>, Vec<PodView>) {
-        let parse = |value: &Value| serde_json::from_value(value.clone()).unwrap();
-        let pod = |value: &Value| PodView::from(&serde_json::from_value::<Pod>(value.clone()).unwrap());
-        (
-            serde_json::from_value(self.deployment.clone()).unwrap(),
-            self.sets.values().map(parse).collect(),
-            self.pods.values().map(pod).collect(),
-        )
-    }
-
-    pub(crate) fn plan(&self, operating: &BTreeSet<String>) -> DeploymentPlan {
-        let (deployment, sets, pods) = self.view();
-        let (sets, pods): (Vec<_>, Vec<_>) = (sets.iter().collect(), pods.iter().collect());
-        plan(Observed { deployment: &deployment, replica_sets: &sets, pods: &pods, operating })
+    pub(crate) fn plan(&self, operating: &BTreeSet<String>) -> Plan {
+        let read = |object: &Value| Arc::new(kind::read(object.clone()).unwrap().unwrap());
+        let objects: Vec<Arc<Object>> = std::iter::once(&self.deployment).chain(self.sets.values()).map(read).collect();
+        let pod = |value: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(value.clone()).unwrap()));
+        let pods: Vec<Arc<PodView>> = self.pods.values().map(pod).collect();
+        let world = hitless_workloads::World::new(&objects, &pods, operating, Timestamp::UNIX_EPOCH);
+        // A workload that nobody looks after is asked all the same.
+        let deployment = &objects[0];
+        kind::of_workload(&deployment.id.group_kind).unwrap().plan(deployment, &world)
     }
 
     /// A write to the Deployment by anybody but our controller, with the guard policy in its way.
@@ -113,52 +109,21 @@ impl World {
     }
 
     /// What the API server does with one of our requests; `false` if a precondition fails.
-    pub(crate) fn apply(&mut self, write: &WorkloadWrite) -> bool {
-        let version = self.bump();
-        match write.request() {
-            Request::Create { object, .. } => {
-                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-                if self.sets.contains_key(&name) {
-                    return false;
-                }
+    pub(crate) fn apply(&mut self, write: &Write) -> bool {
+        let (version, now) = (self.bump(), controllers::created(self.version));
+        let name = &write.on.name;
+        let is_set = write.on.group_kind.kind == "ReplicaSet";
+        let known = if is_set { self.sets.get(name) } else { Some(&self.deployment) };
+        match carry_out(write, known, &version, &now) {
+            Err(_) => return false,
+            Ok(None) => _ = self.sets.remove(name),
+            Ok(Some(object)) if is_set => {
                 assert_selects(&object);
-                let mut object = object;
-                object["metadata"]["uid"] = json!(format!("uid-{version}"));
-                object["metadata"]["resourceVersion"] = json!(version);
-                object["metadata"]["creationTimestamp"] = json!(controllers::created(self.version));
-                object["metadata"]["generation"] = json!(1);
-                self.sets.insert(name, object);
-                true
+                self.sets.insert(name.clone(), object);
             }
-            Request::Patch { kind, target, patch } => {
-                let patch: Patch = serde_json::from_value(patch).unwrap();
-                let Some(object) = (match kind {
-                    Kind::Deployment => Some(&mut self.deployment),
-                    Kind::ReplicaSet => self.sets.get_mut(&target.name),
-                }) else {
-                    return false;
-                };
-                let before = object["spec"].clone();
-                if json_patch::patch(object, &patch).is_err() {
-                    return false;
-                }
-                object["metadata"]["resourceVersion"] = json!(version);
-                if object["spec"] != before {
-                    object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap() + 1);
-                }
-                if kind == Kind::ReplicaSet {
-                    assert_selects(object);
-                }
-                true
-            }
-            Request::Delete { target } => {
-                let matches = self
-                    .sets
-                    .get(&target.name)
-                    .is_some_and(|set| set["metadata"]["resourceVersion"] == target.resource_version.as_str());
-                matches && self.sets.remove(&target.name).is_some()
-            }
+            Ok(Some(object)) => self.deployment = object,
         }
+        true
     }
 
     /// What an agent does, without the time that it takes: one patch that tests everything it replaces.
@@ -189,7 +154,7 @@ impl World {
     /// One step of our controller and the agents: the write of the plan, or the first operation.
     pub(crate) fn step(&mut self) -> bool {
         let plan = self.plan(&BTreeSet::new());
-        if let Some(write) = &plan.next_write {
+        if let Some(write) = plan.writes.first() {
             assert!(self.apply(write), "a write decided on the present state was refused: {write:?}");
             return true;
         }

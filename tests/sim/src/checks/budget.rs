@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::Seen;
+use hitless_workloads::Body;
 
 /// Share of a workload's pods that may be unavailable where no rule selects a pod.
 const IMPLICIT_PERCENT: usize = 25;
@@ -99,12 +100,16 @@ impl Group {
     }
 }
 
-/// How many pods the Deployment behind a ReplicaSet is meant to have.
-fn desired(seen: &Seen, set: &str) -> Option<usize> {
-    let set = seen.replica_sets.iter().find(|known| known.uid == set)?;
-    let owner = set.owner.as_ref();
-    let deployment = owner.and_then(|owner| seen.deployments.iter().find(|known| known.uid == owner.uid));
-    usize::try_from(deployment.map_or(set.replicas, |deployment| deployment.replicas)).ok()
+/// How many pods the workload behind a pod's direct owner is meant to have.
+fn desired(seen: &Seen, owner: &str) -> Option<usize> {
+    let find = |uid: &str| seen.objects.iter().find(|known| known.id.uid == uid);
+    let direct = find(owner)?;
+    let top = direct.owner.as_ref().and_then(|above| find(&above.uid)).unwrap_or(direct);
+    let replicas = match &top.body {
+        Body::Deployment(body) => body.replicas,
+        Body::ReplicaSet(body) => body.replicas,
+    };
+    usize::try_from(replicas).ok()
 }
 
 fn within(rule: &TransitionRule, pod: &PodView, group: &Group) -> Result<(), String> {

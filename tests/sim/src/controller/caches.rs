@@ -1,21 +1,18 @@
-//! The eight kinds that a controller watches.
+//! What a controller watches.
 
 use std::sync::Arc;
 
-use hitless_controller::watches;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
-use hitless_workloads::{DeploymentView, ReplicaSetView};
+use hitless_rollout::snapshot::{LedgerView, NodeView, RuleView, Snapshot, agents};
 use jiff::Timestamp;
 
 use crate::clock::Micros;
-use crate::server::{Change, Kind, Object, PodObject, Server, Told, TransitionObject, key};
+use crate::server::{Change, Kind, Object, PodObject, Server, Told, TransitionObject, WorkloadObject, key};
 use crate::watch::{Feed, Key};
 
 #[derive(Default)]
 pub(crate) struct Caches {
-    deployments: Feed<Arc<DeploymentView>>,
-    replica_sets: Feed<Arc<ReplicaSetView>>,
+    objects: Feed<WorkloadObject>,
     pods: Feed<PodObject>,
     nodes: Feed<Arc<NodeView>>,
     transitions: Feed<TransitionObject>,
@@ -28,11 +25,7 @@ pub(crate) struct Caches {
 macro_rules! each {
     ($self:ident, $feed:ident => $do:expr) => {{
         {
-            let $feed = &$self.deployments;
-            $do
-        }
-        {
-            let $feed = &$self.replica_sets;
+            let $feed = &$self.objects;
             $do
         }
         {
@@ -87,21 +80,9 @@ impl Caches {
             }
         }
         let away = server.is_away();
-        one(&mut self.deployments, now, away, |feed| {
-            feed.list(
-                server
-                    .deployments
-                    .iter()
-                    .map(|(key, each)| (key.clone(), number(&each.resource_version), each.clone())),
-            );
-        });
-        one(&mut self.replica_sets, now, away, |feed| {
-            feed.list(
-                server
-                    .replica_sets
-                    .iter()
-                    .map(|(key, each)| (key.clone(), number(&each.resource_version), each.clone())),
-            );
+        one(&mut self.objects, now, away, |feed| {
+            let objects = server.objects.iter();
+            feed.list(objects.map(|(key, each)| (key.clone(), number(&each.view.resource_version), each.clone())));
         });
         one(&mut self.pods, now, away, |feed| {
             feed.list(
@@ -152,39 +133,34 @@ impl Caches {
     /// Breaks the watch of one kind.
     pub(crate) fn break_until(&mut self, kind: usize, until: Micros) {
         match kind {
-            0..3 => {
-                self.deployments.break_until(until);
-                self.replica_sets.break_until(until);
+            0 | 1 => {
+                self.objects.break_until(until);
                 self.pods.break_until(until);
             }
-            3 => self.nodes.break_until(until),
-            4 => self.transitions.break_until(until),
-            5 => self.ledgers.break_until(until),
-            6 => self.rules.break_until(until),
+            2 => self.nodes.break_until(until),
+            3 => self.transitions.break_until(until),
+            4 => self.ledgers.break_until(until),
+            5 => self.rules.break_until(until),
             _ => self.services.break_until(until),
         }
     }
 
-    /// The API server tells of a change. Deployments and ReplicaSets are never shown newer than pods: that a rollout is finished
-    /// is concluded from all three together, which would go wrong with pods from before.
+    /// The API server tells of a change. Objects of workloads are never shown newer than pods: that a rollout is finished is
+    /// concluded from all of them together, which would go wrong with pods from before.
     pub(crate) fn tell(&mut self, due: Micros, change: &Change) {
-        let is_workload = matches!(
-            &change.what,
-            Told::Is(Object::Deployment(_) | Object::ReplicaSet(_)) | Told::Deleted(Kind::ReplicaSet)
-        );
-        let others = self.pods.last().max(self.replica_sets.last()).max(self.deployments.last());
+        let is_workload = matches!(&change.what, Told::Is(Object::Workload(_)) | Told::Deleted(Kind::Workload));
+        let others = self.pods.last().max(self.objects.last());
         let due = if is_workload { due.max(others) } else { due };
         let (version, key) = (change.version, change.key.clone());
         match &change.what {
-            Told::Is(Object::Deployment(object)) => self.deployments.tell(due, version, key, Some(object.clone())),
-            Told::Is(Object::ReplicaSet(object)) => self.replica_sets.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Workload(object)) => self.objects.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::Pod(object)) => self.pods.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::Node(object)) => self.nodes.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::NodeTransition(object)) => self.transitions.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::Ledger(object)) => self.ledgers.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::Rule(object)) => self.rules.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::Service(object)) => self.services.tell(due, version, key, Some(object.clone())),
-            Told::Deleted(Kind::ReplicaSet) => self.replica_sets.tell(due, version, key, None),
+            Told::Deleted(Kind::Workload) => self.objects.tell(due, version, key, None),
             Told::Deleted(Kind::Pod) => self.pods.tell(due, version, key, None),
             Told::Deleted(Kind::Node) => self.nodes.tell(due, version, key, None),
             Told::Deleted(Kind::NodeTransition) => self.transitions.tell(due, version, key, None),
@@ -195,12 +171,7 @@ impl Caches {
     /// What the API server has returned.
     pub(crate) fn put(&mut self, object: Object) {
         match object {
-            Object::Deployment(each) => {
-                self.deployments.put(&key(&each.namespace, &each.name), number(&each.resource_version), each.clone());
-            }
-            Object::ReplicaSet(each) => {
-                self.replica_sets.put(&key(&each.namespace, &each.name), number(&each.resource_version), each.clone());
-            }
+            Object::Workload(each) => self.objects.put(&each.key(), number(&each.view.resource_version), each),
             Object::Pod(each) => {
                 let key: Key = each.view.id.uid.as_str().into();
                 self.pods.put(&key, number(&each.view.resource_version), each);
@@ -226,11 +197,8 @@ impl Caches {
 
     /// Brings the snapshot up to what is in the caches.
     pub(crate) fn fill(&mut self, snapshot: &mut Snapshot, now: Timestamp) {
-        if self.deployments.take_changed() {
-            snapshot.deployments = self.deployments.values().cloned().collect();
-        }
-        if self.replica_sets.take_changed() {
-            snapshot.replica_sets = self.replica_sets.values().cloned().collect();
+        if self.objects.take_changed() {
+            snapshot.objects = self.objects.values().map(|each| each.view.clone()).collect();
         }
         let pods = self.pods.take_changed();
         if pods {
@@ -254,7 +222,7 @@ impl Caches {
             snapshot.services = self.services.values().cloned().collect();
         }
         if pods || nodes {
-            snapshot.agents = watches::agents(snapshot, &snapshot.agents, now);
+            snapshot.agents = agents(snapshot, &snapshot.agents, now);
         }
     }
 
@@ -278,7 +246,7 @@ impl Caches {
 }
 
 /// How many kinds there are.
-pub(crate) const KINDS: usize = 8;
+pub(crate) const KINDS: usize = 7;
 
 fn number(version: &str) -> u64 {
     version.parse().unwrap_or_default()

@@ -1,14 +1,10 @@
 //! A controller's writes, each carried out only on the version that it was decided on.
 
-use std::sync::Arc;
-
-use hitless_api::names::{IN_SERVICE, annotations, labels};
+use hitless_api::names::IN_SERVICE;
 use hitless_api::pod::ConditionView;
 use hitless_api::{NodeTransition, TransitionLedgerSpec};
 use hitless_rollout::round::{LedgerWrite, NodeTransitionWrite, Write};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, Version};
-use hitless_workloads::deployment::{ObjectVersion, Template};
-use hitless_workloads::{ReplicaSetView, WorkloadWrite};
 
 use super::{Object, Refusal, Server, fits, key};
 use crate::checks::{Checks, Seen};
@@ -24,7 +20,7 @@ impl Server {
         match write {
             Write::Ledger(write) => self.ledger(write, seen, checks),
             Write::NodeTransition(write) => self.transition(write, checks),
-            Write::Workload { write, .. } => self.workload(write, checks),
+            Write::Workload(write) => self.workload(&write, checks),
             Write::Service(write) => self.service(&write, checks),
             Write::StandIn(write) => {
                 let pod = self.pods.get(write.pod.uid.as_str()).ok_or(Refusal::Gone)?;
@@ -100,100 +96,5 @@ impl Server {
         object.metadata.resource_version = Some(version.to_string());
         object.status = status;
         Ok(Some(self.put_transition(key, object, view, version)))
-    }
-
-    fn set(&self, wanted: &ObjectVersion) -> Result<ReplicaSetView, Refusal> {
-        let known = self.replica_sets.get(&key(&wanted.namespace, &wanted.name)).ok_or(Refusal::Gone)?;
-        if known.uid != wanted.uid || known.resource_version != wanted.resource_version {
-            return Err(Refusal::Conflict);
-        }
-        Ok(ReplicaSetView::clone(known))
-    }
-
-    fn workload(&mut self, write: WorkloadWrite, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
-        match write {
-            WorkloadWrite::CreateHistory { replica_set } => {
-                let mut set: ReplicaSetView =
-                    serde_json::from_value(replica_set).map_err(|_| Refusal::Denied("not a ReplicaSet"))?;
-                if self.replica_sets.contains_key(&key(&set.namespace, &set.name)) {
-                    return Err(Refusal::Conflict);
-                }
-                set.uid = format!("uid-{}-{}", set.name, self.bump());
-                set.generation = 1;
-                set.observed_generation = 1;
-                set.created = Some(self.stamp());
-                Ok(Some(self.put_replica_set(set)))
-            }
-            WorkloadWrite::SetMixed { live, template } => {
-                let mut set = self.set(&live)?;
-                set.template = Template::new(template);
-                set.generation += 1;
-                set.labels.insert(labels::LIVE.to_owned(), "true".to_owned());
-                Ok(Some(self.put_replica_set(set)))
-            }
-            WorkloadWrite::SetExact { live, template, marked, settled } => {
-                let mut set = self.set(&live)?;
-                set.template = Template::new(template);
-                set.generation += 1;
-                if marked {
-                    set.labels.remove(labels::LIVE);
-                }
-                set.labels.extend(settled.map(|mark| (labels::SETTLED.to_owned(), mark)));
-                Ok(Some(self.put_replica_set(set)))
-            }
-            WorkloadWrite::Settle { live, settled } => {
-                let mut set = self.set(&live)?;
-                set.labels.insert(labels::SETTLED.to_owned(), settled);
-                Ok(Some(self.put_replica_set(set)))
-            }
-            WorkloadWrite::LabelTwin { replica_set, revision } => {
-                let mut set = self.set(&replica_set)?;
-                set.labels.insert(labels::HISTORY.to_owned(), revision);
-                Ok(Some(self.put_replica_set(set)))
-            }
-            WorkloadWrite::StripLabels { replica_set, labels } => {
-                let mut set = self.set(&replica_set)?;
-                set.labels.retain(|name, _| !labels.contains(&name.as_str()));
-                Ok(Some(self.put_replica_set(set)))
-            }
-            WorkloadWrite::DeleteTwin { replica_set } => {
-                let set = self.set(&replica_set)?;
-                checks.twin_deleted(self.now, &set);
-                self.remove_replica_set(&key(&set.namespace, &set.name));
-                Ok(None)
-            }
-            WorkloadWrite::RecordGap { deployment, gaps } => {
-                let known = self.deployments.get(&key(&deployment.namespace, &deployment.name)).ok_or(Refusal::Gone)?;
-                if known.uid != deployment.uid || known.resource_version != deployment.resource_version {
-                    return Err(Refusal::Conflict);
-                }
-                let mut next = hitless_workloads::DeploymentView::clone(known);
-                next.annotations.insert(annotations::GAP.to_owned(), gaps);
-                let at = key(&next.namespace, &next.name);
-                self.put_deployment(next);
-                Ok(self.deployments.get(&at).map(Arc::clone).map(Object::Deployment))
-            }
-            WorkloadWrite::Unpause { deployment } => {
-                let known = self.deployments.get(&key(&deployment.namespace, &deployment.name)).ok_or(Refusal::Gone)?;
-                if known.uid != deployment.uid || known.resource_version != deployment.resource_version {
-                    return Err(Refusal::Conflict);
-                }
-                let mut next = hitless_workloads::DeploymentView::clone(known);
-                next.annotations.remove(annotations::ROLLOUT);
-                next.paused = false;
-                checks.unpaused(self, &next);
-                let at = key(&next.namespace, &next.name);
-                self.put_deployment(next);
-                Ok(self.deployments.get(&at).map(Arc::clone).map(Object::Deployment))
-            }
-        }
-    }
-
-    pub(crate) fn remove_replica_set(&mut self, key: &Key) {
-        if self.replica_sets.remove(key).is_some() {
-            let version = self.bump();
-            let what = super::Told::Deleted(super::Kind::ReplicaSet);
-            self.outbox.push(super::Change { version, key: key.clone(), what, node: None });
-        }
     }
 }

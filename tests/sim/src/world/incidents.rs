@@ -1,11 +1,8 @@
 //! Deeds and faults, planned and carried out.
 
-use std::sync::Arc;
-
 use hitless_agent::view::NodeIdentity;
 use hitless_api::names::annotations;
-use hitless_workloads::DeploymentView;
-use hitless_workloads::deployment::{OptIn, Template};
+use hitless_workloads::{OptIn, kind};
 use serde_json::json;
 
 use super::World;
@@ -15,7 +12,7 @@ use crate::faults::{Fault, Weather};
 use crate::kubelet::Image;
 use crate::kubernetes::install_node;
 use crate::manifest::Manage;
-use crate::server::key;
+use crate::server::WorkloadObject;
 use crate::trace::Who;
 use crate::user::Deed;
 
@@ -112,7 +109,7 @@ impl World {
                 let image = self.user.images;
                 let kind = self.draw_image();
                 self.ground.images.insert(image.to_string(), kind);
-                let busy = self.deployment(index).is_some_and(|known| known.paused);
+                let busy = self.is_held_by_guard(index);
                 if busy {
                     self.ground.fault(Fault::SecondChange);
                 }
@@ -120,7 +117,7 @@ impl World {
             }
             Deed::ChangeBack(index) => {
                 let before = self.user.wishes[index].before;
-                if self.deployment(index).is_some_and(|known| known.paused) {
+                if self.is_held_by_guard(index) {
                     self.ground.fault(Fault::ChangedBack);
                 }
                 self.set_image(index, before);
@@ -212,47 +209,50 @@ impl World {
         kind
     }
 
-    fn deployment(&self, index: usize) -> Option<&Arc<DeploymentView>> {
+    fn workload(&self, index: usize) -> Option<&WorkloadObject> {
         let wish = &self.user.wishes[index];
-        self.ground.server.deployments.get(&key(&wish.namespace, &wish.name))
+        self.ground.server.object(wish.kind, &wish.namespace, &wish.name)
+    }
+
+    fn is_held_by_guard(&self, index: usize) -> bool {
+        self.workload(index).is_some_and(|known| known.view.held_by_guard())
     }
 
     /// `kubectl set image`, with what the guard policy makes of it.
     fn set_image(&mut self, index: usize, image: u32) {
-        let Some(known) = self.deployment(index).cloned() else { return };
+        let Some(known) = self.workload(index).cloned() else { return };
         let wish = &mut self.user.wishes[index];
         (wish.before, wish.image) = (wish.image, image);
         self.user.rollouts += 1;
-        let mut content = known.template.content().clone();
-        content["spec"]["containers"][0]["image"] = json!(format!("{}:v{image}", known.name));
-        let mut next = DeploymentView::clone(&known);
-        next.template = Template::new(content);
-        if next.replicas > 0
-            && (known.marked() && known.paused
-                || known.opt_in() != OptIn::No && !known.paused && next.template != known.template)
+        let name = &known.view.id.name;
+        let mut next = serde_json::Value::clone(&known.json);
+        next["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{name}:v{image}"));
+        if next["spec"]["replicas"] != 0
+            && (known.view.held_by_guard()
+                || known.view.opt_in() != OptIn::No && next["spec"]["template"] != known.json["spec"]["template"])
+            && let Some(kind) = kind::of_workload(&known.view.id.group_kind)
         {
-            next.paused = true;
-            next.annotations.insert(annotations::ROLLOUT.to_owned(), "held".to_owned());
+            next = kind.held(next);
         }
-        let name = &known.name;
         let kind = self.ground.images.get(&image.to_string()).copied();
         self.ground.say(Who::User, || format!("sets image {name}:v{image} ({kind:?})"));
-        self.ground.server.put_deployment(next);
+        self.ground.server.change_object(&known.key(), |object| *object = next);
     }
 
     fn scale(&mut self, who: usize, by: i32) {
         let index = who % self.user.wishes.len();
-        let Some(known) = self.deployment(index).cloned() else { return };
-        let replicas = (known.replicas + by).clamp(1, 8);
-        if replicas == known.replicas {
+        let Some(known) = self.workload(index).cloned() else { return };
+        let before = known.json["spec"]["replicas"].as_i64().unwrap_or(1);
+        let replicas = (before + i64::from(by)).clamp(1, 8);
+        if replicas == before {
             return;
         }
-        self.ground.fault(if replicas > known.replicas { Fault::ScaledUp } else { Fault::ScaledDown });
-        self.ground.say(Who::User, || format!("scales {} to {replicas}", known.name));
-        self.ground.server.put_deployment(DeploymentView { replicas, ..DeploymentView::clone(&known) });
+        self.ground.fault(if replicas > before { Fault::ScaledUp } else { Fault::ScaledDown });
+        self.ground.say(Who::User, || format!("scales {} to {replicas}", known.view.id.name));
+        self.ground.server.change_object(&known.key(), |object| object["spec"]["replicas"] = json!(replicas));
     }
 
-    /// uids of the pods of Deployments that run.
+    /// uids of the pods of workloads that run.
     pub(super) fn some_pods(&self) -> Vec<&String> {
         let all = self.ground.server.pods.values().map(|pod| &pod.view);
         let live = all.filter(|pod| pod.gated && !pod.terminating && pod.node.is_some());

@@ -2,12 +2,12 @@
 
 use hitless_api::pod::PodView;
 use hitless_rollout::round::Round;
-use hitless_workloads::DeploymentView;
+use hitless_workloads::Object;
 
 use super::World;
 use crate::checks::image_number;
 use crate::kubelet::Image;
-use crate::server::key;
+use crate::server::WorkloadObject;
 
 impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
@@ -65,11 +65,9 @@ impl World {
             return Some("nobody leads".to_owned());
         };
         for wish in &self.user.wishes {
-            let Some(deployment) = self.ground.server.deployments.get(&key(&wish.namespace, &wish.name)) else {
-                continue;
-            };
-            let Some(unfinished) = self.unfinished(deployment) else { continue };
-            let Some(obstacle) = obstacle(&leader.last, deployment) else {
+            let Some(workload) = self.ground.server.object(wish.kind, &wish.namespace, &wish.name) else { continue };
+            let Some(unfinished) = self.unfinished(workload) else { continue };
+            let Some(obstacle) = obstacle(&leader.last, &workload.view) else {
                 return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
             };
             if matches!(obstacle.as_str(), "Opening" | "ServiceOpen") {
@@ -88,28 +86,27 @@ impl World {
     }
 
     /// Why the rollout is not at its target.
-    fn unfinished(&self, deployment: &DeploymentView) -> Option<String> {
+    fn unfinished(&self, workload: &WorkloadObject) -> Option<String> {
         let server = &self.ground.server;
-        if deployment.paused || deployment.marked() {
+        if workload.view.held_by_guard() || workload.json["spec"]["paused"] == true {
             return Some("it is still held".to_owned());
         }
-        let wanted = deployment.template.images().next().and_then(|(_, image)| image_number(image));
-        let sets =
-            server.replica_sets.values().filter(|set| set.owner.as_ref().is_some_and(|own| own.uid == deployment.uid));
-        for set in sets {
-            let mut pods = server.pods.values().map(|pod| &pod.view);
-            let behind = pods.find(|pod| {
-                pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid)
-                    && image_number(&pod.containers[0].image) != wanted
-            });
-            if let Some(pod) = behind {
-                return Some(format!("pod {} has image {}", pod.id.name, pod.containers[0].image));
-            }
-            if set.template.is_mixed() {
-                return Some(format!("ReplicaSet {} has a mixed template", set.name));
-            }
+        let image = workload.json["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
+        let wanted = image.and_then(image_number);
+        let uid = &workload.view.id.uid;
+        let mut owners: Vec<&str> = server.owned_by(uid).map(|each| each.view.id.uid.as_str()).collect();
+        owners.push(uid);
+        let mut pods = server.pods.values().map(|pod| &pod.view);
+        let behind = pods.find(|pod| {
+            pod.owner.as_ref().is_some_and(|owner| owners.contains(&owner.uid.as_str()))
+                && image_number(&pod.containers[0].image) != wanted
+        });
+        if let Some(pod) = behind {
+            return Some(format!("pod {} has image {}", pod.id.name, pod.containers[0].image));
         }
-        None
+        let mut sets = server.owned_by(uid).filter_map(|each| each.view.replica_set());
+        let mixed = sets.find(|set| set.body.template.is_mixed());
+        mixed.map(|set| format!("ReplicaSet {} has a mixed template", set.id.name))
     }
 
     /// What is still going on, for people.
@@ -127,13 +124,11 @@ impl World {
 }
 
 /// The reason that the last decision names for a workload that does not go on.
-fn obstacle(last: &Round, deployment: &DeploymentView) -> Option<String> {
-    let label = format!("Deployment/{}", deployment.name);
-    let of_pods =
-        last.verdicts.iter().filter(|verdict| verdict.pod.namespace == deployment.namespace && verdict.owner == label);
+fn obstacle(last: &Round, workload: &Object) -> Option<String> {
+    let of_pods = last.verdicts.iter().filter(|verdict| verdict.owner.as_ref() == Some(&workload.id));
     let waiting = of_pods.filter_map(|verdict| verdict.waiting.as_ref()).find(|waiting| !waiting.is_brief());
     let event = || {
-        let of_workload = |note: &&hitless_api::event::Note| note.regarding.uid.as_deref() == Some(&deployment.uid);
+        let of_workload = |note: &&hitless_api::event::Note| note.regarding.uid.as_deref() == Some(&workload.id.uid);
         last.events.iter().filter(of_workload).find(|note| note.severity == hitless_runtime::events::Severity::Warning)
     };
     waiting.map(|waiting| waiting.reason().to_owned()).or_else(|| event().map(|note| note.reason.to_owned()))

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::NodeIdentity;
 use hitless_api::PodTransitionRuleSpec;
-use hitless_api::names::{IN_SERVICE, annotations, labels};
+use hitless_api::names::{IN_SERVICE, annotations};
 use hitless_api::pod::{ConditionView, ContainerState};
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_rollout::snapshot::{RuleView, Version};
-use hitless_workloads::{DeploymentView, ReplicaSetView};
+use hitless_workloads::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
@@ -22,8 +22,7 @@ use crate::controller::Controller;
 use crate::faults::{Fault, Weather};
 use crate::ground::Ground;
 use crate::kubelet::{Image, Kubelet, set_condition};
-use crate::kubernetes::{Kubernetes, install_node, pod};
-use crate::server::key;
+use crate::kubernetes::{Kubernetes, install_node, pod_of_set};
 use crate::user::{User, Wish};
 use crate::workload::{Named, all_leave};
 
@@ -132,29 +131,21 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
         template["metadata"]["annotations"][annotations::MODE] = json!(mode);
     }
     let named = Named { namespace, name: &name, uid: format!("uid-{name}"), replicas };
-    let (deployment, set) = named.at_rest(template, ground.wall(0));
-    let deployment = DeploymentView {
-        revision_history_limit: ground.chance.pick(&[10, 10, 2, 1]),
-        progress_deadline_seconds: u32::try_from(ground.chance.between(15, 60)).unwrap_or(60),
-        ..deployment
-    };
-    let set = ReplicaSetView {
-        labels: [("app".to_owned(), name.clone()), (labels::POD_TEMPLATE_HASH.to_owned(), "h1".to_owned())].into(),
-        annotations: [(annotations::DEPLOYMENT_REVISION.to_owned(), "1".to_owned())].into(),
-        ..set
-    };
+    let (mut deployment, set) = named.at_rest(template, ground.wall(0));
+    deployment["spec"]["revisionHistoryLimit"] = json!(ground.chance.pick(&[10, 10, 2, 1]));
+    deployment["spec"]["progressDeadlineSeconds"] = json!(ground.chance.between(15, 60));
+    ground.server.put_object(deployment);
+    let set = ground.server.put_object(set).view;
     for index in 0..usize::try_from(replicas).unwrap_or_default() {
         running(&set, index, nodes, ground);
     }
-    ground.server.put_deployment(deployment);
-    ground.server.put_replica_set(set);
-    Wish { namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false }
+    Wish { kind: "Deployment", namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false }
 }
 
 /// A pod that has been in service for a while.
-fn running(set: &ReplicaSetView, index: usize, nodes: &mut [Node], ground: &mut Ground) {
+fn running(set: &Object, index: usize, nodes: &mut [Node], ground: &mut Ground) {
     let wall = ground.wall(0);
-    let mut pod = pod(set, u64::try_from(index).unwrap_or_default() + 100_000, wall);
+    let mut pod = pod_of_set(set, u64::try_from(index).unwrap_or_default() + 100_000, wall);
     let node = ground.chance.index(nodes.len());
     pod.view.node = Some(format!("n{node}"));
     pod.view.observed_generation = 1;
@@ -233,8 +224,8 @@ fn rule(name: &str, ground: &mut Ground) -> TransitionRule {
 
 /// Whether some rule can keep an available pod of the workload from going for ever.
 fn is_hopeless(wish: &Wish, ground: &Ground) -> bool {
-    let Some(deployment) = ground.server.deployments.get(&key(&wish.namespace, &wish.name)) else { return false };
-    let metadata = &deployment.template.content()["metadata"]["labels"];
+    let Some(workload) = ground.server.object(wish.kind, &wish.namespace, &wish.name) else { return false };
+    let metadata = &workload.json["spec"]["template"]["metadata"]["labels"];
     let governs = |rule: &RuleView| {
         let wanted = rule.spec.selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
         rule.namespace == wish.namespace

@@ -1,14 +1,51 @@
 //! Restarts wished by annotation on a pod, carried out exactly once (CONTRACT 2).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hitless_api::grant::ImageChange;
 use hitless_api::names::annotations;
 use hitless_api::pod::{ContainerView, PodView};
-use hitless_api::{Change, GrantOp};
+use hitless_api::{Change, Grant, GrantOp};
 
 use crate::image;
-use crate::intent::{Obstacle, Operation, PodIntent};
+use crate::intent::{Obstacle, Operation, PodIntent, PodWish};
+use crate::plan::{Plan, Stage};
+use crate::request::RequestKind;
+
+/// The kind of request: annotation `hitless.dev/restart`.
+pub struct Restarts;
+
+impl RequestKind for Restarts {
+    fn wishes<'p>(&self, pods: &[Arc<PodView>], plan_of: &dyn Fn(&PodView) -> Option<&'p Plan>) -> Vec<PodWish> {
+        let wanting = pods.iter().filter(|pod| !pod.terminating && !pod.finished);
+        let wanting = wanting.filter_map(|pod| Some((pod, wish(pod)?)));
+        wanting
+            .filter_map(|(pod, wish)| Some(PodWish::new(pod, wish.intent(pod, revision(plan_of(pod), pod)?))))
+            .collect()
+    }
+
+    fn wants(&self, grant: &Grant, pod: Option<&PodView>) -> bool {
+        let carries_out = grant.annotations.get(annotations::RESTARTED).is_some_and(|change| change.to.is_some());
+        // A token that changed meanwhile queues one more restart and takes nothing from this one (docs/contract.md 2).
+        let wished = pod.and_then(|pod| pod.annotations.get(annotations::RESTART));
+        carries_out && wished.is_some_and(|token| !token.is_empty())
+    }
+}
+
+/// The revision that a restart records on the pod; `None` if it has to wait: the pod is about to be brought to another
+/// revision, and the restart goes along, or the pod is about to be replaced.
+#[allow(clippy::option_option, reason = "not now, now without a revision, now with this one")]
+fn revision<'p>(plan: Option<&'p Plan>, pod: &PodView) -> Option<Option<&'p str>> {
+    let Some(plan) = plan else { return Some(None) };
+    let is_behind = plan.behind.contains(&pod.id.uid);
+    match plan.stage {
+        Stage::NotOurs | Stage::Refused(_) => Some(None),
+        Stage::Native | Stage::SteppingAside(_) => None,
+        Stage::Idle => Some((!is_behind).then_some(plan.target.as_str())),
+        Stage::Rolling | Stage::Finishing => (!is_behind).then_some(Some(plan.target.as_str())),
+    }
+}
 
 /// A restart that is wished and not carried out yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +98,7 @@ impl RestartWish {
         if let (None, Some(revision)) = (pod.annotations.get(annotations::REVISION), revision) {
             changes.insert(annotations::REVISION.to_owned(), Change { from: None, to: Some(revision.to_owned()) });
         }
-        Ok(PodIntent::new(pod, Operation::new(GrantOp::Restart, containers, changes)))
+        Ok(PodIntent::new(pod, Operation::new(GrantOp::Restart, containers, changes, BTreeMap::new())))
     }
 
     /// The annotation change that says "carried out".

@@ -7,24 +7,54 @@ use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Change, GrantOp};
 
-use super::template::Template;
+use crate::image;
 use crate::intent::{Obstacle, Operation, PodIntent};
-use crate::{image, restart};
+use crate::requests::restart;
+use crate::template::Template;
 
 /// What a pod needs to be as the target says.
-pub(super) enum Need {
+pub(crate) enum Need {
     /// Nothing.
     Nothing,
     /// This operation, or it can't be done.
     Operation(Result<PodIntent, Obstacle>),
 }
 
-/// Compares the pod with the target. `bases` are all templates that are still known: with the one that the pod was brought
-/// to, what has changed since needs no guess.
-pub(super) fn need<'a>(pod: &PodView, target: &Template, bases: impl IntoIterator<Item = &'a Template>) -> Need {
-    let recorded = pod.annotations.get(annotations::REVISION);
-    // Where it is there, it alone decides (CONTRACT 1).
-    if recorded.is_some_and(|revision| revision == target.revision()) {
+/// What pods are to be brought to.
+pub(crate) struct Goal<'a> {
+    /// The template.
+    pub(crate) template: &'a Template,
+    /// Labels by which the native controller tells that a pod is up to date; they go into the same patch.
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+impl<'a> Goal<'a> {
+    /// A template without labels of its own.
+    pub(crate) fn of(template: &'a Template) -> Self {
+        Self { template, labels: BTreeMap::new() }
+    }
+
+    fn label_changes(&self, pod: &PodView) -> BTreeMap<String, Change> {
+        let differing = self.labels.iter().filter(|(name, value)| pod.labels.get(*name) != Some(*value));
+        let change = |(name, value): (&String, &String)| {
+            (name.clone(), Change { from: pod.labels.get(name).cloned(), to: Some(value.clone()) })
+        };
+        differing.map(change).collect()
+    }
+}
+
+/// Compares the pod with the goal. `recorded` is the revision that the pod was brought to, if that is known. `bases` are all
+/// templates that are still known: with the one that the pod was brought to, what has changed since needs no guess.
+pub(crate) fn need<'a>(
+    pod: &PodView,
+    goal: &Goal<'_>,
+    recorded: Option<&str>,
+    bases: impl IntoIterator<Item = &'a Template>,
+) -> Need {
+    let target = goal.template;
+    let labels = goal.label_changes(pod);
+    // Where it is there, it alone decides (docs/contract.md 1).
+    if recorded.is_some_and(|revision| revision == target.revision()) && labels.is_empty() {
         return Need::Nothing;
     }
     let base = recorded.and_then(|revision| bases.into_iter().find(|base| base.revision() == revision));
@@ -40,10 +70,12 @@ pub(super) fn need<'a>(pod: &PodView, target: &Template, bases: impl IntoIterato
         // It was brought to a template that nobody knows any more. If the images do not tell the difference, it is a restart.
         (None, Some(_)) => differing.is_empty(),
     };
+    // Labels alone can't be changed by an operation; and who has other ones is not up to date.
+    let restarted = restarted || (differing.is_empty() && !labels.is_empty());
     if differing.is_empty() && !restarted {
         return Need::Nothing;
     }
-    Need::Operation(operation(pod, target, differing, restarted))
+    Need::Operation(operation(pod, target, differing, restarted, labels))
 }
 
 /// Image changes of the containers that differ from the target's.
@@ -72,6 +104,7 @@ fn operation(
     target: &Template,
     differing: BTreeMap<String, ImageChange>,
     restarted: bool,
+    labels: BTreeMap<String, Change>,
 ) -> Result<PodIntent, Obstacle> {
     let op = if differing.is_empty() { GrantOp::Restart } else { GrantOp::Update };
     let mut containers = differing;
@@ -91,7 +124,7 @@ fn operation(
     if let Some(wish) = restart::wish(pod) {
         fold_in(pod, &wish, &mut containers, &mut changes);
     }
-    Ok(PodIntent::new(pod, Operation::new(op, containers, changes)))
+    Ok(PodIntent::new(pod, Operation::new(op, containers, changes, labels)))
 }
 
 /// Carries a wished restart out in the same operation. If that can't be done, it stays wished and is reported on its own

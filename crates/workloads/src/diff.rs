@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hitless_api::names::annotations;
 use serde_json::Value;
 
-use super::template::Template;
+use crate::template::Template;
 
 /// Path of the first field in which the templates differ and that can't be changed in place, e.g.
 /// `spec.template.spec.containers[web].env`. `None` if all differences can be made to running pods: images of containers,

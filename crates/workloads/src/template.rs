@@ -99,7 +99,7 @@ fn take(template: &mut Value, map: &str, key: &str) -> Option<String> {
 
 /// Sets a field, making the objects on the way. Does nothing where something else than an object is in the way: that is no
 /// object of the API.
-pub(super) fn set(value: &mut Value, path: &[&str], to: &str) {
+pub(crate) fn set(value: &mut Value, path: &[&str], to: &str) {
     let Some((last, parents)) = path.split_last() else { return };
     let mut at = value;
     for key in parents {

@@ -6,32 +6,32 @@ use hitless_api::digest;
 use hitless_api::names::{annotations, labels};
 use serde_json::{Value, json};
 
-use super::template::set;
-use super::view::{DeploymentView, ReplicaSetView};
+use super::body::{Deployment, ReplicaSet};
+use crate::template::set;
 
 /// Annotations that must not reach the Deployment again by an `undo`, which copies all of a ReplicaSet's annotations to it.
 const NOT_KEPT: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", annotations::ROLLOUT];
 
 /// The ReplicaSet that keeps the template of `live`. It has the labels of its template, so that the Deployment goes on
 /// owning it.
-pub(super) fn entry(deployment: &DeploymentView, live: &ReplicaSetView, owned: &[&ReplicaSetView]) -> Value {
-    let revision = live.template.revision();
+pub(super) fn entry(deployment: Deployment<'_>, live: ReplicaSet<'_>, owned: &[ReplicaSet<'_>]) -> Value {
+    let revision = live.body.template.revision();
     let hash = free_hash(revision, owned);
-    let template = live.template.for_replica_set(Some(&hash), false);
+    let template = live.body.template.for_replica_set(Some(&hash), false);
     let mut all_labels = template["metadata"]["labels"].clone();
     set(&mut all_labels, &[labels::HISTORY], revision);
-    let mut selector = live.selector.clone();
+    let mut selector = live.body.selector.clone();
     set(&mut selector, &["matchLabels", labels::POD_TEMPLATE_HASH], &hash);
     json!({
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {
-            "name": format!("{}-{hash}", deployment.name),
-            "namespace": deployment.namespace,
+            "name": format!("{}-{hash}", deployment.id.name),
+            "namespace": deployment.id.namespace,
             "labels": all_labels,
             "annotations": kept_annotations(deployment, live),
             "ownerReferences": [{
-                "apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.name, "uid": deployment.uid,
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.id.name, "uid": deployment.id.uid,
                 "controller": true, "blockOwnerDeletion": true,
             }],
         },
@@ -41,15 +41,15 @@ pub(super) fn entry(deployment: &DeploymentView, live: &ReplicaSetView, owned: &
 
 /// A `pod-template-hash` of 16 hexadecimal digits, which the Deployment controller never makes: the revision itself, unless a
 /// ReplicaSet has it that has come to hold another template since.
-fn free_hash(revision: &str, owned: &[&ReplicaSetView]) -> String {
-    let taken = |hash: &str| owned.iter().any(|set| set.template.hash() == Some(hash));
-    let others = owned.iter().map(|set| digest::short(&json!([revision, set.uid])));
+fn free_hash(revision: &str, owned: &[ReplicaSet<'_>]) -> String {
+    let taken = |hash: &str| owned.iter().any(|set| set.body.template.hash() == Some(hash));
+    let others = owned.iter().map(|set| digest::short(&json!([revision, set.id.uid])));
     std::iter::once(revision.to_owned()).chain(others).find(|hash| !taken(hash)).unwrap_or_else(|| revision.to_owned())
 }
 
 /// The Deployment's annotations as they were at the time of that template (the live ReplicaSet has a copy of them, with the
 /// change cause and the revision number), and its opt-in as it is now: `undo` must not opt it out.
-fn kept_annotations(deployment: &DeploymentView, live: &ReplicaSetView) -> BTreeMap<String, String> {
+fn kept_annotations(deployment: Deployment<'_>, live: ReplicaSet<'_>) -> BTreeMap<String, String> {
     let mut kept = deployment.annotations.clone();
     kept.extend(live.annotations.clone());
     if let Some(update) = deployment.annotations.get(annotations::UPDATE) {

@@ -1,0 +1,98 @@
+//! The seam: what a kind of workload has to say for itself. Everybody else moves data.
+
+use hitless_api::GroupKind;
+use serde_json::Value;
+
+use crate::kinds::deployment::Deployments;
+use crate::object::{Object, ReadError};
+use crate::plan::Plan;
+use crate::world::World;
+use crate::write::Write;
+
+/// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
+pub const KINDS: &[&dyn Kind] = &[&Deployments];
+
+/// A resource of the API that a kind needs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// Group and kind.
+    pub group_kind: GroupKind,
+    /// Version of the API.
+    pub version: &'static str,
+    /// Name in paths and rights, e.g. `deployments`.
+    pub plural: &'static str,
+    /// What the controller may do besides reading.
+    pub verbs: &'static [&'static str],
+    /// What the uninstall may do besides reading; nothing: it does not look at them.
+    pub uninstall_verbs: &'static [&'static str],
+}
+
+/// A kind of workload: turns its objects into plans.
+pub trait Kind: Sync {
+    /// What users call it, the longest name first: `deployment`, `deploy`.
+    fn names(&self) -> &'static [&'static str];
+
+    /// What is watched: the workload's own first, then what it consists of.
+    fn resources(&self) -> &'static [Resource];
+
+    /// Reads an object of one of these resources.
+    ///
+    /// # Errors
+    /// If a field does not have its type.
+    fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError>;
+
+    /// How many pods one of these objects is meant to have, if that makes sense.
+    fn desired(&self, object: &Object) -> Option<u32>;
+
+    /// Whether the workload has opted in, or something of ours is still on it. Cheap.
+    fn concerns(&self, root: &Object, world: &World<'_>) -> bool;
+
+    /// What is to be done for it. Pure: the same input always gives the same plan, and carrying out a plan's writes leads to the
+    /// next step.
+    fn plan(&self, root: &Object, world: &World<'_>) -> Plan;
+
+    /// What takes everything of ours off one of its objects; for an uninstall.
+    fn release(&self, object: &Object) -> Option<Write>;
+
+    /// The workload as the guard policy stores it when its template changes: held. For forecasts; the policy itself is in
+    /// `manifests/policies`.
+    fn held(&self, root: Value) -> Value;
+}
+
+/// The kind of workload that has these objects as its own.
+#[must_use]
+pub fn of_workload(group_kind: &GroupKind) -> Option<&'static dyn Kind> {
+    KINDS.iter().copied().find(|kind| kind.resources().first().is_some_and(|own| own.group_kind == *group_kind))
+}
+
+/// All resources that are watched, each with its kind.
+pub fn resources() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
+    KINDS.iter().copied().flat_map(|kind| kind.resources().iter().map(move |resource| (kind, resource)))
+}
+
+/// The resource with this group and kind.
+#[must_use]
+pub fn resource(group_kind: &GroupKind) -> Option<(&'static dyn Kind, &'static Resource)> {
+    resources().find(|(_, resource)| resource.group_kind == *group_kind)
+}
+
+/// How many pods the object is meant to have, if that makes sense.
+#[must_use]
+pub fn desired(object: &Object) -> Option<u32> {
+    resource(&object.id.group_kind).and_then(|(kind, _)| kind.desired(object))
+}
+
+/// Reads an object of the API by the kind that it says it is; `None`: no workload has such objects.
+#[must_use]
+pub fn read(object: Value) -> Option<Result<Object, ReadError>> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let group_kind = GroupKind::of(text("apiVersion"), text("kind"));
+    resource(&group_kind).map(|(kind, _)| kind.read(&group_kind, object))
+}
+
+/// The kind that users call so.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static dyn Kind> {
+    let name = name.to_ascii_lowercase();
+    KINDS.iter().copied().find(|kind| kind.names().contains(&name.as_str()))
+}

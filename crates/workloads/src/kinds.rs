@@ -1,0 +1,3 @@
+//! One folder a kind.
+
+pub mod deployment;

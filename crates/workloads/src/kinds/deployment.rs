@@ -1,0 +1,94 @@
+//! Deployments, driven in place while they are paused.
+//!
+//! `paused` is Kubernetes' own word for "do not roll": the Deployment controller goes on scaling and reporting. Under it, in
+//! this order, each step derived from what is observed and only one write at a time:
+//!
+//! 1. keep the template that is being left as an empty ReplicaSet (`kubectl rollout undo` needs it);
+//! 2. give the live ReplicaSet the target template with a mark, so that it equals neither the old nor the new one:
+//!    `kubectl rollout status` can't say "done" too early, and pods that are made meanwhile come up new;
+//! 3. operate the pods;
+//! 4. give the live ReplicaSet exactly the target, delete an empty duplicate of it, lift the pause. The Deployment controller
+//!    finds "its" ReplicaSet up to date and has nothing to do.
+
+mod body;
+mod history;
+mod live;
+mod plan;
+mod writes;
+
+use hitless_api::GroupKind;
+use hitless_api::names::{self, annotations};
+use serde_json::Value;
+
+pub use body::{Deployment, DeploymentBody, ReplicaSet, ReplicaSetBody};
+
+use crate::kind::{Kind, Resource};
+use crate::object::{self, Body, Object, OptIn, ReadError};
+use crate::plan::Plan;
+use crate::world::World;
+use crate::write::Write;
+
+pub(crate) const DEPLOYMENT: Resource = Resource {
+    group_kind: GroupKind::new("apps", "Deployment"),
+    version: "v1",
+    plural: "deployments",
+    verbs: &["patch"],
+    uninstall_verbs: &["patch"],
+};
+pub(crate) const REPLICA_SET: Resource = Resource {
+    group_kind: GroupKind::new("apps", "ReplicaSet"),
+    version: "v1",
+    plural: "replicasets",
+    verbs: &["create", "patch", "delete"],
+    uninstall_verbs: &["patch"],
+};
+
+/// The kind Deployment.
+pub struct Deployments;
+
+impl Kind for Deployments {
+    fn names(&self) -> &'static [&'static str] {
+        &["deployment", "deployments", "deploy"]
+    }
+
+    fn resources(&self) -> &'static [Resource] {
+        const { &[DEPLOYMENT, REPLICA_SET] }
+    }
+
+    fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
+        if *of == DEPLOYMENT.group_kind {
+            object::read(of, object, Body::Deployment)
+        } else {
+            object::read(of, object, Body::ReplicaSet)
+        }
+    }
+
+    fn desired(&self, object: &Object) -> Option<u32> {
+        let replicas = object.deployment().map(|each| each.body.replicas);
+        replicas.or_else(|| object.replica_set().map(|each| each.body.replicas)).and_then(|count| count.try_into().ok())
+    }
+
+    fn concerns(&self, root: &Object, world: &World<'_>) -> bool {
+        let ours = |child: &&Object| child.replica_set().is_some_and(|set| !set.own_labels().is_empty());
+        root.opt_in() != OptIn::No || root.held_by_guard() || world.children(&root.id.uid).iter().any(ours)
+    }
+
+    fn plan(&self, root: &Object, world: &World<'_>) -> Plan {
+        plan::plan(root, world)
+    }
+
+    fn release(&self, object: &Object) -> Option<Write> {
+        if let Some(deployment) = object.deployment() {
+            return deployment.held_by_guard().then(|| writes::unpause(deployment));
+        }
+        let set = object.replica_set()?;
+        let labels = set.own_labels();
+        (!labels.is_empty()).then(|| writes::strip_labels(set, &labels))
+    }
+
+    fn held(&self, mut root: Value) -> Value {
+        root["spec"]["paused"] = true.into();
+        root["metadata"]["annotations"][annotations::ROLLOUT] = names::ROLLOUT_HELD.into();
+        root
+    }
+}

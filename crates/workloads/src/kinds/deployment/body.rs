@@ -1,0 +1,171 @@
+//! What only Deployments and ReplicaSets have.
+
+use hitless_api::names::labels;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::object::{Body, Object, Typed};
+use crate::template::Template;
+
+/// A Deployment.
+pub type Deployment<'a> = Typed<'a, DeploymentBody>;
+/// A ReplicaSet.
+pub type ReplicaSet<'a> = Typed<'a, ReplicaSetBody>;
+
+/// What only a Deployment has.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Raw<RawDeploymentSpec>")]
+pub struct DeploymentBody {
+    /// `spec.replicas`, 1 if absent.
+    pub replicas: i32,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// `spec.revisionHistoryLimit`, 10 if absent.
+    pub revision_history_limit: i32,
+    /// `spec.progressDeadlineSeconds`, 600 if absent.
+    pub progress_deadline_seconds: u32,
+    /// `spec.template`.
+    pub template: Template,
+}
+
+/// What only a ReplicaSet has.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Raw<RawReplicaSetSpec>")]
+pub struct ReplicaSetBody {
+    /// `spec.replicas`, 1 if absent.
+    pub replicas: i32,
+    /// `spec.selector` as it is.
+    pub selector: Value,
+    /// `spec.template`.
+    pub template: Template,
+    /// `status.observedGeneration`.
+    pub observed_generation: i64,
+    /// `status.replicas`.
+    pub status_replicas: i32,
+    /// Condition `ReplicaFailure` is True: pods can't be created or deleted, e.g. because of a quota.
+    pub failing: bool,
+}
+
+impl Object {
+    /// As a Deployment, if it is one.
+    #[must_use]
+    pub fn deployment(&self) -> Option<Deployment<'_>> {
+        match &self.body {
+            Body::Deployment(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+
+    /// As a ReplicaSet, if it is one.
+    #[must_use]
+    pub fn replica_set(&self) -> Option<ReplicaSet<'_>> {
+        match &self.body {
+            Body::ReplicaSet(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+}
+
+impl Deployment<'_> {
+    /// Value of the label [`labels::SETTLED`] for this generation.
+    #[must_use]
+    pub(super) fn settled_mark(&self) -> String {
+        format!("{}.{}", self.id.uid, self.generation)
+    }
+}
+
+impl ReplicaSet<'_> {
+    /// Whether it is one of ours that only keeps a template for `kubectl rollout undo`.
+    #[must_use]
+    pub fn is_history(&self) -> bool {
+        self.labels.contains_key(labels::HISTORY)
+    }
+
+    /// Whether it is marked as the one behind the pods of a held Deployment.
+    #[must_use]
+    pub fn is_marked_live(&self) -> bool {
+        self.labels.contains_key(labels::LIVE)
+    }
+
+    /// Those of our labels that are on it.
+    #[must_use]
+    pub fn own_labels(&self) -> Vec<&'static str> {
+        let names = [labels::HISTORY, labels::LIVE, labels::SETTLED];
+        names.into_iter().filter(|name| self.labels.contains_key(*name)).collect()
+    }
+
+    /// The generation of its Deployment at which a rollout was last brought to its end.
+    #[must_use]
+    pub fn settled_at(&self, deployment: Deployment<'_>) -> Option<i64> {
+        let (uid, generation) = self.labels.get(labels::SETTLED)?.rsplit_once('.')?;
+        generation.parse().ok().filter(|_| uid == deployment.id.uid)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "S: Default + Deserialize<'de>")]
+struct Raw<S> {
+    #[serde(default)]
+    spec: S,
+    #[serde(default)]
+    status: RawStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawDeploymentSpec {
+    replicas: Option<i32>,
+    paused: bool,
+    revision_history_limit: Option<i32>,
+    progress_deadline_seconds: Option<u32>,
+    template: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawReplicaSetSpec {
+    replicas: Option<i32>,
+    selector: Value,
+    template: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawStatus {
+    observed_generation: i64,
+    replicas: i32,
+    conditions: Option<Vec<RawCondition>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawCondition {
+    r#type: String,
+    status: String,
+}
+
+impl From<Raw<RawDeploymentSpec>> for DeploymentBody {
+    fn from(Raw { spec, .. }: Raw<RawDeploymentSpec>) -> Self {
+        Self {
+            replicas: spec.replicas.unwrap_or(1),
+            paused: spec.paused,
+            revision_history_limit: spec.revision_history_limit.unwrap_or(10),
+            progress_deadline_seconds: spec.progress_deadline_seconds.unwrap_or(600),
+            template: Template::new(spec.template),
+        }
+    }
+}
+
+impl From<Raw<RawReplicaSetSpec>> for ReplicaSetBody {
+    fn from(Raw { spec, status }: Raw<RawReplicaSetSpec>) -> Self {
+        let mut conditions = status.conditions.into_iter().flatten();
+        Self {
+            replicas: spec.replicas.unwrap_or(1),
+            selector: spec.selector,
+            template: Template::new(spec.template),
+            observed_generation: status.observed_generation,
+            status_replicas: status.replicas,
+            failing: conditions.any(|condition| condition.r#type == "ReplicaFailure" && condition.status == "True"),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The next step of a Deployment.
+
+use hitless_api::event::{Note, Severity};
+use hitless_api::names::{annotations, labels};
+use hitless_api::pod::PodView;
+use serde_json::Value;
+
+use super::body::{Deployment, ReplicaSet};
+use super::{DEPLOYMENT, history, live, writes};
+use crate::diff::first_native_change;
+use crate::intent::{PodWish, share};
+use crate::need::{Goal, Need, need};
+use crate::object::{Object, OptIn};
+use crate::plan::{Because, Plan, Stage, note};
+use crate::world::World;
+use crate::write::Write;
+
+/// Derives the next step.
+pub(super) fn plan(root: &Object, world: &World<'_>) -> Plan {
+    let Some(deployment) = root.deployment() else { return Plan::nothing(root) };
+    let children = world.children(&root.id.uid).iter().filter(|set| !set.deleting);
+    let owned: Vec<ReplicaSet<'_>> = children.filter_map(|set| set.replica_set()).collect();
+    let planner = Planner { deployment, owned: &owned, world, permanent: !deployment.held_by_guard() };
+    let mut plan = planner.plan();
+    plan.notes = planner.notes(&plan);
+    plan
+}
+
+struct Planner<'a> {
+    deployment: Deployment<'a>,
+    owned: &'a [ReplicaSet<'a>],
+    world: &'a World<'a>,
+    permanent: bool,
+}
+
+impl<'a> Planner<'a> {
+    fn plan(&self) -> Plan {
+        let deployment = self.deployment;
+        if deployment.deleting {
+            return self.idle(Stage::NotOurs, None);
+        }
+        if deployment.opt_in() == OptIn::No {
+            let settled = || self.strip(&[labels::SETTLED]);
+            return self.idle(Stage::NotOurs, self.let_go(None).or_else(settled));
+        }
+        let Some(live) = live::live(self.owned, &deployment.body.template) else {
+            if !deployment.body.paused {
+                return self.idle(Stage::Native, self.let_go(None));
+            }
+            let text = "no ReplicaSet is there that could be updated in place".to_owned();
+            let because = Because { reason: "NoReplicaSet", text };
+            return self.idle(Stage::SteppingAside(because.clone()), self.let_go(Some(&because)));
+        };
+        if live.settled_at(deployment).is_some_and(|settled| settled > deployment.generation) {
+            // An old view of the Deployment: what was to be done at this generation has been done, or is wished no more.
+            return self.idle(Stage::Finishing, None);
+        }
+        if !deployment.body.paused {
+            return self.unpaused(live);
+        }
+        if live::is_split(live, self.owned) {
+            let text = "a native rollout was under way".to_owned();
+            return self.step_aside(Because { reason: "NativeRollout", text });
+        }
+        if let Some(field) = first_native_change(&live.body.template, &deployment.body.template) {
+            return self.step_aside(Because::field(&field));
+        }
+        self.drive(live)
+    }
+
+    fn idle(&self, stage: Stage, write: Option<Write>) -> Plan {
+        Plan {
+            opt_in: self.deployment.opt_in(),
+            stage,
+            permanent: self.deployment.body.paused && self.permanent,
+            writes: write.into_iter().collect(),
+            target: self.deployment.body.template.revision().to_owned(),
+            progress_deadline_seconds: Some(self.deployment.body.progress_deadline_seconds),
+            ..Plan::nothing(self.deployment.object)
+        }
+    }
+
+    /// Takes everything of ours off, then lifts the guard's pause. A pause without the mark is somebody else's. `because`: the
+    /// Deployment controller rolls it then.
+    fn let_go(&self, because: Option<&Because>) -> Option<Write> {
+        let tells = because.map(|because| {
+            let text = format!("{}; the Deployment controller rolls it", because.text);
+            self.note(Severity::Normal, "NativeRollout", text)
+        });
+        let strip = || self.strip(&[labels::HISTORY, labels::LIVE]);
+        self.restore_template().or_else(strip).or_else(|| Some(self.unpause()?.telling(tells)))
+    }
+
+    /// Gives a ReplicaSet that was left in mid-rollout the last template that was complete. An `undo` to it would carry the
+    /// mark into the Deployment's template otherwise. Not if that is the Deployment's template: the Deployment controller
+    /// would believe that all pods have it.
+    fn restore_template(&self) -> Option<Write> {
+        let number = |set: &ReplicaSet<'_>| -> Option<u64> {
+            set.annotations.get(annotations::DEPLOYMENT_REVISION)?.parse().ok()
+        };
+        let mixed = self.owned.iter().find(|set| set.body.template.is_mixed())?;
+        let complete = self.owned.iter().filter(|set| set.is_history() && !set.body.template.is_mixed());
+        let last = complete.max_by_key(|set| number(set))?;
+        let template = last.body.template.for_replica_set(mixed.body.template.hash(), false);
+        let is_other = last.body.template.revision() != self.deployment.body.template.revision();
+        is_other.then(|| writes::set_exact(*mixed, template, None))
+    }
+
+    fn strip(&self, names: &[&str]) -> Option<Write> {
+        self.owned.iter().find_map(|set| {
+            let mut present = set.own_labels();
+            present.retain(|name| names.contains(name));
+            (!present.is_empty()).then(|| writes::strip_labels(*set, &present))
+        })
+    }
+
+    fn unpause(&self) -> Option<Write> {
+        self.deployment.held_by_guard().then(|| writes::unpause(self.deployment))
+    }
+
+    fn step_aside(&self, because: Because) -> Plan {
+        let only = self.deployment.opt_in() == OptIn::InPlaceOnly && because.reason == Because::FIELD;
+        if self.permanent || only {
+            return self.idle(Stage::Refused(because), None);
+        }
+        let write = self.let_go(Some(&because));
+        self.idle(Stage::SteppingAside(because), write)
+    }
+
+    fn unpaused(&self, live: ReplicaSet<'_>) -> Plan {
+        // A mark without a pause guards nothing.
+        if let Some(write) = self.unpause() {
+            return self.idle(Stage::Idle, Some(write));
+        }
+        let template = &live.body.template;
+        if template.revision() == self.deployment.body.template.revision() && !template.is_mixed() {
+            let mut plan = self.idle(Stage::Idle, self.strip(&[labels::LIVE]));
+            let pods = self.pods(live);
+            plan.total = pods.len();
+            let behind = pods.iter().filter(|pod| !matches!(self.need(pod), Need::Nothing));
+            plan.behind = behind.map(|pod| pod.id.uid.clone()).collect();
+            return plan;
+        }
+        // The Deployment controller may need any of them now.
+        self.idle(Stage::Native, self.strip(&[labels::HISTORY, labels::LIVE]))
+    }
+
+    fn drive(&self, live: ReplicaSet<'_>) -> Plan {
+        let spec = self.deployment.body;
+        let pods = self.pods(live);
+        let mut wishes: Vec<PodWish> = pods
+            .iter()
+            .filter_map(|pod| match self.need(pod) {
+                Need::Nothing => None,
+                Need::Operation(intent) => Some(PodWish::new(pod, intent)),
+            })
+            .collect();
+        share(&mut wishes);
+        let total = pods.len();
+        let behind = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
+        let at_target = live.body.template.revision() == spec.template.revision();
+        let exact = at_target && !live.body.template.is_mixed();
+        // At replicas 0 the Deployment controller would raise the newest ReplicaSet, which is history: end at once.
+        let rolling = !wishes.is_empty() && spec.replicas > 0;
+        // Old pods that are about to go may be saved by a scale-up in the last moment.
+        let settled = wishes.is_empty() && self.settled(live, &pods);
+        // A pause of the owner's own, and nothing changed under it (docs/contract.md 20).
+        if self.permanent && exact {
+            return Plan { behind, total, ..self.idle(Stage::Idle, None) };
+        }
+
+        let mixed_missing = !(at_target && live.body.template.is_mixed());
+        let finished = || {
+            let text = format!("all {total} pods are at revision {}, in place", spec.template.revision());
+            self.note(Severity::Normal, "RolloutFinished", text)
+        };
+        let write = if rolling {
+            mixed_missing.then(|| self.first_history(live, || self.set_mixed(live)))
+        } else if !exact && (settled || (spec.replicas == 0 && !self.permanent)) {
+            Some(self.first_history(live, || self.set_exact(live).telling(self.permanent.then(finished))))
+        } else if !exact {
+            mixed_missing.then(|| self.first_history(live, || self.set_mixed(live)))
+        } else if let Some(duplicate) = self.duplicate(live) {
+            let empty = duplicate.body.replicas == 0 && duplicate.body.status_replicas == 0;
+            empty.then(|| writes::remove_duplicate(duplicate))
+        } else {
+            self.end(live, finished).filter(|_| settled)
+        };
+        let stage = if rolling { Stage::Rolling } else { Stage::Finishing };
+        let wishes = if rolling && write.is_none() { wishes } else { Vec::new() };
+        Plan { permanent: self.permanent, wishes, behind, total, ..self.idle(stage, write) }
+    }
+
+    fn pods(&self, live: ReplicaSet<'_>) -> Vec<&'a PodView> {
+        let pods = self.world.pods(&live.id.uid).iter().copied();
+        pods.filter(|pod| !pod.terminating && !pod.finished).collect()
+    }
+
+    fn need(&self, pod: &PodView) -> Need {
+        let goal = Goal::of(&self.deployment.body.template);
+        let recorded = pod.annotations.get(annotations::REVISION).map(String::as_str);
+        need(pod, &goal, recorded, self.owned.iter().map(|set| &set.body.template))
+    }
+
+    /// Whether the pods that are listed are all there are and will be: the ReplicaSet controller has seen the template that
+    /// the live ReplicaSet has now, and counts as many pods as are listed and wished. A pod that it made from an older
+    /// template a moment ago would be missed otherwise.
+    fn settled(&self, live: ReplicaSet<'_>, pods: &[&PodView]) -> bool {
+        let set = live.body;
+        set.observed_generation >= live.generation
+            && usize::try_from(set.status_replicas).is_ok_and(|count| count == pods.len())
+            && (set.status_replicas == set.replicas || set.failing)
+            && !pods.iter().any(|pod| self.world.operating.contains(&pod.id.uid))
+    }
+
+    /// `write`, but before it the entry that keeps the live template, if there is to be one. A mixed template was never
+    /// complete and is not kept; with a limit below 2 the Deployment controller would delete the entry at once.
+    fn first_history(&self, live: ReplicaSet<'_>, write: impl Fn() -> Write) -> Write {
+        let leaving = live.body.template.revision();
+        let keeps = |set: &ReplicaSet<'_>| {
+            set.id.uid != live.id.uid && set.body.template.revision() == leaving && !set.body.template.is_mixed()
+        };
+        let keep = self.deployment.body.revision_history_limit >= 2
+            && !live.body.template.is_mixed()
+            && leaving != self.deployment.body.template.revision()
+            && !self.owned.iter().any(keeps);
+        if keep { writes::create_history(history::entry(self.deployment, live, self.owned)) } else { write() }
+    }
+
+    fn set_mixed(&self, live: ReplicaSet<'_>) -> Write {
+        writes::set_mixed(live, self.deployment.body.template.for_replica_set(live.body.template.hash(), true))
+    }
+
+    fn set_exact(&self, live: ReplicaSet<'_>) -> Write {
+        let template: Value = self.deployment.body.template.for_replica_set(live.body.template.hash(), false);
+        writes::set_exact(live, template, Some(self.deployment.settled_mark()))
+    }
+
+    /// Lifts the pause, but only over a live ReplicaSet that says so: a leader that has not seen the latest change of the
+    /// Deployment might otherwise give it a mixed template after that, and the Deployment controller would roll natively.
+    fn end(&self, live: ReplicaSet<'_>, finished: impl Fn() -> Note) -> Option<Write> {
+        let unpause = self.unpause()?;
+        if live.settled_at(self.deployment) == Some(self.deployment.generation) {
+            return Some(unpause.telling(Some(finished())));
+        }
+        Some(writes::settle(live, &self.deployment.settled_mark()))
+    }
+
+    /// Another ReplicaSet with the same template as the live one; the Deployment controller takes the oldest of equals.
+    fn duplicate(&self, live: ReplicaSet<'_>) -> Option<ReplicaSet<'a>> {
+        let same = |set: &&ReplicaSet<'_>| {
+            let template = &set.body.template;
+            set.id.uid != live.id.uid && template.revision() == live.body.template.revision() && !template.is_mixed()
+        };
+        self.owned.iter().find(same).copied()
+    }
+
+    fn note(&self, severity: Severity, reason: &'static str, text: String) -> Note {
+        note(&self.deployment.id, DEPLOYMENT.version, severity, reason, text)
+    }
+
+    /// What people should know, for as long as it holds.
+    fn notes(&self, plan: &Plan) -> Vec<Note> {
+        let note = match &plan.stage {
+            Stage::Rolling if !plan.permanent => {
+                let text = format!(
+                    "paused while its pods are brought to revision {} in place; scaling works, undo and restart wait",
+                    plan.target
+                );
+                self.note(Severity::Normal, "RolloutHeld", text)
+            }
+            Stage::Refused(because) => {
+                let text = format!(
+                    "{}, and {}; change it back, or allow a native rollout with {}=in-place and no pause of your own",
+                    because.text,
+                    if plan.permanent { "the Deployment is paused by its owner" } else { "it is in-place-only" },
+                    annotations::UPDATE,
+                );
+                self.note(Severity::Warning, "RolloutRefused", text)
+            }
+            Stage::NotOurs
+            | Stage::Idle
+            | Stage::Native
+            | Stage::SteppingAside(_)
+            | Stage::Rolling
+            | Stage::Finishing => {
+                return Vec::new();
+            }
+        };
+        vec![note]
+    }
+}

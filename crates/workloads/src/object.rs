@@ -1,0 +1,170 @@
+//! An object of a workload's kind: what all kinds share, and a body of its own.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use hitless_api::names::{self, annotations};
+use hitless_api::{GroupKind, ObjectRef};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::kinds;
+
+/// How a workload opted in (annotation `hitless.dev/update`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptIn {
+    /// Not at all.
+    No,
+    /// In place where possible, else the native way.
+    InPlace,
+    /// In place or not at all.
+    InPlaceOnly,
+}
+
+/// An object of a workload's kind, or of a kind that such a workload consists of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// Identity.
+    pub id: ObjectRef,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Controller owner.
+    pub owner: Option<ObjectRef>,
+    /// Has a deletion timestamp.
+    pub deleting: bool,
+    /// What only its kind has.
+    pub body: Body,
+}
+
+/// What only one kind has. One line a kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Of a Deployment.
+    Deployment(kinds::deployment::DeploymentBody),
+    /// Of a ReplicaSet.
+    ReplicaSet(kinds::deployment::ReplicaSetBody),
+}
+
+impl Object {
+    /// How it opted in.
+    #[must_use]
+    pub fn opt_in(&self) -> OptIn {
+        match self.annotations.get(annotations::UPDATE).map(String::as_str) {
+            Some(names::UPDATE_IN_PLACE) => OptIn::InPlace,
+            Some(names::UPDATE_IN_PLACE_ONLY) => OptIn::InPlaceOnly,
+            _ => OptIn::No,
+        }
+    }
+
+    /// Whether the guard policy's mark is on it (docs/contract.md 20).
+    #[must_use]
+    pub fn held_by_guard(&self) -> bool {
+        self.annotations.contains_key(annotations::ROLLOUT)
+    }
+
+    /// Whether `other` is its controller.
+    #[must_use]
+    pub fn is_owned_by(&self, other: &Self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.uid == other.id.uid)
+    }
+}
+
+/// An object whose body is known to be of one kind.
+#[derive(Debug)]
+pub struct Typed<'a, B> {
+    /// The object.
+    pub object: &'a Object,
+    /// Its body.
+    pub body: &'a B,
+}
+
+impl<B> Clone for Typed<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Typed<'_, B> {}
+
+impl<B> Deref for Typed<'_, B> {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        self.object
+    }
+}
+
+/// Why an object could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind} does not parse: {error}")]
+pub struct ReadError {
+    /// Kind that was expected.
+    pub kind: GroupKind,
+    /// What does not fit.
+    #[source]
+    pub error: serde_json::Error,
+}
+
+/// Reads an object of that kind. Lenient: an absent field has its default, an unknown one is ignored (but survives inside a
+/// template).
+pub(crate) fn read<S>(kind: &GroupKind, object: Value, body: impl FnOnce(S) -> Body) -> Result<Object, ReadError>
+where
+    S: for<'de> Deserialize<'de>,
+{
+    let failed = |error| ReadError { kind: kind.clone(), error };
+    let meta = object.get("metadata").cloned().unwrap_or_default();
+    let meta: RawMeta = serde_json::from_value(meta).map_err(failed)?;
+    let body = body(serde_json::from_value(object).map_err(failed)?);
+    let owner = meta.owner_references.into_iter().flatten().find(|owner| owner.controller == Some(true));
+    let owner = owner.map(|owner| ObjectRef {
+        group_kind: GroupKind::of(&owner.api_version, &owner.kind),
+        namespace: meta.namespace.clone(),
+        name: owner.name,
+        uid: owner.uid,
+    });
+    Ok(Object {
+        id: ObjectRef { group_kind: kind.clone(), namespace: meta.namespace, name: meta.name, uid: meta.uid },
+        resource_version: meta.resource_version,
+        generation: meta.generation,
+        created: meta.creation_timestamp,
+        labels: meta.labels.unwrap_or_default(),
+        annotations: meta.annotations.unwrap_or_default(),
+        owner,
+        deleting: meta.deletion_timestamp.is_some(),
+        body,
+    })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawMeta {
+    namespace: String,
+    name: String,
+    uid: String,
+    resource_version: String,
+    generation: i64,
+    creation_timestamp: Option<Timestamp>,
+    deletion_timestamp: Option<Timestamp>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<RawOwner>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawOwner {
+    api_version: String,
+    kind: String,
+    name: String,
+    uid: String,
+    controller: Option<bool>,
+}

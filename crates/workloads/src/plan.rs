@@ -1,0 +1,119 @@
+//! What is to be done for one workload.
+
+use std::collections::BTreeSet;
+
+use hitless_api::ObjectRef;
+use hitless_api::event::{Note, Severity};
+use hitless_api::names::annotations;
+
+use crate::intent::PodWish;
+use crate::object::{Object, OptIn};
+use crate::write::Write;
+
+/// Why a template change is left to the native controller, or refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Because {
+    /// In CamelCase, for machines.
+    pub reason: &'static str,
+    /// For people, a clause: "a change of … can't be made to running pods".
+    pub text: String,
+}
+
+impl Because {
+    /// [`Self::reason`] of [`Self::field`].
+    pub const FIELD: &str = "FieldNotInPlace";
+
+    /// This field can't be changed in a running pod.
+    #[must_use]
+    pub fn field(path: &str) -> Self {
+        Self { reason: Self::FIELD, text: format!("a change of {path} can't be made to running pods") }
+    }
+}
+
+/// Where a workload is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It has not opted in, or is being deleted.
+    NotOurs,
+    /// Nothing to do.
+    Idle,
+    /// The native controller is rolling it.
+    Native,
+    /// Pods are brought to the target one after the other.
+    Rolling,
+    /// All pods are as the target says; the objects follow.
+    Finishing,
+    /// The native controller is let go and rolls.
+    SteppingAside(Because),
+    /// The change is refused and waits: it can't be made in place, and nothing else is allowed.
+    Refused(Because),
+}
+
+/// What is to be done for one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The workload.
+    pub workload: ObjectRef,
+    /// How it opted in.
+    pub opt_in: OptIn,
+    /// Where it is.
+    pub stage: Stage,
+    /// Held by its owner and not by the guard: driven, and never let go by us.
+    pub permanent: bool,
+    /// The next writes to the workload's objects, each independent of the others.
+    pub writes: Vec<Write>,
+    /// Pods that may be operated now, and those that would be but for an obstacle.
+    pub wishes: Vec<PodWish>,
+    /// Revision that pods are brought to, or are at.
+    pub target: String,
+    /// uids of pods that are not as the target says.
+    pub behind: BTreeSet<String>,
+    /// Pods that are brought to the target in the end.
+    pub total: usize,
+    /// What people should know, for as long as it holds.
+    pub notes: Vec<Note>,
+    /// How long a new version may take, in seconds, as the workload's owner says.
+    pub progress_deadline_seconds: Option<u32>,
+    /// What was learned of how long its containers are away (annotation `hitless.dev/gap`).
+    pub gaps: Option<String>,
+}
+
+impl Plan {
+    /// Nothing is done.
+    pub(crate) fn nothing(root: &Object) -> Self {
+        Self {
+            workload: root.id.clone(),
+            opt_in: root.opt_in(),
+            stage: Stage::NotOurs,
+            permanent: false,
+            writes: Vec::new(),
+            wishes: Vec::new(),
+            target: String::new(),
+            behind: BTreeSet::new(),
+            total: 0,
+            notes: Vec::new(),
+            progress_deadline_seconds: None,
+            gaps: root.annotations.get(annotations::GAP).cloned(),
+        }
+    }
+
+    /// Pods that are as the target says.
+    #[must_use]
+    pub fn up_to_date(&self) -> usize {
+        self.total - self.behind.len()
+    }
+
+    /// Whether operations that lead to [`Plan::target`] are still wanted.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        match self.stage {
+            Stage::Rolling | Stage::Finishing | Stage::Idle => true,
+            Stage::NotOurs | Stage::Native | Stage::SteppingAside(_) | Stage::Refused(_) => false,
+        }
+    }
+}
+
+/// A note on a workload whose API has that version.
+pub(crate) fn note(on: &ObjectRef, version: &str, severity: Severity, reason: &'static str, text: String) -> Note {
+    Note { regarding: on.reference(version), severity, reason, action: "UpdateInPlace", text }
+}

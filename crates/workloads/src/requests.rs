@@ -1,0 +1,3 @@
+//! Who else wishes something for pods, beside their workloads. One file or folder a kind of request.
+
+pub mod restart;

@@ -1,0 +1,109 @@
+//! Everything that plans are made from, indexed once.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use hitless_api::ObjectRef;
+use hitless_api::pod::PodView;
+use jiff::Timestamp;
+
+use crate::kind::{self, Kind};
+use crate::object::Object;
+use crate::plan::Plan;
+
+/// Objects and pods, found by uid and by owner.
+pub struct World<'a> {
+    by_uid: HashMap<&'a str, &'a Object>,
+    children: HashMap<&'a str, Vec<&'a Object>>,
+    /// Workloads that are looked after, with their kind.
+    roots: Vec<(&'static dyn Kind, &'a Object)>,
+    /// Pods by uid of their direct owner, of these workloads only.
+    pods: HashMap<&'a str, Vec<&'a PodView>>,
+    /// uids of pods with an operation that has not ended: a rollout does not finish over them.
+    pub operating: &'a BTreeSet<String>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl<'a> World<'a> {
+    /// Of these objects and pods.
+    #[must_use]
+    pub fn new(
+        objects: &'a [Arc<Object>],
+        pods: &'a [Arc<PodView>],
+        operating: &'a BTreeSet<String>,
+        now: Timestamp,
+    ) -> Self {
+        let mut children: HashMap<&str, Vec<&Object>> = HashMap::new();
+        for object in objects {
+            if let Some(owner) = &object.owner {
+                children.entry(owner.uid.as_str()).or_default().push(object);
+            }
+        }
+        let by_uid = objects.iter().map(|object| (object.id.uid.as_str(), &**object)).collect();
+        let mut world = Self { by_uid, children, roots: Vec::new(), pods: HashMap::new(), operating, now };
+        let roots = objects.iter().filter_map(|object| {
+            let kind = kind::of_workload(&object.id.group_kind)?;
+            kind.concerns(object, &world).then_some((kind, &**object))
+        });
+        world.roots = roots.collect();
+        let own = world.roots.iter().flat_map(|(_, root)| {
+            let children = world.children(&root.id.uid).iter().map(|child| child.id.uid.as_str());
+            children.chain([root.id.uid.as_str()])
+        });
+        let own: BTreeSet<&str> = own.collect();
+        for pod in pods {
+            if let Some((uid, true)) =
+                pod.owner.as_ref().map(|owner| (owner.uid.as_str(), own.contains(owner.uid.as_str())))
+            {
+                world.pods.entry(uid).or_default().push(pod);
+            }
+        }
+        world
+    }
+
+    /// The object with this uid.
+    #[must_use]
+    pub fn object(&self, uid: &str) -> Option<&'a Object> {
+        self.by_uid.get(uid).copied()
+    }
+
+    /// Objects whose controller is the one with this uid.
+    #[must_use]
+    pub fn children(&self, uid: &str) -> &[&'a Object] {
+        self.children.get(uid).map_or(&[], Vec::as_slice)
+    }
+
+    /// Pods whose controller is the one with this uid, if it belongs to a workload that is looked after.
+    #[must_use]
+    pub fn pods(&self, owner_uid: &str) -> &[&'a PodView] {
+        self.pods.get(owner_uid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The topmost workload of the pod that is known, else its direct owner.
+    #[must_use]
+    pub fn top(&self, pod: &'a PodView) -> Option<&'a ObjectRef> {
+        let direct = pod.owner.as_ref()?;
+        Some(self.object(&direct.uid).map_or(direct, |object| &self.top_of(object).id))
+    }
+
+    /// The topmost object above this one that is known, or itself.
+    #[must_use]
+    pub fn top_of(&self, object: &'a Object) -> &'a Object {
+        let mut top = object;
+        // Owners are never in a circle in a cluster; a bound keeps it so for input from files.
+        for _ in 0..8 {
+            match top.owner.as_ref().and_then(|owner| self.object(&owner.uid)) {
+                Some(owner) => top = owner,
+                None => break,
+            }
+        }
+        top
+    }
+
+    /// The plan of every workload that has opted in or still carries something of ours.
+    #[must_use]
+    pub fn plans(&self) -> Vec<Plan> {
+        self.roots.iter().map(|(kind, root)| kind.plan(root, self)).collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! A write to a workload's object, as data. It applies to exactly the version that it was decided on.
+
+use hitless_api::event::Note;
+use hitless_api::{GroupKind, JsonPatch, ObjectRef};
+use serde_json::Value;
+
+use crate::object::Object;
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// Short name, for logs and metrics.
+    pub verb: &'static str,
+    /// The object that is written to. One that is created has no uid yet.
+    pub on: ObjectRef,
+    /// What is asked of the API server.
+    pub request: Request,
+    /// What people should know once it has succeeded.
+    pub tells: Option<Note>,
+}
+
+/// What is asked of the API server. Every request fails if the object is not as it was when this was decided, except a creation,
+/// whose name makes it happen once.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// POST of this object.
+    Create(Value),
+    /// A JSON patch that tests uid and resourceVersion.
+    Patch(JsonPatch),
+    /// DELETE, in the background, with a precondition on uid and this resourceVersion.
+    Delete {
+        /// The version that was decided on.
+        resource_version: String,
+    },
+}
+
+impl Write {
+    /// A patch of `object` as it was seen; `change` adds to its tests.
+    pub(crate) fn patch(verb: &'static str, object: &Object, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Self {
+        let tested =
+            JsonPatch::of(&object.id.uid).test(&["metadata", "resourceVersion"], object.resource_version.as_str());
+        Self { verb, on: object.id.clone(), request: Request::Patch(change(tested)), tells: None }
+    }
+
+    /// The creation of an object of that kind.
+    pub(crate) fn create(verb: &'static str, group_kind: &GroupKind, object: Value) -> Self {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let on = ObjectRef {
+            group_kind: group_kind.clone(),
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: String::new(),
+        };
+        Self { verb, on, request: Request::Create(object), tells: None }
+    }
+
+    /// The deletion of `object` as it was seen.
+    pub(crate) fn delete(verb: &'static str, object: &Object) -> Self {
+        let request = Request::Delete { resource_version: object.resource_version.clone() };
+        Self { verb, on: object.id.clone(), request, tells: None }
+    }
+
+    /// Sets an annotation of an object that has some.
+    #[must_use]
+    pub fn annotate(verb: &'static str, object: &Object, name: &str, value: &str) -> Self {
+        Self::patch(verb, object, |patch| patch.add(&["metadata", "annotations", name], value))
+    }
+
+    /// With what people should know once it has succeeded.
+    pub(crate) fn telling(self, note: Option<Note>) -> Self {
+        Self { tells: note, ..self }
+    }
+
+    /// Names what is done to which object, the same for each attempt.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{}/{}/{}/{}", self.verb, self.on.group_kind, self.on.namespace, self.on.name)
+    }
+}

@@ -1,0 +1,66 @@
+//! When a controller lets a native controller go, that must find nothing to do.
+
+use hitless_api::names::annotations;
+use hitless_workloads::Object;
+use hitless_workloads::kinds::deployment::Deployment;
+
+use super::{Checks, budget};
+use crate::clock::Micros;
+use crate::server::Server;
+
+impl Checks {
+    /// A controller of ours is about to store `next`.
+    pub(crate) fn written(&mut self, server: &Server, verb: &str, before: Option<&Object>, next: &Object) {
+        let let_go = before.is_some_and(Object::held_by_guard) && !next.annotations.contains_key(annotations::ROLLOUT);
+        if !let_go {
+            return;
+        }
+        let _ = verb;
+        if let Some(deployment) = next.deployment() {
+            self.unpaused(server, deployment);
+        }
+    }
+
+    /// The guard's pause is about to be lifted.
+    fn unpaused(&mut self, server: &Server, next: Deployment<'_>) {
+        let name = format!("{}/{}", next.id.namespace, next.id.name);
+        let target = next.body.template.revision();
+        let own = || server.owned_by(&next.id.uid).filter_map(|each| each.view.replica_set());
+        let equal = own().filter(|set| set.body.template.revision() == target && !set.body.template.is_mixed());
+        // As the Deployment controller does: of equals the oldest.
+        let Some(found) = equal.min_by_key(|set| (set.object.created, &set.object.id.name)) else {
+            return self.fail(server.now, format!("{name} was un-paused without a ReplicaSet of its template"));
+        };
+        if next.body.replicas > 0
+            && found.body.replicas != next.body.replicas
+            && own().any(|set| set.id.uid != found.id.uid && set.body.replicas > 0)
+        {
+            return self.fail(server.now, format!("{name} was un-paused, and history would be scaled up"));
+        }
+        let behind = server.pods.values().map(|pod| &pod.view).find(|pod| {
+            pod.owner.as_ref().is_some_and(|owner| owner.uid == found.id.uid)
+                && !pod.terminating
+                && pod.containers.iter().any(|each| {
+                    !next.body.template.image(&each.name).is_some_and(|wanted| budget::same_image(&each.image, wanted))
+                })
+        });
+        if let Some(pod) = behind {
+            let what = format!("{name} was un-paused while pod {} runs {}", pod.id.name, pod.containers[0].image);
+            self.fail(server.now, what);
+        }
+    }
+
+    /// A controller of ours is about to delete an object.
+    pub(crate) fn deleted(&mut self, now: Micros, object: &Object) {
+        match object.replica_set() {
+            Some(set) if set.body.replicas == 0 && set.body.status_replicas == 0 => {}
+            Some(set) => {
+                self.fail(
+                    now,
+                    format!("ReplicaSet {} was deleted with {} pods", set.id.name, set.body.status_replicas),
+                );
+            }
+            None => self.fail(now, format!("{} was deleted", object.id.label())),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Kubernetes' controllers of workloads, one file a kind.
+
+pub(crate) mod deployment;

@@ -1,0 +1,114 @@
+//! Objects of workloads' kinds: as the API server stores them, and as controllers read them.
+
+use std::sync::Arc;
+
+use hitless_workloads::{Object as View, Write, kind};
+use hitless_world::{Refused, api_server, carry_out};
+use serde_json::Value;
+
+use super::{Change, Kind, Object, Refusal, Server, Told};
+use crate::checks::Checks;
+use crate::watch::Key;
+
+/// An object of a workload's kind.
+#[derive(Clone)]
+pub(crate) struct WorkloadObject {
+    pub(crate) json: Arc<Value>,
+    pub(crate) view: Arc<View>,
+}
+
+/// Its name among all of them.
+pub(crate) fn object_key(kind: &str, namespace: &str, name: &str) -> Key {
+    format!("{kind}/{namespace}/{name}").into()
+}
+
+impl WorkloadObject {
+    pub(crate) fn key(&self) -> Key {
+        object_key(&self.view.id.group_kind.kind, &self.view.id.namespace, &self.view.id.name)
+    }
+}
+
+impl Server {
+    pub(crate) fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<&WorkloadObject> {
+        self.objects.get(&object_key(kind, namespace, name))
+    }
+
+    /// All objects of a kind.
+    pub(crate) fn objects_of(&self, kind: &'static str) -> impl Iterator<Item = &WorkloadObject> {
+        let from: Key = format!("{kind}/").into();
+        self.objects
+            .range(from..)
+            .take_while(move |(_, each)| each.view.id.group_kind.kind == kind)
+            .map(|(_, each)| each)
+    }
+
+    /// Objects whose controller has this uid.
+    pub(crate) fn owned_by<'a>(&'a self, uid: &'a str) -> impl Iterator<Item = &'a WorkloadObject> {
+        let own = move |each: &&WorkloadObject| each.view.owner.as_ref().is_some_and(|owner| owner.uid == uid);
+        self.objects.values().filter(own)
+    }
+
+    /// Stores a new object.
+    pub(crate) fn put_object(&mut self, mut json: Value) -> WorkloadObject {
+        let version = self.bump();
+        json["metadata"]["resourceVersion"] = version.to_string().into();
+        self.keep(json, version)
+    }
+
+    /// Changes an object, if it is there.
+    pub(crate) fn change_object(&mut self, key: &Key, change: impl FnOnce(&mut Value)) {
+        let Some(known) = self.objects.get(key).cloned() else { return };
+        let mut next = Value::clone(&known.json);
+        change(&mut next);
+        if next != *known.json {
+            let version = self.bump();
+            self.keep(api_server::stored(&known.json, next, &version.to_string()), version);
+        }
+    }
+
+    pub(crate) fn remove_object(&mut self, key: &Key) {
+        if self.objects.remove(key).is_some() {
+            let version = self.bump();
+            self.outbox.push(Change { version, key: key.clone(), what: Told::Deleted(Kind::Workload), node: None });
+        }
+    }
+
+    fn keep(&mut self, json: Value, version: u64) -> WorkloadObject {
+        let view = match kind::read(json.clone()) {
+            Some(Ok(view)) => Arc::new(view),
+            other => unreachable!("the simulation has stored an object that nobody reads: {other:?} {json}"),
+        };
+        let object = WorkloadObject { json: Arc::new(json), view };
+        let key = object.key();
+        self.objects.insert(key.clone(), object.clone());
+        self.tell(key, version, Object::Workload(object.clone()));
+        object
+    }
+
+    /// A write of a controller.
+    pub(super) fn workload(&mut self, write: &Write, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
+        let at = object_key(&write.on.group_kind.kind, &write.on.namespace, &write.on.name);
+        let known = self.objects.get(&at).cloned();
+        let version = self.bump();
+        let now = self.stamp().to_string();
+        let stored = carry_out(write, known.as_ref().map(|known| &*known.json), &version.to_string(), &now);
+        match stored {
+            Err(Refused::Conflict) => Err(Refusal::Conflict),
+            Err(Refused::NotFound) => Err(Refusal::Gone),
+            Ok(None) => {
+                if let Some(known) = known {
+                    checks.deleted(self.now, &known.view);
+                }
+                self.remove_object(&at);
+                Ok(None)
+            }
+            Ok(Some(json)) => {
+                let before = known.map(|known| known.view);
+                let after =
+                    kind::read(json.clone()).and_then(Result::ok).ok_or(Refusal::Denied("not such an object"))?;
+                checks.written(self, write.verb, before.as_deref(), &after);
+                Ok(Some(Object::Workload(self.keep(json, version))))
+            }
+        }
+    }
+}

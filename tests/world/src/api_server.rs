@@ -1,0 +1,52 @@
+//! What an API server makes of a request for an object.
+
+use hitless_workloads::{Request, Write};
+use serde_json::{Value, json};
+
+/// Why a request was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The object is not as the request wants it to be, or exists already.
+    Conflict,
+    /// There is none of that name.
+    NotFound,
+}
+
+/// The object as it is stored after `write`; `None`: it was deleted. `known` is the one that is stored under its name, `version`
+/// the next resourceVersion, `now` the time of a creation.
+///
+/// # Errors
+/// If a precondition does not hold.
+pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str) -> Result<Option<Value>, Refused> {
+    match (&write.request, known) {
+        (Request::Create(_), Some(_)) => Err(Refused::Conflict),
+        (Request::Create(object), None) => {
+            let mut object = object.clone();
+            object["metadata"]["uid"] = json!(format!("uid-{}-{version}", write.on.name));
+            object["metadata"]["resourceVersion"] = json!(version);
+            object["metadata"]["creationTimestamp"] = json!(now);
+            object["metadata"]["generation"] = json!(1);
+            Ok(Some(object))
+        }
+        (Request::Patch(_) | Request::Delete { .. }, None) => Err(Refused::NotFound),
+        (Request::Patch(patch), Some(known)) => {
+            let mut object = known.clone();
+            json_patch::patch(&mut object, &patch.clone().operations()).map_err(|_| Refused::Conflict)?;
+            Ok(Some(stored(known, object, version)))
+        }
+        (Request::Delete { resource_version }, Some(known)) => {
+            let same = known["metadata"]["resourceVersion"] == resource_version.as_str()
+                && known["metadata"]["uid"] == write.on.uid.as_str();
+            if same { Ok(None) } else { Err(Refused::Conflict) }
+        }
+    }
+}
+
+/// The object as it is stored when somebody has changed it: with the next version, and the next generation if its spec differs.
+#[must_use]
+pub fn stored(before: &Value, mut object: Value, version: &str) -> Value {
+    object["metadata"]["resourceVersion"] = json!(version);
+    let generation = before["metadata"]["generation"].as_i64().unwrap_or(1);
+    object["metadata"]["generation"] = json!(generation + i64::from(before["spec"] != object["spec"]));
+    object
+}
