@@ -1,5 +1,9 @@
 //! Everything that a round looks at, as small structs.
 
+mod observer;
+mod read;
+mod reported;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,6 +17,7 @@ use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 
 pub use hitless_api::Version;
+pub use read::agents;
 
 /// A Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +166,28 @@ pub struct Snapshot {
     pub uncertain: Uncertain,
     /// What [`crate::round::Round::reads`] asked for earlier.
     pub evidence: BTreeMap<OperationKey, Evidence>,
+    /// What could not be read; nothing for a controller.
+    pub unknown: Unknown,
+}
+
+/// What an observer could not read. A check that needs it is left out; whoever asks has to tell the user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unknown {
+    /// Nodes. Whether the Node of a pod is there is not checked.
+    pub nodes: bool,
+    /// The agents' pods. Whether a node has a Ready agent is not checked.
+    pub agents: bool,
+    /// Services, DrainPolicies or NodeTransitions. Leave or Hold is not forecast.
+    pub modes: bool,
+    /// Pods and ledgers of all namespaces but this one. A pod of another namespace is not missing because it is not listed.
+    pub outside: Option<String>,
+}
+
+impl Unknown {
+    /// Whether pods and ledgers of the namespace are known.
+    pub(crate) fn lists(&self, namespace: &str) -> bool {
+        self.outside.as_deref().is_none_or(|only| only == namespace)
+    }
 }
 
 /// Objects that this term has written to without an answer: the write may still arrive, until a later one to the same object has

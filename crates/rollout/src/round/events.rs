@@ -77,7 +77,8 @@ fn stage(workload: &Workload<'_>) -> Option<Note> {
     }
 }
 
-fn why(because: &Because) -> String {
+/// Why a change is not made in place.
+pub(super) fn why(because: &Because) -> String {
     match because {
         Because::Field(field) => format!("a change of {field} can't be made to running pods"),
         Because::NativeRollout => "a native rollout was under way".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use hitless_api::names::{annotations, labels};
+use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, PodRef};
 use hitless_workloads::deployment::{Observed, OptIn, plan};
@@ -32,6 +32,7 @@ impl Workload<'_> {
 }
 
 /// What one pod needs.
+#[derive(Clone)]
 pub(super) struct Wish<'a> {
     pub(super) pod: &'a PodView,
     pub(super) intent: Result<PodIntent, Obstacle>,
@@ -94,6 +95,16 @@ impl Wishes<'_> {
         let wish = self.by_pod.get(grant.pod.uid.as_str());
         wish.and_then(|wish| wish.intent.as_ref().ok()).is_some_and(|intent| intent.id() == grant.id)
     }
+}
+
+/// Every operation that a pod needs or has; for a pod that has none, the one that [`PodIntent::assumed`] names.
+pub(crate) fn operations(snapshot: &Snapshot) -> Vec<(&PodView, String)> {
+    let wishes = derive(snapshot);
+    let wished = wishes.by_pod.values().filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?.id())));
+    let granted = snapshot.node_transitions.values().flat_map(|node| &node.spec.grants);
+    let granted = granted.filter_map(|grant| Some((*wishes.pods.get(grant.pod.uid.as_str())?, grant.id.clone())));
+    let others = snapshot.pods.iter().filter(|pod| !wishes.by_pod.contains_key(pod.id.uid.as_str()));
+    wished.chain(granted).chain(others.map(|pod| (&**pod, PodIntent::assumed(pod).id()))).collect()
 }
 
 /// Revision that the grant brings its pod to.
@@ -200,9 +211,4 @@ fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
     let granted = nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.clone());
     let reserved = snapshot.ledgers.values().flat_map(|ledger| ledger.spec.reservations.keys().cloned());
     granted.chain(reserved).collect()
-}
-
-/// The namespace that asks for the gate by a label of its own.
-pub(super) fn gate_hint() -> String {
-    format!("label its namespace {}=enabled and let the pod be created again", labels::GATE)
 }

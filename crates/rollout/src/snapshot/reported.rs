@@ -1,0 +1,80 @@
+//! What approvers have said, as the controller last reported it: nobody but the controller asks them.
+
+use hitless_api::pod::PodView;
+use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
+use hitless_gate::{Answer, Approval, Approvals, Because, Question, selector};
+use jiff::Timestamp;
+
+use super::Snapshot;
+use crate::round;
+
+/// The answers that stand in the statuses of the rules, for every operation that a pod needs, has, or might be asked about.
+pub(super) fn approvals(snapshot: &Snapshot) -> Approvals {
+    let mut approvals = Approvals::new();
+    let asks = |rule: &super::RuleView| rule.spec.rules.iter().any(|rule| rule.webhook.is_some());
+    if !snapshot.rules.iter().any(|rule| asks(rule)) {
+        return approvals;
+    }
+    for (pod, operation) in round::operations(snapshot) {
+        for rule in snapshot.rules.iter().filter(|rule| rule.namespace == pod.id.namespace) {
+            let selected = rule.spec.selector.as_ref().is_some_and(|wanted| selector::matches(wanted, &pod.labels));
+            let Some(status) = rule.status.as_ref().filter(|_| selected) else { continue };
+            for asked in rule.spec.rules.iter().filter(|asked| asked.webhook.is_some()) {
+                let Some(answer) = answer(status, &asked.name, pod, &operation) else { continue };
+                let question = Question {
+                    namespace: pod.id.namespace.clone(),
+                    rule: format!("{}/{}", rule.name, asked.name),
+                    operation: operation.clone(),
+                };
+                approvals.insert(question, answer);
+            }
+        }
+    }
+    approvals
+}
+
+fn answer(status: &PodTransitionRuleStatus, rule: &str, pod: &PodView, operation: &str) -> Option<Answer> {
+    let name = &pod.id.name;
+    let updated = status.update_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let of_rule = status.rule_states.iter().filter(|state| state.name == rule);
+    let tasks = of_rule.filter_map(|state| state.webhook_status.as_ref()).flat_map(|state| &state.task_states);
+    for task in tasks {
+        // A task that names another operation is about an earlier one.
+        if task.operations.get(name).is_some_and(|known| known != operation) {
+            continue;
+        }
+        let message = task.message.clone().unwrap_or_default();
+        if task.approved.contains(name) {
+            let since = task.last_time.as_ref().map_or(updated, |time| time.0);
+            return Some(Answer { approval: Approval::Approved, message, since });
+        }
+        if task.processing.contains(name) {
+            let since = task.begin_time.as_ref().map_or(updated, |time| time.0);
+            return Some(Answer { approval: Approval::Pending, message, since });
+        }
+    }
+    // A pod may be listed once for each stage.
+    let of_pod = || status.details.iter().filter(|detail| detail.name == *name);
+    if of_pod().any(|detail| detail.passed_rules.iter().any(|passed| passed == rule)) {
+        return Some(Answer { approval: Approval::Approved, message: String::new(), since: updated });
+    }
+    let rejected =
+        of_pod().flat_map(|detail| &detail.reject_info).find(|info| info.rule_name.as_deref() == Some(rule))?;
+    let (approval, message) = understand(rejected.reason.as_deref()?)?;
+    Some(Answer { approval, message, since: updated })
+}
+
+/// The controller reports the gate's own words, so these tell what it was.
+fn understand(reason: &str) -> Option<(Approval, String)> {
+    let none = String::new;
+    [
+        (Approval::Refused, Because::ApprovalRefused { message: none() }),
+        (Approval::Unreachable, Because::ApproverUnreachable { message: none() }),
+        (Approval::Pending, Because::AwaitingApproval { message: none() }),
+    ]
+    .into_iter()
+    .find_map(|(approval, because)| {
+        let message = reason.strip_prefix(&because.to_string())?;
+        Some((approval, message.trim_start_matches([':', ' ']).to_owned()))
+    })
+}
