@@ -170,9 +170,9 @@ impl Waiting {
             | Self::Job
             | Self::Terminating => None,
             Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
-            Self::Drain(
-                InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. },
-            ) => Some("correct it in the pod's template and on the pod"),
+            Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {
+                Some("correct it in the pod's template and on the pod")
+            }
             Self::NoReadinessGate(_) => {
                 Some("label its template or namespace hitless.dev/gate=enabled, and delete the pod once")
             }

@@ -8,7 +8,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, Phase, PodRef};
 use hitless_gate::{Because, Candidate, Decision, Verdict};
 use hitless_workloads::deployment::OptIn;
-use hitless_workloads::{DeploymentView, PodIntent, Stage, restart};
+use hitless_workloads::{DeploymentView, PodIntent, Stage, WorkloadWrite, restart};
 use jiff::Timestamp;
 
 use super::blocked::Waiting;
@@ -55,6 +55,8 @@ pub struct WorkloadReport {
     pub behind: BTreeSet<String>,
     /// Pods that count.
     pub total: usize,
+    /// What is to be written to its own objects next.
+    pub next_write: Option<WorkloadWrite>,
     /// Operations that have failed on the way to the target: the pod, and outcome and reason.
     pub failures: Vec<(PodRef, String)>,
 }
@@ -132,8 +134,7 @@ impl<'a> Pass<'a, '_> {
         let assumed = || Wish { pod, intent: Ok(PodIntent::assumed(pod)), workload: self.wishes.workload_of(pod) };
         let wish = if is_wished { self.wishes.by_pod.remove(uid)? } else { assumed() };
         let is_under_way = self.ended.busy.contains(uid) || self.ended.regrant.contains_key(uid);
-        let mut in_the_way: Vec<Waiting> =
-            grants::in_the_way(&wish, &self.ended, &self.draft, self.gate).collect();
+        let mut in_the_way: Vec<Waiting> = grants::in_the_way(&wish, &self.ended, &self.draft, self.gate).collect();
         let prospect =
             grants::prospect(&wish, &self.wishes, self.draft.snapshot, self.gate, &self.policies, &self.holds.traffic);
         let expected = match (self.granted(pod), prospect) {
@@ -280,6 +281,7 @@ fn workloads(snapshot: &Snapshot, wishes: &Wishes<'_>, ended: &super::completion
             target: plan.map(|plan| plan.target.clone()).unwrap_or_default(),
             behind: plan.map(|plan| plan.behind.clone()).unwrap_or_default(),
             total: plan.map_or(0, |plan| plan.total),
+            next_write: plan.and_then(|plan| plan.next_write.clone()),
             failures: failures.map(|failure| (failure.grant.pod.clone(), failure.reason())).collect(),
         }
     };

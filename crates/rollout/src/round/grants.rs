@@ -187,8 +187,7 @@ fn halted(wish: &Wish<'_>, ended: &Ended<'_>, gate: &Gate) -> Option<Waiting> {
     let uid = wish.pod.id.uid.as_str();
     let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
     let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
-    let too_many =
-        || ended.failures.iter().filter(of_workload).count() >= gate.tolerated_failures(uid) as usize;
+    let too_many = || ended.failures.iter().filter(of_workload).count() >= gate.tolerated_failures(uid) as usize;
     let halting =
         ended.failures.iter().find(own).or_else(|| ended.failures.iter().find(of_workload).filter(|_| too_many()))?;
     Some(Waiting::Halted { pod: halting.grant.pod.name.clone(), reason: halting.reason() })

@@ -13,7 +13,8 @@ impl Snapshot {
     /// answered ([`Self::uncertain`]).
     #[must_use]
     pub fn as_observer(mut self) -> Self {
-        let leaders = self.ledgers.values().map(|ledger| (ledger.spec.leader.epoch, ledger.spec.leader.holder.as_str()));
+        let leaders =
+            self.ledgers.values().map(|ledger| (ledger.spec.leader.epoch, ledger.spec.leader.holder.as_str()));
         let nodes = self.node_transitions.values().map(|node| (node.spec.epoch, ""));
         // Of two names of the same epoch, the one that is not empty.
         let (epoch, holder) = leaders.chain(nodes).max().unwrap_or_default();
