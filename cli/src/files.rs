@@ -10,7 +10,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::snapshot::Seen;
 pub(crate) use node::Node;
 
 /// An object of the API as it stands in a file.
@@ -51,11 +50,9 @@ impl Object {
         self.value["metadata"]["namespace"].as_str().unwrap_or_default()
     }
 
-    /// What is kept of it; an error in words if it is not of that kind.
-    pub(crate) fn seen<T: Seen<Object: DeserializeOwned>>(&self) -> Result<Option<T>, String> {
-        let object =
-            serde_json::from_value(self.value.clone()).map_err(|error| format!("can't be understood: {error}"))?;
-        Ok(T::seen(object))
+    /// The object as one of that kind; an error in words if it is none.
+    pub(crate) fn read<K: DeserializeOwned>(&self) -> Result<K, String> {
+        serde_json::from_value(self.value.clone()).map_err(|error| format!("can't be understood: {error}"))
     }
 }
 

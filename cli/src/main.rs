@@ -1,14 +1,15 @@
 //! `kubectl hitless`: what operations run, what waits and why; restarts; waiting for a rollout.
 //!
 //! Reads with the user's own rights and writes nothing but the annotations that ask for a restart. What it says of rules and
-//! workloads comes out of the controller's own pure code ([`hitless_gate`], [`hitless_workloads`]), fed with what is seen from
-//! here.
+//! workloads is the controller's own decision ([`hitless_rollout::round`]), made of what is seen from here.
 
 mod args;
 mod failure;
 mod files;
-mod judge;
+mod find;
+mod forecast;
 mod lint;
+mod obstacle;
 mod plan;
 mod restart;
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! `kubectl hitless plan`: what a new image would do. The controller's planner and gate are asked again and again about a copy
-//! of what is there, with an assumed time for each operation; nothing is written.
+//! `kubectl hitless plan`: what a new image would do. The controller's round decides again and again about a copy of what is
+//! there, with an assumed time for each operation; nothing is written.
 
 mod from_files;
+mod pace;
 mod report;
 mod simulate;
 mod target;
 mod text;
+mod world;
 
 use jiff::Timestamp;
 use kube::Client;
@@ -24,9 +26,9 @@ use target::Way;
 const DEFAULT_NAMESPACE: &str = "default";
 
 pub(crate) async fn of_cluster(client: Client, namespace: String, arguments: &PlanArgs) -> Result<(), Failure> {
-    let snapshot = source::read_with_modes(&client, &Scope::Namespace(namespace.clone())).await?;
+    let snapshot = source::read(&client, &Scope::Namespace(namespace)).await?;
     let assumed = Assumed { operation_seconds: arguments.operation_seconds, from_files: false };
-    show(&plan(&snapshot, &namespace, arguments, &assumed, Timestamp::now())?, arguments.output)
+    show(&plan(&snapshot, arguments, &assumed, Timestamp::now())?, arguments.output)
 }
 
 pub(crate) fn of_files(namespace: Option<&str>, arguments: &PlanArgs) -> Result<(), Failure> {
@@ -35,28 +37,23 @@ pub(crate) fn of_files(namespace: Option<&str>, arguments: &PlanArgs) -> Result<
     if let Some(first) = unreadable.first() {
         return Err(Failure::Failed(format!("{}:{}: {}", first.file, first.line, first.text)));
     }
-    let (snapshot, notes) = from_files::snapshot(&objects, arguments.nodes)?;
+    let (mut snapshot, notes) = from_files::snapshot(&objects, arguments.nodes)?;
+    snapshot.namespace = Some(namespace.to_owned());
     let assumed = Assumed { operation_seconds: arguments.operation_seconds, from_files: true };
-    let mut report = plan(&snapshot, namespace, arguments, &assumed, Timestamp::now())?;
+    let mut report = plan(&snapshot, arguments, &assumed, Timestamp::now())?;
     report.notes.extend(notes);
     show(&report, arguments.output)
 }
 
-fn plan(
-    snapshot: &Snapshot,
-    namespace: &str,
-    arguments: &PlanArgs,
-    assumed: &Assumed,
-    now: Timestamp,
-) -> Result<Report, Failure> {
+fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Timestamp) -> Result<Report, Failure> {
     if arguments.target.kind == TargetKind::Pod {
         return Err(Failure::Usage("an image is a workload's; write deployment/NAME".to_owned()));
     }
-    let change = target::change(snapshot, namespace, &arguments.target.name, &arguments.images)?;
+    let change = target::change(snapshot, &arguments.target, &arguments.images)?;
     let mut report = Report::new(&change, assumed, now);
     report.notes.extend(snapshot.notes());
     match &change.way {
-        Way::InPlace(prepared) => simulate::run(prepared, &change.name, namespace, assumed, &mut report),
+        Way::InPlace(prepared) => simulate::run(prepared, &arguments.target, assumed, &mut report),
         Way::Native(why) => report.why.clone_from(why),
         Way::Nothing => "all pods have these images already".clone_into(&mut report.why),
     }

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
+use hitless_rollout::round::unfit;
 use hitless_runtime::write::{WriteError, Writes};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -15,9 +16,10 @@ use tokio::time::timeout;
 
 use crate::args::{RestartArgs, Target, TargetKind};
 use crate::failure::Failure;
+use crate::obstacle::InTheWay;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Live, Scope};
-use crate::{judge, say, status};
+use crate::{say, status};
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartArgs) -> Result<(), Failure> {
     let scope = Scope::Namespace(namespace.clone());
@@ -68,18 +70,13 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartAr
 
 /// The pods that are meant, all of them fit for it.
 fn select<'a>(snapshot: &'a Snapshot, namespace: &str, arguments: &RestartArgs) -> Result<Vec<&'a PodView>, Failure> {
-    let Target { kind, name } = &arguments.target;
+    let Target { kind, .. } = &arguments.target;
     let target = &arguments.target;
-    let pods: Vec<&PodView> = match kind {
-        TargetKind::Deployment => {
-            if !snapshot.deployments.iter().any(|deployment| deployment.name == *name) {
-                return Err(Failure::NotFound(format!(
-                    "{target} does not exist in namespace {namespace}; is -n the right one?"
-                )));
-            }
-            status::owned(snapshot, namespace, name).into_iter().filter(|pod| !pod.terminating).collect()
-        }
-        TargetKind::Pod => snapshot.pods.iter().map(|pod| &**pod).filter(|pod| pod.id.name == *name).collect(),
+    let found = snapshot.find(target);
+    let pods: Vec<&PodView> = match (kind, found) {
+        (_, Some(found)) => found.pods.into_iter().filter(|pod| !pod.terminating || *kind == TargetKind::Pod).collect(),
+        (TargetKind::Deployment, None) => return Err(snapshot.missing(&format!("{target} does not exist"))),
+        (TargetKind::Pod, None) => Vec::new(),
     };
     if pods.is_empty() {
         return Err(Failure::NotFound(match kind {
@@ -93,7 +90,8 @@ fn select<'a>(snapshot: &'a Snapshot, namespace: &str, arguments: &RestartArgs) 
             let message = format!("pod {} has no container {unknown}; it has: {}", pod.id.name, known.join(", "));
             return Err(Failure::Usage(message));
         }
-        if let Some(why) = judge::unfit(pod) {
+        if let Some(why) = unfit(pod) {
+            let why = InTheWay::from(&why);
             return Err(Failure::Failed(format!("pod {} can't be restarted in place: {why}", pod.id.name)));
         }
     }
@@ -117,7 +115,7 @@ fn patch(pod: &PodView, token: &str, containers: &[String]) -> Value {
 
 /// Names of the pods that are still to be restarted; a pod that is gone is not.
 fn left(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Result<Vec<String>, Failure> {
-    let grants = snapshot.transitions.iter().flat_map(|node| {
+    let grants = snapshot.cluster.node_transitions.values().flat_map(|node| {
         node.spec.grants.iter().filter_map(|grant| Some((grant, node.transition(grant)?.result.as_ref()?)))
     });
     for (grant, result) in grants {
@@ -130,8 +128,7 @@ fn left(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Result<Ve
     }
     let carried_out = |pod: &PodView| pod.annotations.get(annotations::RESTARTED).is_some_and(|done| done == token);
     Ok(snapshot
-        .pods
-        .iter()
+        .pods()
         .filter(|pod| asked.contains(&pod.id.uid) && !(carried_out(pod) && pod.ready()))
         .map(|pod| pod.id.name.clone())
         .collect())

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use hitless_api::names::annotations;
 use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use hitless_rollout::snapshot::{LedgerView, Snapshot as Cluster, Unknown};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::snapshot::{Seen, Snapshot};
+use crate::snapshot::{EventView, Snapshot};
 
-fn see<T: Seen<Object: DeserializeOwned>>(value: Value) -> Arc<T> {
-    Arc::new(T::seen(serde_json::from_value(value).unwrap()).unwrap())
+fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
 }
 
 fn template(image: &str, mixed: bool) -> Value {
@@ -50,12 +51,15 @@ pub(crate) fn rollout(pods: &[Value]) -> Snapshot {
         "spec": {"replicas": count, "selector": {"matchLabels": {"app": "web"}}, "template": template("web:v2", true)},
         "status": {"replicas": count, "observedGeneration": 1}
     });
-    Snapshot {
-        deployments: vec![see(deployment)],
-        replica_sets: vec![see(set)],
-        pods: pods.iter().cloned().map(see).collect(),
-        ..Snapshot::default()
-    }
+    let cluster = Cluster {
+        deployments: vec![Arc::new(read(deployment))],
+        replica_sets: vec![Arc::new(read(set))],
+        pods: pods.iter().map(|pod| Arc::new(view(pod))).collect(),
+        // Neither nodes nor agents may be read.
+        unknown: Unknown { nodes: true, agents: true, ..Unknown::default() },
+        ..Cluster::default()
+    };
+    Snapshot { cluster, namespace: Some("team".to_owned()), ..Snapshot::default() }
 }
 
 pub(crate) fn with_rule(mut snapshot: Snapshot, max_unavailable: u32) -> Snapshot {
@@ -65,13 +69,14 @@ pub(crate) fn with_rule(mut snapshot: Snapshot, max_unavailable: u32) -> Snapsho
             "rules": [{"name": "budget", "availablePolicy": {"maxUnavailableValue": max_unavailable}}]}
     }))
     .unwrap();
-    snapshot.rules.extend(Seen::seen(rule).map(Arc::new));
+    snapshot.cluster.rules.push(Arc::new(rule.into()));
     snapshot
 }
 
 /// The operation of `name`, as the agent has reported it (`null`: not yet).
 pub(crate) fn with_grant(mut snapshot: Snapshot, name: &str, transition: &Value) -> Snapshot {
     let granted = "2026-01-01T00:00:00.000000Z";
+    let revision = snapshot.cluster.deployments[0].template.revision().to_owned();
     let transitions = match transition.clone() {
         Value::Null => json!([]),
         mut transition => {
@@ -84,12 +89,12 @@ pub(crate) fn with_grant(mut snapshot: Snapshot, name: &str, transition: &Value)
         "spec": {"nodeUID": "n", "grants": [{
             "id": "g", "epoch": 1, "pod": {"namespace": "team", "name": name, "uid": format!("uid-{name}")}, "op": "Update",
             "mode": "Leave", "containers": {"web": {"from": "web:v1", "to": "web:v2"}}, "before": {},
-            "annotations": {"hitless.dev/restarted": {"to": "token"}},
+            "annotations": {"hitless.dev/restarted": {"to": "token"}, "hitless.dev/revision": {"to": revision}},
             "drain": {}, "verify": {}, "granted": granted, "ttlSeconds": 60}]},
         "status": {"transitions": transitions}
     }))
     .unwrap();
-    snapshot.transitions.push(Arc::new(node));
+    snapshot.cluster.node_transitions.insert("n1".to_owned(), Arc::new(node.into()));
     snapshot
 }
 
@@ -100,7 +105,8 @@ pub(crate) fn with_reservation(mut snapshot: Snapshot, name: &str) -> Snapshot {
             "since": "2026-01-01T00:00:00.000000Z"}}}
     }))
     .unwrap();
-    snapshot.ledgers.extend(Seen::seen(ledger).map(Arc::new));
+    let ledger = LedgerView::of(ledger).unwrap();
+    snapshot.cluster.ledgers.insert(ledger.namespace.clone(), Arc::new(ledger));
     snapshot
 }
 
@@ -110,12 +116,12 @@ pub(crate) fn with_event(mut snapshot: Snapshot, reason: &str, note: &str) -> Sn
         "regarding": {"kind": "Deployment", "name": "web", "uid": "deployment"}
     }))
     .unwrap();
-    snapshot.events.extend(Seen::seen(event).map(Arc::new));
+    snapshot.events.extend(EventView::of(event).map(Arc::new));
     snapshot
 }
 
 pub(crate) fn view(pod: &Value) -> hitless_api::pod::PodView {
-    Seen::seen(serde_json::from_value::<Pod>(pod.clone()).unwrap()).unwrap()
+    (&read::<Pod>(pod.clone())).into()
 }
 
 pub(crate) fn with_budget(mut snapshot: Snapshot, name: &str, namespace: &str, spec: &Value) -> Snapshot {
@@ -124,7 +130,7 @@ pub(crate) fn with_budget(mut snapshot: Snapshot, name: &str, namespace: &str, s
         "spec": spec
     }))
     .unwrap();
-    snapshot.budgets.extend(Seen::seen(budget).map(Arc::new));
+    snapshot.cluster.budgets.push(Arc::new(budget.into()));
     snapshot
 }
 
@@ -134,7 +140,7 @@ pub(crate) fn with_service(mut snapshot: Snapshot, port: &Value) -> Snapshot {
         "metadata": {"name": "web", "namespace": "team"}, "spec": {"selector": {"app": "web"}, "ports": [port]}
     }))
     .unwrap();
-    snapshot.services.extend(Seen::seen(service).map(Arc::new));
+    snapshot.cluster.services.push(Arc::new((&service).into()));
     snapshot
 }
 
@@ -144,13 +150,13 @@ pub(crate) fn with_drain_policy(mut snapshot: Snapshot, name: &str, namespace: &
         "spec": spec
     }))
     .unwrap();
-    snapshot.drain_policies.extend(Seen::seen(policy).map(Arc::new));
+    snapshot.cluster.drain_policies.push(Arc::new(policy.into()));
     snapshot
 }
 
 /// So long was the workload away of late.
 pub(crate) fn with_gap(mut snapshot: Snapshot, milliseconds: u32) -> Snapshot {
     let gaps = format!(r#"{{"h": {milliseconds}}}"#);
-    Arc::make_mut(&mut snapshot.deployments[0]).annotations.insert(annotations::GAP.to_owned(), gaps);
+    Arc::make_mut(&mut snapshot.cluster.deployments[0]).annotations.insert(annotations::GAP.to_owned(), gaps);
     snapshot
 }

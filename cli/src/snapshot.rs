@@ -5,45 +5,26 @@ use std::fmt;
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
-use hitless_api::{
-    DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, TransitionLedgerSpec,
-};
+use hitless_gate::Settings;
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
-use hitless_gate::{Budget, DisruptionBudget, RuleSet, Settings};
-use hitless_rollout::mode::{PolicyView, ServiceView};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::round::{Explanation, explain};
+use hitless_rollout::snapshot::Snapshot as Cluster;
 use hitless_runtime::config;
-use hitless_workloads::{DeploymentView, ReplicaSetView};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
 
 /// One picture of the cluster, or of one namespace and what is not in any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    pub(crate) deployments: Vec<Arc<DeploymentView>>,
-    pub(crate) replica_sets: Vec<Arc<ReplicaSetView>>,
-    pub(crate) pods: Vec<Arc<PodView>>,
-    /// Pods of other namespaces, read only where a budget of the whole cluster counts them.
-    pub(crate) elsewhere: Vec<Arc<PodView>>,
-    pub(crate) transitions: Vec<Arc<NodeTransition>>,
-    pub(crate) ledgers: Vec<Arc<TransitionLedgerSpec>>,
-    pub(crate) rules: Vec<Arc<RuleView>>,
-    pub(crate) budgets: Vec<Arc<Budget>>,
-    pub(crate) disruption_budgets: Vec<Arc<DisruptionBudget>>,
-    /// Read only where somebody asks which way pods go.
-    pub(crate) services: Vec<Arc<ServiceView>>,
-    /// The same; with the cluster's default.
-    pub(crate) drain_policies: Vec<Arc<PolicyView>>,
+    /// What the controller's decision rests on.
+    pub(crate) cluster: Cluster,
+    /// The namespace that is looked at; `None`: all. Pods of others are read where a budget of the whole cluster counts them.
+    pub(crate) namespace: Option<String>,
     pub(crate) events: Vec<Arc<EventView>>,
-    /// `None`: nobody knows.
-    pub(crate) nodes: Option<Vec<Arc<NodeView>>>,
-    /// Pods of the agents; `None`: nobody knows.
-    pub(crate) agents: Option<Vec<Arc<PodView>>>,
     /// Settings of the controller.
     pub(crate) settings: Settings,
     /// What could not be read, and why.
@@ -53,12 +34,30 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Whether a budget counts the pods of all namespaces.
     pub(crate) fn counts_cluster_wide(&self) -> bool {
-        self.budgets.iter().any(|budget| budget.is_cluster_wide())
+        self.cluster.budgets.iter().any(|budget| budget.is_cluster_wide())
     }
 
-    /// Whether all was read that the choice between Leave and Hold rests on.
-    pub(crate) fn tells_modes(&self) -> bool {
-        !self.unread.keys().any(|part| part.matters_to_modes())
+    /// The pods that are looked at.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &PodView> {
+        let is_shown = |pod: &&PodView| !pod.finished && self.shows(&pod.id.namespace);
+        self.cluster.pods.iter().map(|pod| &**pod).filter(is_shown)
+    }
+
+    /// Whether the namespace is looked at.
+    pub(crate) fn shows(&self, namespace: &str) -> bool {
+        self.namespace.as_ref().is_none_or(|own| own == namespace)
+    }
+
+    /// As the controller's decision takes it from somebody who does not lead.
+    pub(crate) fn observed(&self) -> Cluster {
+        let mut cluster = self.cluster.clone();
+        cluster.unknown.modes |= self.unread.keys().any(|part| part.matters_to_modes());
+        cluster.as_observer()
+    }
+
+    /// What the controller decides now, and why; in detail of the pods for which `asked` holds.
+    pub(crate) fn explain(&self, now: Timestamp, asked: impl Fn(&PodView) -> bool) -> Explanation {
+        explain(&self.observed(), &mut GateCache::new(self.settings.clone()), now, asked)
     }
 
     /// What the reader has to know about what was not read.
@@ -143,20 +142,6 @@ impl fmt::Display for Part {
     }
 }
 
-/// A PodTransitionRule, and what the controller reports of it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RuleView {
-    pub(crate) set: RuleSet,
-    pub(crate) status: Option<PodTransitionRuleStatus>,
-}
-
-/// A Node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeView {
-    pub(crate) name: String,
-    pub(crate) labels: BTreeMap<String, String>,
-}
-
 /// One of the controller's Events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventView {
@@ -167,139 +152,28 @@ pub(crate) struct EventView {
     pub(crate) time: Option<Timestamp>,
 }
 
-/// What is kept of an object of the API.
-pub(crate) trait Seen: Sized {
-    type Object;
-
-    /// `None` where it is of no interest.
-    fn seen(object: Self::Object) -> Option<Self>;
-}
-
-impl Seen for DeploymentView {
-    type Object = DynamicObject;
-
-    fn seen(object: DynamicObject) -> Option<Self> {
-        raw(&object)
-    }
-}
-
-impl Seen for ReplicaSetView {
-    type Object = DynamicObject;
-
-    fn seen(object: DynamicObject) -> Option<Self> {
-        raw(&object)
-    }
-}
-
 /// Read as raw JSON, because a revision is a hash over all fields, also those that no type of ours knows.
-fn raw<T: DeserializeOwned>(object: &DynamicObject) -> Option<T> {
+pub(crate) fn raw<T: DeserializeOwned>(object: DynamicObject) -> Option<T> {
     serde_json::from_value(serde_json::to_value(object).ok()?).ok()
 }
 
-impl Seen for PodView {
-    type Object = Pod;
-
-    fn seen(pod: Pod) -> Option<Self> {
-        let view = Self::from(&pod);
-        (!view.finished).then_some(view)
-    }
-}
-
-impl Seen for NodeTransition {
-    type Object = Self;
-
-    fn seen(node: Self) -> Option<Self> {
-        Some(node)
-    }
-}
-
-impl Seen for TransitionLedgerSpec {
-    type Object = TransitionLedger;
-
-    fn seen(ledger: TransitionLedger) -> Option<Self> {
-        Some(ledger.spec)
-    }
-}
-
-impl Seen for RuleView {
-    type Object = PodTransitionRule;
-
-    fn seen(rule: PodTransitionRule) -> Option<Self> {
-        let set = RuleSet { name: rule.metadata.name?, namespace: rule.metadata.namespace?, spec: rule.spec };
-        Some(Self { set, status: rule.status })
-    }
-}
-
-impl Seen for Budget {
-    type Object = TransitionBudget;
-
-    fn seen(budget: TransitionBudget) -> Option<Self> {
-        Some(Self { name: budget.metadata.name?, namespace: budget.metadata.namespace?, spec: budget.spec })
-    }
-}
-
-impl Seen for DisruptionBudget {
-    type Object = PodDisruptionBudget;
-
-    fn seen(budget: PodDisruptionBudget) -> Option<Self> {
-        let spec = budget.spec.unwrap_or_default();
-        Some(Self {
-            name: budget.metadata.name?,
-            namespace: budget.metadata.namespace?,
-            selector: spec.selector,
-            min_available: spec.min_available,
-            max_unavailable: spec.max_unavailable,
-        })
-    }
-}
-
-impl Seen for ServiceView {
-    type Object = Service;
-
-    fn seen(service: Service) -> Option<Self> {
-        Some(Self::from(&service))
-    }
-}
-
-impl Seen for PolicyView {
-    type Object = DrainPolicy;
-
-    fn seen(policy: DrainPolicy) -> Option<Self> {
-        Some(Self::from(policy))
-    }
-}
-
-impl Seen for NodeView {
-    type Object = PartialObjectMeta<Node>;
-
-    fn seen(node: PartialObjectMeta<Node>) -> Option<Self> {
-        Some(Self { name: node.metadata.name?, labels: node.metadata.labels.unwrap_or_default() })
-    }
-}
-
 /// What the controller's Deployment tells it in the environment; what it would refuse to start with counts as the default.
-impl Seen for Settings {
-    type Object = Deployment;
-
-    fn seen(deployment: Deployment) -> Option<Self> {
-        let containers = deployment.spec?.template.spec?.containers;
-        let variables: BTreeMap<String, String> = containers
-            .into_iter()
-            .flat_map(|container| container.env.unwrap_or_default())
-            .filter_map(|variable| Some((variable.name, variable.value?)))
-            .collect();
-        let variables = config::Settings::new(|name| variables.get(name).cloned());
-        Some(Self {
-            implicit: variables.parsed(Self::IMPLICIT_PERCENT, ImplicitPercent::default()).unwrap_or_default().0,
-            skipped_kinds: variables.parsed(Self::SKIPPED_KINDS, SkippedKinds::default()).unwrap_or_default().0,
-        })
-    }
+pub(crate) fn settings(deployment: Deployment) -> Option<Settings> {
+    let containers = deployment.spec?.template.spec?.containers;
+    let variables: BTreeMap<String, String> = containers
+        .into_iter()
+        .flat_map(|container| container.env.unwrap_or_default())
+        .filter_map(|variable| Some((variable.name, variable.value?)))
+        .collect();
+    let variables = config::Settings::new(|name| variables.get(name).cloned());
+    Some(Settings {
+        implicit: variables.parsed(Settings::IMPLICIT_PERCENT, ImplicitPercent::default()).unwrap_or_default().0,
+        skipped_kinds: variables.parsed(Settings::SKIPPED_KINDS, SkippedKinds::default()).unwrap_or_default().0,
+    })
 }
 
-impl Seen for EventView {
-    type Object = Event;
-
-    fn seen(event: Event) -> Option<Self> {
+impl EventView {
+    pub(crate) fn of(event: Event) -> Option<Self> {
         Some(Self {
             regarding: event.regarding?.uid?,
             reason: event.reason?,
@@ -317,19 +191,19 @@ mod tests {
 
     #[test]
     fn settings_are_those_that_the_controller_is_started_with() {
-        let settings = |env: serde_json::Value| {
+        let started = |env: serde_json::Value| {
             let deployment = json!({"metadata": {}, "spec": {"selector": {}, "template": {"spec": {"containers": [
                 {"name": "controller", "env": env}]}}}});
-            Settings::seen(serde_json::from_value(deployment).unwrap()).unwrap()
+            settings(serde_json::from_value(deployment).unwrap()).unwrap()
         };
-        assert_eq!(settings(json!([])), Settings::default());
-        assert_eq!(settings(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "off"}])).implicit, None);
-        let half = settings(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "50"}])).implicit;
+        assert_eq!(started(json!([])), Settings::default());
+        assert_eq!(started(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "off"}])).implicit, None);
+        let half = started(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "50"}])).implicit;
         assert_eq!(half, Some(ImplicitBudget { percent: 50 }));
         for (name, refused) in [("HITLESS_IMPLICIT_PERCENT", "half"), ("SKIP_POD_TRANSITION_RULES", "webhooks")] {
-            assert_eq!(settings(json!([{"name": name, "value": refused}])), Settings::default(), "{refused}");
+            assert_eq!(started(json!([{"name": name, "value": refused}])), Settings::default(), "{refused}");
         }
-        let skipped = settings(json!([{"name": "SKIP_POD_TRANSITION_RULES", "value": "webhook, labelCheck"}]));
+        let skipped = started(json!([{"name": "SKIP_POD_TRANSITION_RULES", "value": "webhook, labelCheck"}]));
         assert_eq!(skipped.skipped_kinds.into_iter().collect::<Vec<_>>(), ["labelCheck", "webhook"]);
     }
 }

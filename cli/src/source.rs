@@ -1,17 +1,20 @@
 //! Reads the cluster: once, with an error for everything that has to be read and can't be, or live.
 
 mod live;
-mod modes;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, names};
+use hitless_api::drain_policy::DEFAULT;
+use hitless_api::pod::PodView;
+use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, names};
+use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, Snapshot as Cluster, Unknown, agents};
 use hitless_runtime::write::WriteError;
+use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ApiResource, DynamicObject, ListParams};
@@ -20,9 +23,8 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
-use crate::snapshot::{NodeView, Part, Seen, Snapshot};
+use crate::snapshot::{EventView, Part, Snapshot, raw, settings};
 pub(crate) use live::Live;
-pub(crate) use modes::read_with_modes;
 
 const PAGE: u32 = 500;
 
@@ -34,6 +36,13 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
+    fn namespace(&self) -> Option<String> {
+        match self {
+            Self::All => None,
+            Self::Namespace(namespace) => Some(namespace.clone()),
+        }
+    }
+
     /// Where the system namespace is not in scope, it is read besides.
     fn besides_system(&self) -> Option<Self> {
         match self {
@@ -44,13 +53,6 @@ impl Scope {
 
     fn system() -> Self {
         Self::Namespace(names::SYSTEM_NAMESPACE.to_owned())
-    }
-
-    fn contains(&self, namespace: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Namespace(own) => own == namespace,
-        }
     }
 }
 
@@ -65,6 +67,9 @@ struct Apis {
     budgets: Api<DeserializeGuard<TransitionBudget>>,
     cluster_budgets: Option<Api<DeserializeGuard<TransitionBudget>>>,
     disruption_budgets: Api<DeserializeGuard<PodDisruptionBudget>>,
+    services: Api<DeserializeGuard<Service>>,
+    drain_policies: Api<DeserializeGuard<DrainPolicy>>,
+    default_drain_policy: Option<Api<DeserializeGuard<DrainPolicy>>>,
     agents: Api<DeserializeGuard<Pod>>,
     controller: Api<DeserializeGuard<Deployment>>,
     events: Api<DeserializeGuard<Event>>,
@@ -74,8 +79,8 @@ impl Apis {
     /// `counted`: whose pods and places count, which may be more than those that are looked at.
     fn new(client: &Client, scope: &Scope, counted: &Scope) -> Self {
         Self {
-            deployments: raw::<Deployment>(client, scope),
-            replica_sets: raw::<ReplicaSet>(client, scope),
+            deployments: untyped::<Deployment>(client, scope),
+            replica_sets: untyped::<ReplicaSet>(client, scope),
             pods: typed(client, counted),
             transitions: Api::all(client.clone()),
             ledgers: typed(client, counted),
@@ -83,6 +88,9 @@ impl Apis {
             budgets: typed(client, scope),
             cluster_budgets: scope.besides_system().map(|system| typed(client, &system)),
             disruption_budgets: typed(client, scope),
+            services: typed(client, scope),
+            drain_policies: typed(client, scope),
+            default_drain_policy: scope.besides_system().map(|system| typed(client, &system)),
             agents: typed(client, &Scope::system()),
             controller: typed(client, &Scope::system()),
             events: typed(client, scope),
@@ -100,7 +108,7 @@ where
     }
 }
 
-fn raw<K: Resource<DynamicType = ()>>(client: &Client, scope: &Scope) -> Api<DeserializeGuard<DynamicObject>> {
+fn untyped<K: Resource<DynamicType = ()>>(client: &Client, scope: &Scope) -> Api<DeserializeGuard<DynamicObject>> {
     let kind = ApiResource::erase::<K>(&());
     match scope {
         Scope::All => Api::all_with(client.clone(), &kind),
@@ -114,6 +122,11 @@ fn our_events() -> ListParams {
 
 fn only_controller() -> ListParams {
     ListParams::default().fields(&format!("metadata.name={}", names::CONTROLLER))
+}
+
+/// By name, so that a role that names it is enough.
+fn only_default() -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={DEFAULT}"))
 }
 
 fn agents_label() -> String {
@@ -130,75 +143,107 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     let apis = Apis::new(client, scope, scope);
     let all = ListParams::default;
     let (deployments, replica_sets, pods) = futures::try_join!(
-        list("list Deployments", &apis.deployments, all()),
-        list("list ReplicaSets", &apis.replica_sets, all()),
-        list("list pods", &apis.pods, all()),
+        list("list Deployments", &apis.deployments, all(), raw),
+        list("list ReplicaSets", &apis.replica_sets, all(), raw),
+        list("list pods", &apis.pods, all(), pod),
     )?;
-    let transitions = match list("list NodeTransitions", &apis.transitions, all()).await {
+    let transitions = match list("list NodeTransitions", &apis.transitions, all(), view::<_, NodeTransitionView>).await
+    {
         // The only list that is answered like this: the kind is unknown.
         Err(Failure::Api { .. }) => return Err(Failure::NotInstalled),
         other => other,
     };
-    let (ledgers, rules, budgets, cluster_budgets, disruption_budgets, agents, controller, events, nodes) = futures::join!(
-        list("list TransitionLedgers", &apis.ledgers, all()),
-        list("list PodTransitionRules", &apis.rules, all()),
-        list("list TransitionBudgets", &apis.budgets, all()),
-        async {
-            match &apis.cluster_budgets {
-                Some(api) => list("list TransitionBudgets in hitless-system", api, all()).await,
-                None => Ok(Vec::new()),
-            }
-        },
-        list("list PodDisruptionBudgets", &apis.disruption_budgets, all()),
-        list("list pods in hitless-system", &apis.agents, all().labels(&agents_label())),
-        list("get the controller's Deployment", &apis.controller, only_controller()),
-        list("list Events", &apis.events, our_events()),
+    let (ledgers, rules, budgets, cluster_budgets, disruption_budgets) = futures::join!(
+        list("list TransitionLedgers", &apis.ledgers, all(), LedgerView::of),
+        list("list PodTransitionRules", &apis.rules, all(), view),
+        list("list TransitionBudgets", &apis.budgets, all(), view),
+        besides(
+            "list TransitionBudgets in hitless-system",
+            apis.cluster_budgets.as_ref(),
+            all(),
+            view::<_, hitless_gate::Budget>
+        ),
+        list("list PodDisruptionBudgets", &apis.disruption_budgets, all(), view),
+    );
+    let (services, policies, default_policy, agents, controller, events, nodes) = futures::join!(
+        list("list Services", &apis.services, all(), |service| Some((&service).into())),
+        list("list DrainPolicies", &apis.drain_policies, all(), view),
+        besides("get DrainPolicy default in hitless-system", apis.default_drain_policy.as_ref(), only_default(), view),
+        list("list pods in hitless-system", &apis.agents, all().labels(&agents_label()), pod),
+        list("get the controller's Deployment", &apis.controller, only_controller(), settings),
+        list("list Events", &apis.events, our_events(), EventView::of),
         nodes(client),
     );
     let mut unread = BTreeMap::new();
-    let mut snapshot = Snapshot {
+    let mut cluster = Cluster {
         deployments,
         replica_sets,
         pods,
-        transitions: optional(Part::Transitions, transitions, &mut unread)?.unwrap_or_default(),
-        ledgers: optional(Part::Ledgers, ledgers, &mut unread)?.unwrap_or_default(),
+        node_transitions: by(optional(Part::Transitions, transitions, &mut unread)?, |each| &each.node),
+        ledgers: by(optional(Part::Ledgers, ledgers, &mut unread)?, |each| &each.namespace),
         rules: optional(Part::Rules, rules, &mut unread)?.unwrap_or_default(),
         budgets: optional(Part::Budgets, budgets, &mut unread)?.unwrap_or_default(),
         disruption_budgets: optional(Part::DisruptionBudgets, disruption_budgets, &mut unread)?.unwrap_or_default(),
-        events: optional(Part::Events, events, &mut unread)?.unwrap_or_default(),
-        nodes: optional(Part::Nodes, nodes, &mut unread)?,
-        agents: optional(Part::Agents, agents, &mut unread)?,
-        ..Snapshot::default()
+        services: optional(Part::Services, services, &mut unread)?.unwrap_or_default(),
+        drain_policies: optional(Part::DrainPolicies, policies, &mut unread)?.unwrap_or_default(),
+        nodes: by(optional(Part::Nodes, nodes, &mut unread)?, |each| &each.name),
+        ..Cluster::default()
     };
+    cluster.drain_policies.extend(optional(Part::DefaultDrainPolicy, default_policy, &mut unread)?.unwrap_or_default());
     let controllers = optional(Part::Controller, controller, &mut unread)?.unwrap_or_default();
-    snapshot.settings =
-        controllers.first().map(|settings: &Arc<hitless_gate::Settings>| (**settings).clone()).unwrap_or_default();
-    let cluster = optional(Part::ClusterBudgets, cluster_budgets, &mut unread)?.unwrap_or_default();
-    snapshot.budgets.extend(cluster.into_iter().filter(|budget: &Arc<hitless_gate::Budget>| budget.is_cluster_wide()));
+    let settings = controllers.first().map(|settings| (**settings).clone()).unwrap_or_default();
+    let cluster_budgets = optional(Part::ClusterBudgets, cluster_budgets, &mut unread)?.unwrap_or_default();
+    cluster.budgets.extend(cluster_budgets.into_iter().filter(|budget| budget.is_cluster_wide()));
+    let events = optional(Part::Events, events, &mut unread)?.unwrap_or_default();
+    let agents = optional(Part::Agents, agents, &mut unread)?.unwrap_or_default();
+    let mut snapshot = Snapshot { cluster, namespace: scope.namespace(), events, settings, unread };
+    let mut reads_all = matches!(scope, Scope::All);
     if snapshot.counts_cluster_wide() && scope.besides_system().is_some() {
         let apis = Apis::new(client, scope, &Scope::All);
         let everything = async {
             futures::try_join!(
-                list("list pods in all namespaces", &apis.pods, all()),
-                list("list TransitionLedgers in all namespaces", &apis.ledgers, all()),
+                list("list pods in all namespaces", &apis.pods, all(), pod),
+                list("list TransitionLedgers in all namespaces", &apis.ledgers, all(), LedgerView::of),
             )
         };
-        let counted = optional(Part::Elsewhere, everything.await, &mut unread)?;
-        if let Some((pods, ledgers)) = counted {
-            snapshot.ledgers = ledgers;
-            (snapshot.pods, snapshot.elsewhere) = divide(pods, scope);
+        if let Some((pods, ledgers)) = optional(Part::Elsewhere, everything.await, &mut snapshot.unread)? {
+            (snapshot.cluster.pods, snapshot.cluster.ledgers) = (pods, by(Some(ledgers), |each| &each.namespace));
+            reads_all = true;
         }
     }
-    snapshot.unread = unread;
+    complete(&mut snapshot, &agents, reads_all);
     Ok(snapshot)
 }
 
-/// Pods in scope, and others.
-fn divide(
-    pods: Vec<Arc<hitless_api::pod::PodView>>,
-    scope: &Scope,
-) -> (Vec<Arc<hitless_api::pod::PodView>>, Vec<Arc<hitless_api::pod::PodView>>) {
-    pods.into_iter().partition(|pod| scope.contains(&pod.id.namespace))
+/// Adds what follows from what was read: which nodes have an agent, and what is not known.
+fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
+    let Snapshot { cluster, namespace, unread, .. } = snapshot;
+    cluster.unknown = Unknown {
+        nodes: unread.contains_key(&Part::Nodes),
+        agents: unread.contains_key(&Part::Agents),
+        modes: false,
+        outside: namespace.clone().filter(|_| !reads_all),
+    };
+    let nodes: Vec<&str> = if cluster.unknown.nodes {
+        cluster.pods.iter().filter_map(|pod| pod.node.as_deref()).collect()
+    } else {
+        cluster.nodes.keys().map(String::as_str).collect()
+    };
+    cluster.agents = agents(nodes, pods.iter().map(|pod| &**pod), &BTreeMap::new(), Timestamp::now());
+}
+
+/// By a name of theirs.
+fn by<T>(all: Option<Vec<Arc<T>>>, key: impl Fn(&T) -> &String) -> BTreeMap<String, Arc<T>> {
+    all.into_iter().flatten().map(|each| (key(&each).clone(), each)).collect()
+}
+
+fn view<K, T: From<K>>(object: K) -> Option<T> {
+    Some(T::from(object))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form of all views")]
+fn pod(pod: Pod) -> Option<PodView> {
+    Some(PodView::from(&pod))
 }
 
 /// `None` if it may not be read, or its kind is not known to this cluster.
@@ -217,20 +262,40 @@ fn optional<T>(
     }
 }
 
-async fn list<K, T>(what: &str, api: &Api<DeserializeGuard<K>>, selection: ListParams) -> Result<Vec<Arc<T>>, Failure>
+async fn list<K, T>(
+    what: &str,
+    api: &Api<DeserializeGuard<K>>,
+    selection: ListParams,
+    view: fn(K) -> Option<T>,
+) -> Result<Vec<Arc<T>>, Failure>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
-    T: Seen<Object = K>,
 {
     let mut parameters = selection.limit(PAGE);
     let mut all = Vec::new();
     loop {
         let page = api.list(&parameters).await.map_err(|error| Failure::of(what, WriteError::from(error)))?;
-        all.extend(page.items.into_iter().filter_map(|object| T::seen(object.0.ok()?)).map(Arc::new));
+        all.extend(page.items.into_iter().filter_map(|object| view(object.0.ok()?)).map(Arc::new));
         parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         if parameters.continue_token.is_none() {
             return Ok(all);
         }
+    }
+}
+
+/// The same of the system namespace, where that is not in scope.
+async fn besides<K, T>(
+    what: &str,
+    api: Option<&Api<DeserializeGuard<K>>>,
+    selection: ListParams,
+    view: fn(K) -> Option<T>,
+) -> Result<Vec<Arc<T>>, Failure>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    match api {
+        Some(api) => list(what, api, selection, view).await,
+        None => Ok(Vec::new()),
     }
 }
 
@@ -242,7 +307,7 @@ async fn nodes(client: &Client) -> Result<Vec<Arc<NodeView>>, Failure> {
     loop {
         let page =
             api.list_metadata(&parameters).await.map_err(|error| Failure::of("list nodes", WriteError::from(error)))?;
-        all.extend(page.items.into_iter().filter_map(NodeView::seen).map(Arc::new));
+        all.extend(page.items.into_iter().map(|node| Arc::new(NodeView::from(&node.metadata))));
         parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         if parameters.continue_token.is_none() {
             return Ok(all);
@@ -272,6 +337,5 @@ mod tests {
     fn budgets_of_the_system_namespace_are_read_besides_any_other() {
         assert!(Scope::Namespace("team".into()).besides_system().is_some());
         assert!(Scope::system().besides_system().is_none() && Scope::All.besides_system().is_none());
-        assert!(!Scope::system().contains("team") && Scope::All.contains("team"));
     }
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-pub(crate) use observe::{Verdicts, observe, observe_all, owned, reason};
+pub(crate) use observe::{observe, observe_all};
 pub(crate) use report::{PodStatus, State, WorkloadStatus};
 pub(crate) use table::span;
 
@@ -55,11 +55,7 @@ pub(crate) async fn run(client: Client, scope: Scope, arguments: &StatusArgs) ->
 }
 
 fn nothing_about(snapshot: &crate::snapshot::Snapshot, target: &Target) -> Failure {
-    let known = match target.kind {
-        TargetKind::Deployment => snapshot.deployments.iter().any(|deployment| deployment.name == target.name),
-        TargetKind::Pod => snapshot.pods.iter().any(|pod| pod.id.name == target.name),
-    };
-    if !known {
+    if snapshot.find(target).is_none() {
         return Failure::NotFound(format!("{target} does not exist in this namespace; is -n the right one?"));
     }
     Failure::NotFound(match target.kind {

@@ -16,12 +16,12 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     if arguments.target.kind == TargetKind::Pod {
         return Err(Failure::Usage("a rollout is a workload's; write deployment/NAME".to_owned()));
     }
-    let scope = Scope::Namespace(namespace.clone());
+    let scope = Scope::Namespace(namespace);
     let first = source::read(&client, &scope).await?;
     let target = &arguments.target;
     let mut last = String::new();
     let mut step = |snapshot: &Snapshot| {
-        let workload = find(snapshot, target, &namespace)?;
+        let workload = find(snapshot, target)?;
         let text = summary(&workload);
         if text != last {
             say(&text)?;
@@ -46,14 +46,13 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     if let Ok(result) = timeout(arguments.timeout, waiting).await {
         return result;
     }
-    let workload = find(&source::read(&client, &scope).await?, target, &namespace)?;
+    let workload = find(&source::read(&client, &scope).await?, target)?;
     Err(late(&target.to_string(), workload.pods.iter().filter(|pod| pod.state != State::UpToDate)))
 }
 
-fn find(snapshot: &Snapshot, target: &Target, namespace: &str) -> Result<WorkloadStatus, Failure> {
-    if !snapshot.deployments.iter().any(|deployment| deployment.name == target.name) {
-        let message = format!("{target} does not exist in namespace {namespace}; is -n the right one?");
-        return Err(Failure::NotFound(message));
+fn find(snapshot: &Snapshot, target: &Target) -> Result<WorkloadStatus, Failure> {
+    if snapshot.find(target).is_none() {
+        return Err(snapshot.missing(&format!("{target} does not exist")));
     }
     let workload = status::observe(snapshot, Timestamp::now()).only(Some(target)).workloads.pop();
     workload.filter(|workload| workload.stage != "NotOptedIn").ok_or_else(|| {
@@ -71,6 +70,10 @@ fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
     {
         let message = format!("{}: halted, because {} ended as {}: {}", workload.name, pod.name, pod.state, pod.why);
         return Err(Failure::Failed(message));
+    }
+    // The pod may be gone.
+    if let Some(halted) = &workload.halted {
+        return Err(Failure::Failed(format!("{}: {halted}", workload.name)));
     }
     let running = |pod: &PodStatus| matches!(pod.state, State::Running(_) | State::Reserved | State::Waiting);
     Ok(workload.stage == "Idle"

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use hitless_api::ledger::CLUSTER;
-use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::pod::PodView;
 use hitless_api::{DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_gate::{Budget, DisruptionBudget};
@@ -23,8 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use hitless_rollout::round::FENCE;
-use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
+use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot};
 
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
@@ -72,19 +69,19 @@ impl Caches {
                 })
                 .collect(),
             pods: Cache::new("Pod", |pod| Some(PodView::from(&pod)), wake.clone(), metrics.clone()),
-            nodes: Cache::new("Node", |node| Some(node_view(&node)), wake.clone(), metrics.clone()),
+            nodes: Cache::new("Node", |node: Node| Some(NodeView::from(&node.metadata)), wake.clone(), metrics.clone()),
             node_transitions: Cache::new(
                 "NodeTransition",
-                |each| Some(transition_view(each)),
+                |each| Some(NodeTransitionView::from(each)),
                 wake.clone(),
                 metrics.clone(),
             ),
-            ledgers: Cache::new("TransitionLedger", ledger_view, wake.clone(), metrics.clone()),
-            rules: Cache::new("PodTransitionRule", |rule| Some(rule_view(rule)), wake.clone(), metrics.clone()),
-            budgets: Cache::new("TransitionBudget", |each| Some(budget(each)), wake.clone(), metrics.clone()),
+            ledgers: Cache::new("TransitionLedger", LedgerView::of, wake.clone(), metrics.clone()),
+            rules: Cache::new("PodTransitionRule", |rule| Some(RuleView::from(rule)), wake.clone(), metrics.clone()),
+            budgets: Cache::new("TransitionBudget", |each| Some(Budget::from(each)), wake.clone(), metrics.clone()),
             disruption_budgets: Cache::new(
                 "PodDisruptionBudget",
-                |each| Some(disruption_budget(each)),
+                |each| Some(DisruptionBudget::from(each)),
                 wake.clone(),
                 metrics.clone(),
             ),
@@ -181,73 +178,4 @@ fn read(kind: &dyn Kind, resource: &Resource, object: DynamicObject) -> Option<O
     let value = serde_json::to_value(object).inspect_err(|error| tracing::error!(?name, %error, "not JSON")).ok()?;
     let object = kind.read(&resource.group_kind, value);
     object.inspect_err(|error| tracing::error!(?name, %error, "skipping an object that does not parse")).ok()
-}
-
-fn version(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Version {
-    Version {
-        uid: meta.uid.clone().unwrap_or_default(),
-        resource_version: meta.resource_version.clone().unwrap_or_default(),
-    }
-}
-
-fn node_view(node: &Node) -> NodeView {
-    NodeView {
-        name: node.metadata.name.clone().unwrap_or_default(),
-        uid: node.metadata.uid.clone().unwrap_or_default(),
-        deleting: node.metadata.deletion_timestamp.is_some(),
-        labels: node.metadata.labels.clone().unwrap_or_default(),
-    }
-}
-
-fn transition_view(object: NodeTransition) -> NodeTransitionView {
-    let status = object.status.unwrap_or_default();
-    NodeTransitionView {
-        node: object.metadata.name.clone().unwrap_or_default(),
-        version: version(&object.metadata),
-        fence: object.metadata.annotations.and_then(|mut all| all.remove(FENCE)),
-        spec: object.spec,
-        agent: status.agent,
-        transitions: status.transitions,
-    }
-}
-
-/// Ledgers are known by their namespace, that of the whole cluster as [`CLUSTER`].
-fn ledger_view(object: TransitionLedger) -> Option<LedgerView> {
-    let namespace = object.metadata.namespace.clone().unwrap_or_default();
-    let namespace = match object.metadata.name.as_deref() {
-        Some(names::LEDGER) => namespace,
-        Some(names::CLUSTER_LEDGER) if namespace == SYSTEM_NAMESPACE => CLUSTER.to_owned(),
-        _ => return None,
-    };
-    Some(LedgerView { namespace, version: version(&object.metadata), spec: object.spec })
-}
-
-fn rule_view(object: PodTransitionRule) -> RuleView {
-    RuleView {
-        namespace: object.metadata.namespace.clone().unwrap_or_default(),
-        name: object.metadata.name.clone().unwrap_or_default(),
-        version: version(&object.metadata),
-        generation: object.metadata.generation.unwrap_or_default(),
-        spec: object.spec,
-        status: object.status,
-    }
-}
-
-fn budget(object: TransitionBudget) -> Budget {
-    Budget {
-        name: object.metadata.name.unwrap_or_default(),
-        namespace: object.metadata.namespace.unwrap_or_default(),
-        spec: object.spec,
-    }
-}
-
-fn disruption_budget(object: PodDisruptionBudget) -> DisruptionBudget {
-    let spec = object.spec.unwrap_or_default();
-    DisruptionBudget {
-        name: object.metadata.name.unwrap_or_default(),
-        namespace: object.metadata.namespace.unwrap_or_default(),
-        selector: spec.selector,
-        min_available: spec.min_available,
-        max_unavailable: spec.max_unavailable,
-    }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use hitless_api::{PodTransitionRule, TransitionBudget};
 use hitless_gate::{Budget, DisruptionBudget, RuleSet};
+use hitless_rollout::snapshot::RuleView;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
 use crate::files::Object;
-use crate::snapshot::{RuleView, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// Pods where their number is not known.
 pub(super) const MANY: u64 = 1000;
@@ -33,16 +34,17 @@ impl<'a> Known<'a> {
     pub(super) fn read(object: &'a Object) -> Result<Option<Self>, String> {
         let limits = match (object.group(), object.kind()) {
             ("apps.kusionstack.io", "PodTransitionRule") => {
-                object.seen::<RuleView>()?.map(|view| Limits::Rules(view.set))
+                let RuleView { name, namespace, spec, .. } = object.read::<PodTransitionRule>()?.into();
+                Limits::Rules(RuleSet { name, namespace, spec })
             }
-            ("hitless.dev", "TransitionBudget") => object.seen::<Budget>()?.map(Limits::Budget),
-            ("policy", "PodDisruptionBudget") => object.seen::<DisruptionBudget>()?.map(Limits::Disruption),
+            ("hitless.dev", "TransitionBudget") => Limits::Budget(object.read::<TransitionBudget>()?.into()),
+            ("policy", "PodDisruptionBudget") => Limits::Disruption(object.read::<PodDisruptionBudget>()?.into()),
             _ => return Ok(None),
         };
-        match limits {
-            Some(limits) => Ok(Some(Self { object, limits })),
-            None => Err("has no metadata.name; give it one".to_owned()),
+        if object.name().is_empty() {
+            return Err("has no metadata.name; give it one".to_owned());
         }
+        Ok(Some(Self { object, limits }))
     }
 
     pub(super) fn selector(&self) -> Option<&LabelSelector> {
@@ -154,11 +156,11 @@ pub(super) fn autoscale(pods: &mut [Pods], objects: &[Object]) {
 
 /// The pods of a cluster.
 pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Pods> {
-    let pod = |pod: &std::sync::Arc<hitless_api::pod::PodView>| Pods {
+    let pod = |pod: &hitless_api::pod::PodView| Pods {
         namespace: pod.id.namespace.clone(),
         labels: pod.labels.clone(),
         count: 1,
         of: format!("Pod/{}", pod.id.name),
     };
-    snapshot.pods.iter().map(pod).collect()
+    snapshot.pods().map(pod).collect()
 }

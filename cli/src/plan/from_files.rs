@@ -5,24 +5,28 @@ use std::sync::Arc;
 
 use hitless_api::names;
 use hitless_api::pod::PodView;
-use hitless_gate::{Budget, DisruptionBudget, selector};
-use hitless_rollout::mode::{PolicyView, ServiceView};
+use hitless_api::{DrainPolicy, PodTransitionRule, TransitionBudget};
+use hitless_gate::selector;
+use hitless_rollout::snapshot::{NodeView, Snapshot as Cluster, Unknown};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::files::Object;
-use crate::snapshot::{NodeView, RuleView, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// Most pods that are made for a Deployment.
 const MOST: u64 = 10_000;
 
 /// The picture, and what was assumed. `nodes`: over how many made pods are spread.
 pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapshot, Vec<String>), Failure> {
-    let mut snapshot = Snapshot::default();
+    let mut snapshot =
+        Cluster { unknown: Unknown { nodes: true, agents: true, ..Unknown::default() }, ..Cluster::default() };
     let mut said = Vec::new();
-    let mut known_nodes = Vec::new();
+    let mut known_nodes: Vec<NodeView> = Vec::new();
     let mut pods = Vec::new();
     for object in objects {
         match (object.group(), object.kind()) {
@@ -30,17 +34,22 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
             ("apps", "ReplicaSet") => snapshot.replica_sets.push(Arc::new(read(object, with_uid(object))?)),
             ("", "Pod") => pods.push(with_uid(object)),
             ("", "Node") => {
-                let meta = &object.value["metadata"];
-                let labels = serde_json::from_value(meta["labels"].clone()).unwrap_or_default();
-                known_nodes.push(NodeView { name: object.name().to_owned(), labels });
+                let meta: ObjectMeta = serde_json::from_value(object.value["metadata"].clone()).unwrap_or_default();
+                known_nodes.push(NodeView::from(&meta));
             }
             ("apps.kusionstack.io", "PodTransitionRule") => {
-                snapshot.rules.extend(seen::<RuleView>(object)?);
+                snapshot.rules.push(Arc::new(kept::<PodTransitionRule>(object)?.into()));
             }
-            ("", "Service") => snapshot.services.extend(seen::<ServiceView>(object)?),
-            (names::GROUP, "DrainPolicy") => snapshot.drain_policies.extend(seen::<PolicyView>(object)?),
-            (names::GROUP, "TransitionBudget") => snapshot.budgets.extend(seen::<Budget>(object)?),
-            ("policy", "PodDisruptionBudget") => snapshot.disruption_budgets.extend(seen::<DisruptionBudget>(object)?),
+            ("", "Service") => snapshot.services.push(Arc::new((&kept::<Service>(object)?).into())),
+            (names::GROUP, "DrainPolicy") => {
+                snapshot.drain_policies.push(Arc::new(kept::<DrainPolicy>(object)?.into()))
+            }
+            (names::GROUP, "TransitionBudget") => {
+                snapshot.budgets.push(Arc::new(kept::<TransitionBudget>(object)?.into()))
+            }
+            ("policy", "PodDisruptionBudget") => {
+                snapshot.disruption_budgets.push(Arc::new(kept::<PodDisruptionBudget>(object)?.into()));
+            }
             _ => {}
         }
     }
@@ -48,11 +57,11 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
         Some(count) => (1..=count).map(|number| format!("node-{number}")).collect(),
         None => known_nodes.iter().map(|node| node.name.clone()).collect(),
     };
-    snapshot.nodes = (!known_nodes.is_empty()).then(|| known_nodes.into_iter().map(Arc::new).collect());
+    snapshot.nodes = known_nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node))).collect();
     for object in objects.iter().filter(|object| (object.group(), object.kind()) == ("apps", "Deployment")) {
         let made = people(object, &mut snapshot, &mut pods, &names);
         if made > 0 {
-            let place = if names.is_empty() { " without a node (spread them with --nodes)" } else { "" };
+            let place = if names.is_empty() { ", each on a node of its own (spread them with --nodes)" } else { "" };
             said.push(format!(
                 "the files have no pods of deployment/{}; as many as it wishes ({made}) were made up{place}",
                 object.name()
@@ -66,18 +75,15 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
     for pod in pods {
         snapshot.pods.push(Arc::new(view(pod)?));
     }
-    snapshot.pods.retain(|pod| !pod.finished);
-    Ok((snapshot, said))
+    Ok((Snapshot { cluster: snapshot, ..Snapshot::default() }, said))
 }
 
 fn read<T: serde::de::DeserializeOwned>(object: &Object, value: Value) -> Result<T, Failure> {
     serde_json::from_value(value).map_err(|error| misread(object, &error.to_string()))
 }
 
-fn seen<T: crate::snapshot::Seen<Object: serde::de::DeserializeOwned>>(
-    object: &Object,
-) -> Result<Option<Arc<T>>, Failure> {
-    Ok(object.seen::<T>().map_err(|text| misread(object, &text))?.map(Arc::new))
+fn kept<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K, Failure> {
+    object.read().map_err(|text| misread(object, &text))
 }
 
 fn misread(object: &Object, text: &str) -> Failure {
@@ -100,7 +106,7 @@ fn uid_of(object: &Object) -> String {
 }
 
 /// Gives the Deployment a ReplicaSet and pods where the files have none; returns how many pods were made.
-fn people(object: &Object, snapshot: &mut Snapshot, pods: &mut Vec<Value>, nodes: &[String]) -> u64 {
+fn people(object: &Object, snapshot: &mut Cluster, pods: &mut Vec<Value>, nodes: &[String]) -> u64 {
     let value = with_uid(object);
     let uid = value["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let is_owned = |set: &&Arc<ReplicaSetView>| set.owner.as_ref().is_some_and(|owner| owner.uid == uid);

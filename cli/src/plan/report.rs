@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use hitless_gate::RuleVerdict;
-use hitless_rollout::mode::Busy;
+use hitless_rollout::round::Waiting;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::simulate::Assumed;
 use super::target::{Change, ImageChange, Way};
-use crate::judge::{Expected, InTheWay};
+use crate::forecast::Expected;
+use crate::obstacle::InTheWay;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -95,13 +96,13 @@ pub(super) enum Ending<'a> {
 }
 
 impl Held {
-    /// No rule: the pod would be held, and its Service has to be opened or closed before.
-    pub(super) fn busy(busy: &Busy) -> Self {
-        let (service, text) = match busy {
-            Busy::Open(service) => (service, "it is open for a pod that is held".to_owned()),
-            Busy::NoOther { service, pod } => (service, format!("it has no other pod until {pod} is back")),
+    /// No rule; named after the Service if it is one that has to be opened or closed before.
+    pub(super) fn waits(waiting: &Waiting) -> Self {
+        let rule = match waiting {
+            Waiting::ServiceOpen(service) | Waiting::ServiceBusy { service, .. } => format!("service/{service}"),
+            other => other.reason().to_owned(),
         };
-        Self { rule: format!("service/{service}"), text, unblock: None, pods: 1 }
+        Self { rule, text: waiting.what(), unblock: waiting.unblock().map(ToOwned::to_owned), pods: 1 }
     }
 
     pub(super) fn of(rule: &RuleVerdict) -> Self {

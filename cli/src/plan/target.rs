@@ -10,11 +10,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::ImageArg;
+use crate::args::{ImageArg, Target};
 use crate::failure::Failure;
-use crate::judge::Judge;
 use crate::snapshot::Snapshot;
-use crate::status;
 
 /// Writes of the planner before pods are operated: an entry of the history, and the mark. More would be a circle.
 const MOST_WRITES: usize = 4;
@@ -42,12 +40,11 @@ pub(super) enum Way {
     Nothing,
 }
 
-pub(super) fn change(snapshot: &Snapshot, namespace: &str, name: &str, images: &[ImageArg]) -> Result<Change, Failure> {
-    let is_meant = |each: &DeploymentView| each.name == name && each.namespace == namespace;
-    let found = snapshot.deployments.iter().position(|each| is_meant(each)).ok_or_else(|| {
-        Failure::NotFound(format!("deployment/{name} does not exist in namespace {namespace}; is -n the right one?"))
-    })?;
-    let deployment = &snapshot.deployments[found];
+pub(super) fn change(snapshot: &Snapshot, target: &Target, images: &[ImageArg]) -> Result<Change, Failure> {
+    let missing = || snapshot.missing(&format!("{target} does not exist"));
+    let found = snapshot.find(target).ok_or_else(missing)?;
+    let index = found.workload.ok_or_else(missing)?;
+    let deployment = &snapshot.cluster.deployments[index];
     let mut template = deployment.template.content().clone();
     let mut changes = BTreeMap::new();
     for image in images {
@@ -64,9 +61,10 @@ pub(super) fn change(snapshot: &Snapshot, namespace: &str, name: &str, images: &
         next.annotations.insert(annotations::UPDATE.to_owned(), names::UPDATE_IN_PLACE.to_owned());
     }
     let mut prepared = snapshot.clone();
-    prepared.deployments[found] = Arc::new(next);
-    let way = prepare(prepared, found);
-    Ok(Change { name: name.to_owned(), namespace: namespace.to_owned(), images: changes, opted_in, way })
+    prepared.cluster.deployments[index] = Arc::new(next);
+    let way = prepare(prepared, index);
+    let (name, namespace) = (target.name.clone(), found.namespace.to_owned());
+    Ok(Change { name, namespace, images: changes, opted_in, way })
 }
 
 /// Returns the container and its image until now.
@@ -99,19 +97,19 @@ fn set_image(template: &mut Value, image: &ImageArg) -> Result<(String, String),
 /// Carries out on the copy what the planner would write to the workload's own objects.
 fn prepare(mut snapshot: Snapshot, index: usize) -> Way {
     for _ in 0..MOST_WRITES {
-        let judge = Judge::new(&snapshot, Timestamp::UNIX_EPOCH);
-        let Some(plan) = judge.plan(&snapshot.deployments[index]).cloned() else { return Way::Nothing };
-        match (&plan.stage, &plan.next_write) {
-            (Stage::SteppingAside(because) | Stage::Refused(because), _) => {
-                return Way::Native(status::reason(because));
-            }
+        let mut explanation = snapshot.explain(Timestamp::UNIX_EPOCH, |_| false);
+        if index >= explanation.workloads.len() {
+            return Way::Nothing;
+        }
+        let workload = explanation.workloads.swap_remove(index);
+        match (workload.stage, workload.next_write) {
+            (Stage::SteppingAside(_) | Stage::Refused(_), _) => return Way::Native(workload.why.unwrap_or_default()),
             (Stage::Rolling, None) => return Way::InPlace(Box::new(snapshot)),
             (Stage::Rolling, Some(write)) => {
-                if !apply(&mut snapshot, write) {
+                if !apply(&mut snapshot, &write) {
                     return Way::Nothing;
                 }
             }
-            (Stage::Finishing, _) if plan.behind.is_empty() => return Way::Nothing,
             (Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Finishing, _) => return Way::Nothing,
         }
     }
@@ -125,11 +123,11 @@ fn apply(snapshot: &mut Snapshot, write: &WorkloadWrite) -> bool {
             let mut object = replica_set.clone();
             object["metadata"]["uid"] = "history".into();
             let set: Option<ReplicaSetView> = serde_json::from_value(object).ok();
-            snapshot.replica_sets.extend(set.map(Arc::new));
+            snapshot.cluster.replica_sets.extend(set.map(Arc::new));
             true
         }
         WorkloadWrite::SetMixed { live, template } => {
-            for set in snapshot.replica_sets.iter_mut().filter(|set| set.uid == live.uid) {
+            for set in snapshot.cluster.replica_sets.iter_mut().filter(|set| set.uid == live.uid) {
                 Arc::make_mut(set).template = Template::new(template.clone());
             }
             true

@@ -20,7 +20,7 @@ fn arguments(line: &[&str]) -> PlanArgs {
 
 fn live(snapshot: &Snapshot, line: &[&str]) -> Result<Report, Failure> {
     let assumed = Assumed { operation_seconds: 4, from_files: false };
-    plan(snapshot, "team", &arguments(line), &assumed, now())
+    plan(snapshot, &arguments(line), &assumed, now())
 }
 
 fn files(text: &str, line: &[&str]) -> Result<Report, Failure> {
@@ -28,9 +28,10 @@ fn files(text: &str, line: &[&str]) -> Result<Report, Failure> {
     files::parse("web.yaml", text, "team", &mut objects, &mut unreadable);
     assert!(unreadable.is_empty(), "{unreadable:?}");
     let arguments = arguments(line);
-    let (snapshot, notes) = from_files::snapshot(&objects, arguments.nodes)?;
+    let (mut snapshot, notes) = from_files::snapshot(&objects, arguments.nodes)?;
+    snapshot.namespace = Some("team".to_owned());
     let assumed = Assumed { operation_seconds: arguments.operation_seconds, from_files: true };
-    let mut report = plan(&snapshot, "team", &arguments, &assumed, now())?;
+    let mut report = plan(&snapshot, &arguments, &assumed, now())?;
     report.notes.extend(notes);
     Ok(report)
 }

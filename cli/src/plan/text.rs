@@ -5,7 +5,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use super::report::{Going, Held, Report, Step};
-use crate::judge::Expected;
+use crate::forecast::Expected;
 use crate::status::span;
 
 /// Most pods that are named of one wave.

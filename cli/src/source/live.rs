@@ -4,12 +4,14 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, TransitionLedgerSpec};
+use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_gate::{Budget, DisruptionBudget};
+use hitless_rollout::mode::{PolicyView, ServiceView};
+use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, RuleView, Snapshot as Cluster};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::watch::{self, Cache, Listing, Selection};
 use hitless_workloads::{DeploymentView, ReplicaSetView};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::DynamicObject;
@@ -20,23 +22,26 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Apis, PAGE, Scope, agents_label, divide, our_events};
-use crate::snapshot::{EventView, Part, RuleView, Seen, Snapshot};
+use super::{Apis, PAGE, Scope, agents_label, by, complete, only_default, our_events, pod, view};
+use crate::snapshot::{EventView, Part, Snapshot, raw};
 
-/// Watches of everything that a first [`super::read`] could read; nodes, settings, Services and DrainPolicies stay as they were then.
+/// Watches of everything that a first [`super::read`] could read; nodes and settings stay as they were then.
 pub(crate) struct Live {
     changed: Arc<Notify>,
-    scope: Scope,
+    reads_all: bool,
     first: Snapshot,
     deployments: Cache<DynamicObject, DeploymentView>,
     replica_sets: Cache<DynamicObject, ReplicaSetView>,
     pods: Cache<Pod, PodView>,
-    transitions: Cache<NodeTransition, NodeTransition>,
-    ledgers: Cache<TransitionLedger, TransitionLedgerSpec>,
+    transitions: Cache<NodeTransition, NodeTransitionView>,
+    ledgers: Cache<TransitionLedger, LedgerView>,
     rules: Cache<PodTransitionRule, RuleView>,
     budgets: Cache<TransitionBudget, Budget>,
     cluster_budgets: Cache<TransitionBudget, Budget>,
     disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
+    services: Cache<Service, ServiceView>,
+    drain_policies: Cache<DrainPolicy, PolicyView>,
+    default_drain_policy: Cache<DrainPolicy, PolicyView>,
     agents: Cache<Pod, PodView>,
     events: Cache<Event, EventView>,
     readiness: Readiness,
@@ -44,8 +49,8 @@ pub(crate) struct Live {
     tasks: JoinSet<()>,
 }
 
-fn cache<K, T: Seen<Object = K> + PartialEq>(kind: &'static str, changed: &Arc<Notify>) -> Cache<K, T> {
-    Cache::new(kind, Seen::seen, changed.clone(), watch::Metrics::default())
+fn cache<K, T>(kind: &'static str, view: fn(K) -> Option<T>, changed: &Arc<Notify>) -> Cache<K, T> {
+    Cache::new(kind, view, changed.clone(), watch::Metrics::default())
 }
 
 impl Live {
@@ -54,20 +59,24 @@ impl Live {
         let changed = Arc::new(Notify::new());
         let reads_all = first.counts_cluster_wide() && !first.unread.contains_key(&Part::Elsewhere);
         let counted = if reads_all { Scope::All } else { scope.clone() };
+        let reads_all = matches!(counted, Scope::All);
         let mut live = Self {
-            scope: scope.clone(),
+            reads_all,
             first,
-            deployments: cache("Deployment", &changed),
-            replica_sets: cache("ReplicaSet", &changed),
-            pods: cache("Pod", &changed),
-            transitions: cache("NodeTransition", &changed),
-            ledgers: cache("TransitionLedger", &changed),
-            rules: cache("PodTransitionRule", &changed),
-            budgets: cache("TransitionBudget", &changed),
-            cluster_budgets: cache("TransitionBudget", &changed),
-            disruption_budgets: cache("PodDisruptionBudget", &changed),
-            agents: cache("Pod", &changed),
-            events: cache("Event", &changed),
+            deployments: cache("Deployment", raw, &changed),
+            replica_sets: cache("ReplicaSet", raw, &changed),
+            pods: cache("Pod", pod, &changed),
+            transitions: cache("NodeTransition", view, &changed),
+            ledgers: cache("TransitionLedger", LedgerView::of, &changed),
+            rules: cache("PodTransitionRule", view, &changed),
+            budgets: cache("TransitionBudget", view, &changed),
+            cluster_budgets: cache("TransitionBudget", view, &changed),
+            disruption_budgets: cache("PodDisruptionBudget", view, &changed),
+            services: cache("Service", |service| Some((&service).into()), &changed),
+            drain_policies: cache("DrainPolicy", view, &changed),
+            default_drain_policy: cache("DrainPolicy", view, &changed),
+            agents: cache("Pod", pod, &changed),
+            events: cache("Event", EventView::of, &changed),
             changed,
             readiness: Readiness::default(),
             tasks: JoinSet::new(),
@@ -85,6 +94,12 @@ impl Live {
             live.watch(Some(Part::ClusterBudgets), api, all(), live.cluster_budgets.clone());
         }
         live.watch(Some(Part::DisruptionBudgets), apis.disruption_budgets, all(), live.disruption_budgets.clone());
+        live.watch(Some(Part::Services), apis.services, all(), live.services.clone());
+        live.watch(Some(Part::DrainPolicies), apis.drain_policies, all(), live.drain_policies.clone());
+        if let Some(api) = apis.default_drain_policy {
+            let default = Selection { fields: only_default().field_selector, ..all() };
+            live.watch(Some(Part::DefaultDrainPolicy), api, default, live.default_drain_policy.clone());
+        }
         let agents = Selection::labels(agents_label(), Listing::Paged(PAGE));
         live.watch(Some(Part::Agents), apis.agents, agents, live.agents.clone());
         let events = Selection { fields: our_events().field_selector, ..all() };
@@ -122,26 +137,32 @@ impl Live {
         if !self.readiness.missing().is_empty() {
             return None;
         }
-        let (pods, elsewhere) = divide(self.pods.values(), &self.scope);
         let mut budgets = self.budgets.values();
         budgets.extend(self.cluster_budgets.values().into_iter().filter(|budget| budget.is_cluster_wide()));
-        Some(Snapshot {
+        let mut drain_policies = self.drain_policies.values();
+        drain_policies.extend(self.default_drain_policy.values());
+        let cluster = Cluster {
             deployments: self.deployments.values(),
             replica_sets: self.replica_sets.values(),
-            pods,
-            elsewhere,
-            transitions: self.transitions.values(),
-            ledgers: self.ledgers.values(),
+            pods: self.pods.values(),
+            node_transitions: by(Some(self.transitions.values()), |each| &each.node),
+            ledgers: by(Some(self.ledgers.values()), |each| &each.namespace),
             rules: self.rules.values(),
             budgets,
             disruption_budgets: self.disruption_budgets.values(),
-            services: self.first.services.clone(),
-            drain_policies: self.first.drain_policies.clone(),
+            services: self.services.values(),
+            drain_policies,
+            nodes: self.first.cluster.nodes.clone(),
+            ..Cluster::default()
+        };
+        let mut snapshot = Snapshot {
+            cluster,
+            namespace: self.first.namespace.clone(),
             events: self.events.values(),
-            nodes: self.first.nodes.clone(),
-            agents: self.first.agents.is_some().then(|| self.agents.values()),
             settings: self.first.settings.clone(),
             unread: self.first.unread.clone(),
-        })
+        };
+        complete(&mut snapshot, &self.agents.values(), self.reads_all);
+        Some(snapshot)
     }
 }

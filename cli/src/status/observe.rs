@@ -1,107 +1,115 @@
-//! From what is in the cluster to what is said of it. Pure; the same workload logic as the controller's.
+//! From what is in the cluster to what is said of it. Pure; what is decided is the controller's own round.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, MicroTime, Outcome, Phase};
-use hitless_gate::Verdict;
-use hitless_workloads::deployment::{Because, OptIn};
-use hitless_workloads::{DeploymentPlan, DeploymentView, Owners, Stage, restart};
+use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Reservation, Transition};
+use hitless_rollout::round::{Explanation, Waiting, WorkloadReport};
+use hitless_workloads::Stage;
 use jiff::Timestamp;
 
 use super::report::{PodStatus, Report, State, WorkloadStatus};
-use crate::judge::{Judge, Operation};
+use crate::obstacle::InTheWay;
 use crate::snapshot::{EventView, Snapshot};
-
-/// The pods of a Deployment, by name.
-pub(crate) fn owned<'a>(snapshot: &'a Snapshot, namespace: &str, deployment: &str) -> Vec<&'a PodView> {
-    let owners = Owners::new(&snapshot.replica_sets, &snapshot.deployments);
-    let is_owner = |owner: &DeploymentView| owner.namespace == namespace && owner.name == deployment;
-    let mut pods: Vec<_> =
-        snapshot.pods.iter().map(|pod| &**pod).filter(|pod| owners.deployment(pod).is_some_and(is_owner)).collect();
-    pods.sort_by_key(|pod| &pod.id.name);
-    pods
-}
 
 /// What is to be said as of `now`.
 pub(crate) fn observe(snapshot: &Snapshot, now: Timestamp) -> Report {
-    Observer { judge: &Judge::new(snapshot, now) }.report(|observer, group| observer.is_of_interest(group)).0
+    let explanation = snapshot.explain(now, |_| false);
+    Observer::new(snapshot, &explanation, now).report(|observer, group| observer.is_of_interest(group))
 }
 
-/// The same of every workload and pod, and what the rules said of those that wait, by uid.
-pub(crate) fn observe_all<'a>(judge: &'a Judge<'a>) -> (Report, Verdicts) {
-    Observer { judge }.report(|_, _| true)
+/// The same of every workload and pod.
+pub(crate) fn observe_all(snapshot: &Snapshot, explanation: &Explanation, now: Timestamp) -> Report {
+    Observer::new(snapshot, explanation, now).report(|_, _| true)
 }
 
-/// The rules' answers by uid of the pod.
-pub(crate) type Verdicts = BTreeMap<String, Verdict>;
+/// What is under way for a pod.
+#[derive(Clone, Copy)]
+struct Operation<'a> {
+    grant: &'a Grant,
+    transition: Option<&'a Transition>,
+}
 
 struct Observer<'a> {
-    judge: &'a Judge<'a>,
+    snapshot: &'a Snapshot,
+    explanation: &'a Explanation,
+    operations: HashMap<&'a str, Operation<'a>>,
+    reservations: HashMap<&'a str, &'a Reservation>,
+    now: Timestamp,
 }
 
-/// A workload with its pods, before anybody was asked why.
+/// A workload with its pods.
+#[derive(Default)]
 struct Group<'a> {
-    deployment: Option<(&'a DeploymentView, &'a DeploymentPlan)>,
+    workload: Option<&'a WorkloadReport>,
     pods: Vec<&'a PodView>,
 }
 
 impl<'a> Observer<'a> {
-    fn report(&self, is_of_interest: impl Fn(&Self, &Group<'a>) -> bool) -> (Report, Verdicts) {
-        let judge = self.judge;
+    fn new(snapshot: &'a Snapshot, explanation: &'a Explanation, now: Timestamp) -> Self {
+        let nodes = snapshot.cluster.node_transitions.values();
+        let operations = nodes.flat_map(|node| {
+            let of = |grant: &'a Grant| Operation { grant, transition: node.transition(grant) };
+            node.spec.grants.iter().map(move |grant| (grant.pod.uid.as_str(), of(grant)))
+        });
+        let places = snapshot.cluster.ledgers.values().flat_map(|ledger| &ledger.spec.reservations);
+        let reservations = places.map(|(uid, place)| (uid.as_str(), place)).collect();
+        Self { snapshot, explanation, operations: operations.collect(), reservations, now }
+    }
+
+    fn report(&self, is_of_interest: impl Fn(&Self, &Group<'a>) -> bool) -> Report {
         let mut groups: BTreeMap<(String, String), Group<'a>> = BTreeMap::new();
-        for deployment in &judge.snapshot.deployments {
-            let key = (deployment.namespace.clone(), format!("deployment/{}", deployment.name));
-            let plan = judge.plan(deployment).map(|plan| (&**deployment, plan));
-            groups.insert(key, Group { deployment: plan, pods: Vec::new() });
+        for workload in &self.explanation.workloads {
+            let key = (workload.namespace.clone(), workload.name.clone());
+            groups.insert(key, Group { workload: Some(workload), pods: Vec::new() });
         }
-        for pod in &judge.snapshot.pods {
-            let key = (pod.id.namespace.clone(), judge.owner_label(pod));
-            groups.entry(key).or_insert_with(|| Group { deployment: None, pods: Vec::new() }).pods.push(pod);
+        for pod in self.snapshot.pods() {
+            let Some(known) = self.explanation.pods.get(&pod.id.uid) else { continue };
+            groups.entry((pod.id.namespace.clone(), known.workload.clone())).or_default().pods.push(pod);
         }
-        // All that wait are asked about, also where only some are shown: they compete for the same room.
-        let waiting: Vec<&PodView> =
-            judge.snapshot.pods.iter().map(|pod| &**pod).filter(|pod| judge.wish(pod).is_some()).collect();
-        let verdicts = judge.ask(&waiting);
         groups.retain(|_, group| is_of_interest(self, group));
-        let workloads =
-            groups.into_iter().map(|((namespace, name), group)| self.workload(namespace, name, &group, &verdicts));
-        (Report { workloads: workloads.collect() }, verdicts)
+        let workloads = groups.into_iter().map(|((namespace, name), group)| self.workload(namespace, name, &group));
+        Report { workloads: workloads.collect() }
     }
 
     fn is_of_interest(&self, group: &Group<'_>) -> bool {
-        let opted_in = group.deployment.as_ref().is_some_and(|(deployment, _)| deployment.opt_in() != OptIn::No);
-        let touched =
-            |pod: &&PodView| self.judge.operations.contains_key(pod.id.uid.as_str()) || restart::wish(pod).is_some();
-        opted_in || group.pods.iter().any(touched)
+        let is_touched = |pod: &&PodView| {
+            self.operations.contains_key(pod.id.uid.as_str()) || self.wish(pod) == Some(&GrantOp::Restart)
+        };
+        group.workload.is_some_and(|workload| workload.opted_in) || group.pods.iter().any(is_touched)
     }
 
-    fn workload(&self, namespace: String, name: String, group: &Group<'_>, verdicts: &Verdicts) -> WorkloadStatus {
-        let mut pods: Vec<PodStatus> = group.pods.iter().map(|pod| self.pod(pod, group, verdicts)).collect();
+    fn wish(&self, pod: &PodView) -> Option<&GrantOp> {
+        self.explanation.pods.get(&pod.id.uid)?.wish.as_ref()
+    }
+
+    fn workload(&self, namespace: String, name: String, group: &Group<'_>) -> WorkloadStatus {
+        let mut pods: Vec<PodStatus> = group.pods.iter().map(|pod| self.pod(pod, group)).collect();
         pods.sort_by(|a, b| a.name.cmp(&b.name));
-        let halted = pods.iter().find(|pod| pod.halts);
-        let (stage, why) = group.deployment.as_ref().map_or_else(Default::default, |(_, plan)| stage(plan));
-        let why = match halted {
-            Some(pod) if why.is_empty() && stage == "Rolling" => {
-                format!("halted, because {} ended as {}; set another image, or the old one again", pod.name, pod.state)
-            }
-            _ => why,
+        let workload = group.workload;
+        let (stage, why) = workload.map_or_else(Default::default, stage);
+        let failure = workload.and_then(|workload| workload.failures.first());
+        let halted = failure.map(|(pod, reason)| format!("halted, because {} ended as {reason}", pod.name));
+        let why = match &halted {
+            Some(halted) if why.is_empty() => format!("{halted}; set another image, or the old one again"),
+            Some(_) | None => why,
         };
-        let deployment = group.deployment.as_ref();
         WorkloadStatus {
             namespace,
             name,
             stage,
-            held: deployment.is_some_and(|(deployment, _)| deployment.marked()),
-            updated: deployment.map_or(0, |(_, plan)| plan.up_to_date()),
-            total: deployment.map_or(pods.len(), |(_, plan)| plan.total),
-            replicas: deployment.map(|(deployment, _)| deployment.replicas),
+            held: workload.is_some_and(|workload| workload.held),
+            updated: workload.map_or(0, |workload| workload.total - workload.behind.len()),
+            total: workload.map_or(pods.len(), |workload| workload.total),
+            replicas: workload.map(|workload| workload.replicas),
             why,
             pods,
+            halted,
         }
     }
 
-    fn pod(&self, pod: &PodView, group: &Group<'_>, verdicts: &Verdicts) -> PodStatus {
+    fn pod(&self, pod: &PodView, group: &Group<'_>) -> PodStatus {
+        let uid = pod.id.uid.as_str();
         let mut status = PodStatus {
             name: pod.id.name.clone(),
             uid: pod.id.uid.clone(),
@@ -113,17 +121,17 @@ impl<'a> Observer<'a> {
             deadline_seconds: None,
             why: String::new(),
             blocked: false,
-            halts: false,
+            halts: self.explanation.pods.get(uid).is_some_and(|known| known.halts),
         };
-        if let Some(operation) = self.judge.operations.get(pod.id.uid.as_str()) {
+        if let Some(operation) = self.operations.get(uid) {
             self.describe(*operation, &mut status);
-        } else if let Some(reservation) = self.judge.reservations.get(pod.id.uid.as_str()) {
+        } else if let Some(reservation) = self.reservations.get(uid) {
             status.state = State::Reserved;
             status.elapsed_seconds = Some(self.seconds_since(&reservation.since));
             "its place in the budget is taken, the grant is being written".clone_into(&mut status.why);
-        } else if self.judge.wish(pod).is_some() {
+        } else if self.wish(pod).is_some() {
             status.state = State::Waiting;
-            (status.why, status.blocked) = self.why(group, pod, verdicts);
+            (status.why, status.blocked) = self.why(group, pod);
         } else if pod.terminating {
             "the pod is being deleted".clone_into(&mut status.why);
         } else if !pod.ready() {
@@ -148,7 +156,6 @@ impl<'a> Observer<'a> {
         if let Some(result) = &transition.result {
             if result.outcome != Outcome::Done {
                 said.push(&result.reason);
-                status.halts = result.is_lasting();
             }
         } else {
             status.connections = transition.connections;
@@ -162,24 +169,22 @@ impl<'a> Observer<'a> {
     }
 
     /// Why a pod waits, and whether a rule is the reason.
-    fn why(&self, group: &Group<'_>, pod: &PodView, verdicts: &Verdicts) -> (String, bool) {
-        if let Some(found) = self.judge.in_the_way(pod).first() {
-            return (found.to_string(), false);
-        }
-        if let Some(verdict) = verdicts.get(&pod.id.uid).filter(|verdict| !verdict.allowed) {
-            let denied: Vec<String> = verdict.denied().map(ToString::to_string).collect();
-            return (denied.join("; "), true);
+    fn why(&self, group: &Group<'_>, pod: &PodView) -> (String, bool) {
+        let verdict = self.explanation.pods.get(&pod.id.uid).and_then(|known| known.verdict.as_ref());
+        match verdict.and_then(|verdict| Some((verdict, verdict.waiting.as_ref()?))) {
+            Some((verdict, Waiting::Rules)) => return (verdict.text().unwrap_or_default(), true),
+            Some((_, waiting)) => return (InTheWay::from(waiting).to_string(), false),
+            None => {}
         }
         // What was said of the pod itself is closer than what was said of its workload.
-        let uids =
-            [pod.id.uid.as_str()].into_iter().chain(group.deployment.iter().map(|(owner, _)| owner.uid.as_str()));
-        let events = || self.judge.snapshot.events.iter().map(|event| &**event);
+        let uids = [pod.id.uid.as_str()].into_iter().chain(group.workload.iter().map(|owner| owner.uid.as_str()));
+        let events = || self.snapshot.events.iter().map(|event| &**event);
         let said = uids.into_iter().find_map(|uid| last_event(events(), uid));
         (said.unwrap_or_else(|| "the controller; no rule is in the way".to_owned()), false)
     }
 
     fn seconds_since(&self, time: &MicroTime) -> i64 {
-        self.judge.now.duration_since(time.0).as_secs()
+        self.now.duration_since(time.0).as_secs()
     }
 }
 
@@ -195,32 +200,19 @@ fn last_event<'a>(events: impl IntoIterator<Item = &'a EventView>, uid: &str) ->
     waits.then(|| format!("{}: {}", last.reason, last.note))
 }
 
-fn stage(plan: &DeploymentPlan) -> (&'static str, String) {
-    match &plan.stage {
+fn stage(workload: &WorkloadReport) -> (&'static str, String) {
+    let why = workload.why.as_deref().unwrap_or_default();
+    match &workload.stage {
         Stage::NotOurs => ("NotOptedIn", String::new()),
         Stage::Idle => ("Idle", String::new()),
         Stage::Native => ("Native", "the Deployment controller, which rolls it Kubernetes' own way".to_owned()),
         Stage::Rolling => ("Rolling", String::new()),
         Stage::Finishing => ("Finishing", "all pods are updated; ReplicaSet and Deployment follow".to_owned()),
-        Stage::SteppingAside(because) => {
-            ("SteppingAside", format!("{}; it goes on Kubernetes' own way", reason(because)))
-        }
-        Stage::Refused(because) => (
+        Stage::SteppingAside(_) => ("SteppingAside", format!("{why}; it goes on Kubernetes' own way")),
+        Stage::Refused(_) => (
             "Refused",
-            format!(
-                "{}; change it back, or let it roll Kubernetes' own way (hitless.dev/update: in-place)",
-                reason(because)
-            ),
+            format!("{why}; change it back, or let it roll Kubernetes' own way (hitless.dev/update: in-place)"),
         ),
-    }
-}
-
-/// Why a change is not made in place.
-pub(crate) fn reason(because: &Because) -> String {
-    match because {
-        Because::Field(field) => format!("{field} can't be changed in a running pod"),
-        Because::NativeRollout => "several ReplicaSets have pods".to_owned(),
-        Because::NoReplicaSet => "it has no ReplicaSet".to_owned(),
     }
 }
 

@@ -34,6 +34,9 @@ pub(crate) struct WorkloadStatus {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
     pub(crate) pods: Vec<PodStatus>,
+    /// An operation has failed on the way to its target, maybe of a pod that is gone.
+    #[serde(skip)]
+    pub(crate) halted: Option<String>,
 }
 
 /// One pod.

@@ -137,6 +137,7 @@ mod tests {
             replicas: Some(4),
             why: String::new(),
             pods: vec![pod("web-0", State::UpToDate), draining, waiting, failed],
+            halted: None,
         };
         let alone = WorkloadStatus {
             name: "pod/alone".into(),

@@ -8,14 +8,14 @@ fn target() -> Target {
 }
 
 fn found(snapshot: &Snapshot) -> WorkloadStatus {
-    find(snapshot, &target(), "team").unwrap()
+    find(snapshot, &target()).unwrap()
 }
 
 /// The same with the Deployment changed.
 fn with(mut snapshot: Snapshot, change: impl FnOnce(&mut DeploymentView)) -> Snapshot {
-    let mut deployment = DeploymentView::clone(&snapshot.deployments[0]);
+    let mut deployment = DeploymentView::clone(&snapshot.cluster.deployments[0]);
     change(&mut deployment);
-    snapshot.deployments = vec![deployment.into()];
+    snapshot.cluster.deployments = vec![deployment.into()];
     snapshot
 }
 
@@ -26,9 +26,9 @@ fn finished() -> Snapshot {
         deployment.paused = false;
         deployment.annotations.remove("hitless.dev/rollout");
     });
-    let mut set = hitless_workloads::ReplicaSetView::clone(&snapshot.replica_sets[0]);
-    set.template = snapshot.deployments[0].template.clone();
-    snapshot.replica_sets = vec![set.into()];
+    let mut set = hitless_workloads::ReplicaSetView::clone(&snapshot.cluster.replica_sets[0]);
+    set.template = snapshot.cluster.deployments[0].template.clone();
+    snapshot.cluster.replica_sets = vec![set.into()];
     snapshot
 }
 
@@ -39,9 +39,9 @@ fn done_means_lifted_updated_complete_and_ready() {
     assert!(!done(&found(&rollout(&[pod("a", "web:v1")]))).unwrap(), "not updated");
     assert!(!done(&found(&with(finished(), |deployment| deployment.replicas = 3))).unwrap(), "one is missing");
     let mut unready = finished();
-    let mut view = hitless_api::pod::PodView::clone(&unready.pods[0]);
+    let mut view = hitless_api::pod::PodView::clone(&unready.cluster.pods[0]);
     view.conditions.clear();
-    unready.pods[0] = view.into();
+    unready.cluster.pods[0] = view.into();
     assert!(!done(&found(&unready)).unwrap());
 }
 
@@ -57,8 +57,8 @@ fn a_halted_or_refused_rollout_fails_at_once() {
 #[test]
 fn who_has_not_opted_in_is_sent_to_kubectl() {
     let snapshot = with(rollout(&[pod("a", "web:v1")]), |deployment| deployment.annotations.clear());
-    assert!(find(&snapshot, &target(), "team").unwrap_err().to_string().contains("kubectl rollout status"));
-    assert!(find(&Snapshot::default(), &target(), "team").unwrap_err().to_string().contains("does not exist"));
+    assert!(find(&snapshot, &target()).unwrap_err().to_string().contains("kubectl rollout status"));
+    assert!(find(&Snapshot::default(), &target()).unwrap_err().to_string().contains("does not exist"));
 }
 
 #[test]

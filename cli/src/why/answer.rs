@@ -1,16 +1,16 @@
 //! The answer as data.
 
-use std::collections::BTreeMap;
-
 use hitless_api::GrantOp;
-use hitless_gate::{Because, Decision, RuleVerdict, Verdict};
+use hitless_gate::{Because, Decision, RuleVerdict};
+use hitless_rollout::round::{Explanation, Waiting};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::args::{Target, TargetKind};
-use crate::judge::{Expected, InTheWay, Judge};
+use crate::args::Target;
+use crate::forecast::Expected;
+use crate::obstacle::InTheWay;
 use crate::snapshot::Snapshot;
-use crate::status::{PodStatus, State, Verdicts, observe_all};
+use crate::status::{PodStatus, State, WorkloadStatus, observe_all};
 
 /// What is said of a pod, or of all pods of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,9 +32,9 @@ pub(crate) struct PodAnswer {
     pub(crate) workload: String,
     pub(crate) node: Option<String>,
     pub(crate) state: State,
-    /// What is wished and has not begun.
+    /// What is wished and has not ended.
     pub(crate) wishes: Option<GrantOp>,
-    /// Neither a rule nor anything else is in the way; of a pod that wishes nothing: if it did.
+    /// The controller lets it go now; of a pod that wishes nothing: it would, if that pod did.
     pub(crate) allowed: bool,
     /// Leave or Hold, as it was granted, or as it would be now; absent if that can't be told.
     #[serde(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct PodAnswer {
     /// What the rules say, those in the way first. Of a pod that wishes nothing: if it alone did. Of one that is operated: the
     /// rules of stage PostCheck, once it is that far.
     pub(crate) rules: Vec<RuleAnswer>,
-    /// What else is in the way.
+    /// What else is in the way. The first reason is the controller's own; of a Service that is being opened `allowed` is true.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) obstacles: Vec<InTheWay>,
     /// What status says of it, while it is operated.
@@ -72,17 +72,11 @@ pub(crate) enum Blocked<'a> {
 }
 
 impl Answer {
-    pub(crate) fn of_deployment(snapshot: &Snapshot, name: &str, now: Timestamp) -> Self {
-        Self::of(snapshot, &Target { kind: TargetKind::Deployment, name: name.to_owned() }, now)
-    }
-
-    pub(crate) fn of_pod(snapshot: &Snapshot, name: &str, now: Timestamp) -> Self {
-        Self::of(snapshot, &Target { kind: TargetKind::Pod, name: name.to_owned() }, now)
-    }
-
-    fn of(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Self {
-        let judge = Judge::new(snapshot, now);
-        let (report, verdicts) = observe_all(&judge);
+    /// The target exists.
+    pub(crate) fn of(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Self {
+        let found = snapshot.find(target);
+        let explanation = snapshot.explain(now, |pod| found.as_ref().is_some_and(|found| found.contains(pod)));
+        let report = observe_all(snapshot, &explanation, now);
         let mut notes = snapshot.notes();
         let mut pods = Vec::new();
         for workload in report.only(Some(target)).workloads {
@@ -99,7 +93,7 @@ impl Answer {
             if workload.pods.is_empty() {
                 notes.push(format!("{} has no pods", workload.name));
             }
-            pods.extend(workload.pods.iter().map(|status| pod(&judge, &workload.name, status, &verdicts)));
+            pods.extend(workload.pods.iter().filter_map(|status| pod(&explanation, &workload, status)));
         }
         if pods.iter().any(|pod: &PodAnswer| pod.rules.iter().any(|rule| is_about_approval(&rule.verdict.because))) {
             notes.push(
@@ -119,8 +113,8 @@ impl Answer {
         };
         let waiting: Vec<&PodAnswer> = self.pods.iter().filter(waits).collect();
         let asked = if waiting.is_empty() { self.pods.iter().collect() } else { waiting };
-        let by_rule = asked.iter().find(|pod| pod.obstacles.is_empty() && pod.is_denied());
-        let otherwise = asked.iter().find(|pod| !pod.obstacles.is_empty());
+        let by_rule = asked.iter().find(|pod| pod.is_free() && pod.is_denied());
+        let otherwise = asked.iter().find(|pod| !pod.allowed && !pod.is_free());
         match (by_rule, otherwise) {
             (Some(pod), _) => Blocked::ByRule(&pod.pod),
             (None, Some(pod)) => Blocked::Otherwise(&pod.pod),
@@ -130,6 +124,11 @@ impl Answer {
 }
 
 impl PodAnswer {
+    /// Nothing but rules is in the way, or it is being operated.
+    fn is_free(&self) -> bool {
+        self.obstacles.iter().all(|obstacle| obstacle.reason == Waiting::InProgress.reason())
+    }
+
     fn is_denied(&self) -> bool {
         self.rules.iter().any(|rule| rule.verdict.verdict == Decision::Denied)
     }
@@ -146,32 +145,27 @@ fn is_about_approval(because: &Because) -> bool {
     )
 }
 
-fn pod(judge: &Judge<'_>, workload: &str, status: &PodStatus, verdicts: &Verdicts) -> PodAnswer {
-    let found = judge.snapshot.pods.iter().find(|pod| pod.id.uid == status.uid);
-    let under_way = matches!(status.state, State::Running(_) | State::Reserved);
-    let alone = || -> BTreeMap<String, Verdict> { found.map(|pod| judge.ask(&[pod])).unwrap_or_default() };
-    let verdict = match verdicts.get(&status.uid) {
-        Some(verdict) => Some(verdict.clone()),
-        None if under_way => found.and_then(|pod| judge.post_check(pod)),
-        None => alone().remove(&status.uid),
-    };
-    let obstacles = found.filter(|_| !under_way).map(|pod| judge.in_the_way(pod)).unwrap_or_default();
-    let mut rules: Vec<RuleAnswer> = verdict.iter().flat_map(|verdict| &verdict.rules).map(RuleAnswer::of).collect();
+fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus) -> Option<PodAnswer> {
+    let known = explanation.pods.get(&status.uid)?;
+    let details = known.details.as_ref()?;
+    let mut rules: Vec<RuleAnswer> =
+        details.rules.iter().flat_map(|verdict| &verdict.rules).map(RuleAnswer::of).collect();
     // Stable: otherwise in the order of the rules' names.
     rules.sort_by_key(|rule| rule.verdict.verdict == Decision::Allowed);
-    PodAnswer {
+    Some(PodAnswer {
         pod: status.name.clone(),
-        namespace: found.map(|pod| pod.id.namespace.clone()).unwrap_or_default(),
-        workload: workload.to_owned(),
+        namespace: workload.namespace.clone(),
+        workload: workload.name.clone(),
         node: status.node.clone(),
         state: status.state,
-        wishes: found.and_then(|pod| judge.wish(pod)).map(|wish| wish.op),
-        allowed: obstacles.is_empty() && verdict.is_none_or(|verdict| verdict.allowed),
-        expected: found.and_then(|pod| judge.expected(pod)),
+        wishes: known.wish.clone(),
+        // Where a Service is opened first, the pod has its place already.
+        allowed: matches!(details.verdict.waiting, None | Some(Waiting::Opening(_))),
+        expected: details.expected.as_ref().map(Expected::from),
         rules,
-        obstacles,
+        obstacles: details.in_the_way.iter().map(InTheWay::from).collect(),
         why: if matches!(status.state, State::Waiting) { String::new() } else { status.why.clone() },
-    }
+    })
 }
 
 impl RuleAnswer {

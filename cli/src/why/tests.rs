@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::scene::{pod, rollout, with_budget, with_drain_policy, with_gap, with_grant, with_reservation, with_rule};
-use crate::snapshot::{Part, Seen};
+use crate::snapshot::Part;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:30Z".parse().unwrap()
@@ -16,7 +16,7 @@ fn old(name: &str) -> Value {
 }
 
 fn why(snapshot: &Snapshot, target: &str) -> (String, Answer) {
-    let answer = explain(snapshot, "team", &target.parse().unwrap(), now()).unwrap();
+    let answer = explain(snapshot, &target.parse().unwrap(), now()).unwrap();
     (text::render(&answer), answer)
 }
 
@@ -52,7 +52,7 @@ fn what_is_no_rule_is_named_with_what_to_do() {
     let mut drained = old("b");
     drained["metadata"]["annotations"] = json!({"hitless.dev/drain": r#"{"deadline": 3}"#});
     let mut snapshot = rollout(&[ungated, drained, old("c")]);
-    snapshot.agents = Some(Vec::new());
+    snapshot.cluster.unknown.agents = false;
     let failed = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:20.000000Z", "message": "exit 1",
         "result": {"outcome": "RolledBack", "reason": "CrashLoopBackOff"}});
     let snapshot = with_grant(snapshot, "c", &failed);
@@ -86,9 +86,9 @@ fn an_agent_that_knows_no_hooks_is_in_the_way_of_a_pod_that_has_some() {
         "result": {"outcome": "Done", "reason": "Done"}});
     let mut snapshot = with_grant(snapshot, "b", &done);
     for (features, words) in [(json!(["Leave"]), "feature hooks"), (json!(["hooks"]), "feature exec-hooks")] {
-        let node = Arc::make_mut(&mut snapshot.transitions[0]);
+        let node = Arc::make_mut(snapshot.cluster.node_transitions.get_mut("n1").unwrap());
         let agent = json!({"version": "1", "bootID": "b", "features": features});
-        node.status.as_mut().unwrap().agent = serde_json::from_value(agent).unwrap();
+        node.agent = serde_json::from_value(agent).unwrap();
         let (text, _) = why(&snapshot, "pod/a");
         assert!(text.contains("! HooksUnsupported: ") && text.contains(words), "{text}");
     }
@@ -122,7 +122,7 @@ fn webhook(status: &Value) -> Snapshot {
         "status": status
     }))
     .unwrap();
-    snapshot.rules.extend(Seen::seen(rule).map(Arc::new));
+    snapshot.cluster.rules.push(Arc::new(rule.into()));
     snapshot
 }
 
@@ -160,7 +160,7 @@ fn an_operated_pod_says_which_post_check_keeps_it_from_returning() {
             "labelCheck": {"requires": {"matchLabels": {"checked": "yes"}}}}, {"name": "before", "labelCheck": {"requires": {}}}]}
     }))
     .unwrap();
-    snapshot.rules.extend(Seen::seen(rule).map(Arc::new));
+    snapshot.cluster.rules.push(Arc::new(rule.into()));
     let checking = json!({"id": "g", "phase": "Checking", "since": "2026-01-01T00:00:20.000000Z"});
     let (text, answer) = why(&with_grant(snapshot, "a", &checking), "pod/a");
     assert_eq!(answer.blocked(), Blocked::ByRule("a"));
@@ -169,8 +169,7 @@ fn an_operated_pod_says_which_post_check_keeps_it_from_returning() {
 
 #[test]
 fn what_does_not_exist_is_said_with_what_was_meant() {
-    let text =
-        |target: &str| explain(&rollout(&[old("a")]), "team", &target.parse().unwrap(), now()).unwrap_err().to_string();
+    let text = |target: &str| explain(&rollout(&[old("a")]), &target.parse().unwrap(), now()).unwrap_err().to_string();
     assert!(text("nope").starts_with("neither deployment/nope nor pod/nope exists"));
     assert!(text("pod/web").contains("pod/web does not exist"));
 }
@@ -180,7 +179,7 @@ fn budgets_parse_as_the_api_server_returns_them() {
     let budget: TransitionBudget = serde_json::from_value(json!({"apiVersion": "hitless.dev/v1alpha1",
         "kind": "TransitionBudget", "metadata": {"name": "b", "namespace": "team"}, "spec": {"paused": true}}))
     .unwrap();
-    let seen: hitless_gate::Budget = Seen::seen(budget).unwrap();
+    let seen = hitless_gate::Budget::from(budget);
     assert!(seen.spec.paused && !seen.is_cluster_wide());
 }
 
@@ -202,9 +201,9 @@ fn what_the_agent_can_do_and_who_is_away_count() {
     let done = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:20.000000Z",
         "result": {"outcome": "Done", "reason": "Done"}});
     let mut snapshot = with_grant(with_gap(rollout(&[old("a"), pod("b", "web:v2")]), 300), "b", &done);
-    let node = Arc::make_mut(&mut snapshot.transitions[0]);
+    let node = Arc::make_mut(snapshot.cluster.node_transitions.get_mut("n1").unwrap());
     let agent = json!({"version": "1", "bootID": "b", "features": ["Leave"]});
-    node.status.as_mut().unwrap().agent = serde_json::from_value(agent).unwrap();
+    node.agent = serde_json::from_value(agent).unwrap();
     let (text, _) = why(&snapshot, "pod/a");
     assert!(text.contains("Leave — AgentCannotHold: "), "{text}");
     let (text, _) = why(&with_grant(rollout(&[old("a"), old("b")]), "b", &Value::Null), "pod/a");

@@ -60,6 +60,9 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str]) -> std::fmt::Result {
             let why = if pod.why.is_empty() { String::new() } else { format!(": {}", pod.why) };
             writeln!(out, ": is being operated, {}{why}", pod.state)?;
         }
+        (State::Ended(_), true) if !pod.allowed && !pod.why.is_empty() => {
+            writeln!(out, ": its operation ended as {}: {}", pod.state, pod.why)?;
+        }
         (_, true) if pod.allowed => writeln!(out, ": wishes {wish}; nothing is in the way")?,
         (_, true) => writeln!(out, ": wishes {wish} and waits")?,
         (State::Ended(_), false) => writeln!(out, ": its operation ended as {}: {}", pod.state, pod.why)?,
@@ -70,9 +73,10 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str]) -> std::fmt::Result {
         writeln!(out, "  {expected}")?;
         writeln!(out, "      clients: {}", expected.clients_see)?;
     }
-    for obstacle in &pod.obstacles {
+    // Of a pod that is being operated that is said already.
+    for obstacle in pod.obstacles.iter().filter(|_| !matches!(pod.state, State::Running(_) | State::Reserved)) {
         writeln!(out, "  ! {}: {}", obstacle.reason, obstacle.text)?;
-        obstacle.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {unblock}"))?;
+        obstacle.unblock.map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {unblock}"))?;
     }
     pod.rules.iter().try_for_each(|answer| rule(out, answer))
 }

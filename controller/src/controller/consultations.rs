@@ -105,7 +105,7 @@ mod tests {
             pod: pod.clone(),
             operation: "u.update".into(),
         };
-        let verdict = PodVerdict { pod, owner: None, waiting: Some(waiting), gate: None };
+        let verdict = PodVerdict { pod, owner: None, waiting: Some(waiting), gate: None, expected: None };
         Round { asks: vec![ask], verdicts: vec![verdict], ..Round::default() }
     }
 

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::watches;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{AgentState, Evidence, OperationKey, Snapshot, Uncertain};
@@ -24,7 +23,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Takes note of which nodes have an agent, and drops evidence of operations that are over.
     pub(super) fn look(&mut self, snapshot: &Snapshot, now: Timestamp) {
-        self.agents = hitless_rollout::snapshot::agents(snapshot, &self.agents, now);
+        self.agents = snapshot.agent_states(&self.agents, now);
         let granted = snapshot
             .node_transitions
             .values()

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 use hitless_api::transition_budget::TransitionBudgetSpec;
-use hitless_api::{ObjectRef, PodTransitionRuleSpec, names};
+use hitless_api::{ObjectRef, PodTransitionRuleSpec, TransitionBudget, names};
 use jiff::Timestamp;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -94,6 +95,16 @@ impl Budget {
     }
 }
 
+impl From<TransitionBudget> for Budget {
+    fn from(object: TransitionBudget) -> Self {
+        Self {
+            name: object.metadata.name.unwrap_or_default(),
+            namespace: object.metadata.namespace.unwrap_or_default(),
+            spec: object.spec,
+        }
+    }
+}
+
 /// One PodDisruptionBudget (policy/v1). An in-place operation never pushes it below its bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DisruptionBudget {
@@ -107,6 +118,19 @@ pub struct DisruptionBudget {
     pub min_available: Option<IntOrString>,
     /// `spec.maxUnavailable`; a percentage rounds up, as the disruption controller has it.
     pub max_unavailable: Option<IntOrString>,
+}
+
+impl From<PodDisruptionBudget> for DisruptionBudget {
+    fn from(object: PodDisruptionBudget) -> Self {
+        let spec = object.spec.unwrap_or_default();
+        Self {
+            name: object.metadata.name.unwrap_or_default(),
+            namespace: object.metadata.namespace.unwrap_or_default(),
+            selector: spec.selector,
+            min_available: spec.min_available,
+            max_unavailable: spec.max_unavailable,
+        }
+    }
 }
 
 /// A place in a ledger.

@@ -2,6 +2,7 @@
 //! Services need for that (docs/contract.md 5, 6, 13).
 
 mod choice;
+mod forecast;
 mod gap;
 mod policy;
 mod prospect;
@@ -9,6 +10,7 @@ mod service;
 mod traffic;
 
 pub use choice::{Impossible, Mode, Situation, choose};
+pub use forecast::Forecast;
 pub use gap::Gaps;
 pub use policy::{Policies, PolicyView, Resolved};
 pub use prospect::{AgentSays, Hindrance, Prospect, Start, Subject, WorkloadFacts};

@@ -10,6 +10,7 @@ mod blocked;
 mod completion;
 mod draft;
 mod events;
+mod explain;
 mod fencing;
 mod gaps;
 mod grants;
@@ -20,15 +21,16 @@ mod rule_status;
 mod stand_in;
 mod write;
 
-use crate::mode::Policies;
+use crate::mode::{Forecast, Policies};
 use hitless_api::event::Note;
 use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
-use hitless_gate::Verdict;
-use hitless_workloads::World;
+use hitless_gate::{Gate, Verdict};
 use jiff::{Timestamp, Unit};
 
-pub use blocked::Waiting;
+pub use blocked::{Waiting, unfit};
 pub use completion::Read;
+pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
+pub(crate) use intents::operations;
 pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
 pub use write::{EndedHold, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write};
 
@@ -50,6 +52,8 @@ pub struct PodVerdict {
     pub waiting: Option<Waiting>,
     /// What the rules said, if they were asked.
     pub gate: Option<Verdict>,
+    /// Leave or Hold, if it is granted.
+    pub expected: Option<Forecast>,
 }
 
 impl PodVerdict {
@@ -87,43 +91,79 @@ pub struct Round {
 /// Decides. `now` is the wall clock. `cache` saves time and nothing else: one that has seen nothing gives the same answer.
 #[must_use]
 pub fn round(snapshot: &Snapshot, cache: &mut GateCache, now: Timestamp) -> Round {
-    // What is written must compare equal when it is read again, and the wire has microseconds.
-    let now = now.round(Unit::Microsecond).unwrap_or(now);
-    match fencing::check(snapshot) {
-        fencing::Fence::Deposed(later) => return Round { deposed: Some(later), ..Round::default() },
-        fencing::Fence::TakeOver(steps) => return Round { steps, ..Round::default() },
-        fencing::Fence::Held => {}
+    match Pass::begin(snapshot, cache, now) {
+        Ok(pass) => pass.finish().round,
+        Err(round) => *round,
     }
-    let operating = intents::operating(snapshot);
-    let world = World::new(&snapshot.objects, &snapshot.pods, &operating, now);
-    let wishes = intents::derive(snapshot, &world);
-    let gate = cache.sync(snapshot, &world);
-    let mut draft = draft::Draft::new(snapshot, now);
-    let ended = completion::complete(&wishes, &mut draft);
-    let nodes = snapshot.node_transitions.values();
-    let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
-    let policies = Policies::of(&snapshot.drain_policies, least_seconds);
-    let mut holds = holds::Holds::new(snapshot);
-    holds.keep(&wishes, &ended);
-    grants::tell_places(&ended, &draft, gate);
-    let mut asked = approvals::post_checks(&wishes, &mut draft, gate);
-    let verdicts = grants::grant(&wishes, &ended, &mut draft, gate, &policies, &mut holds);
-    asked.add_all(&verdicts, &wishes);
-    let stand_in = stand_in::decide(snapshot, now);
+}
 
-    let mut events = events::notes(&wishes, &ended, &verdicts);
-    events.extend(rivals::notes(&wishes, &policies));
-    let mut steps = draft.into_steps();
-    let (services, close_at) = holds.steps(&wishes, &steps, now);
-    steps.extend(services);
-    steps.extend(gaps::steps(&wishes, snapshot));
-    steps.extend(wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Step::workload));
-    steps.extend(stand_in.steps);
-    let statuses = rule_status::decide(snapshot, &verdicts, now);
-    steps.extend(statuses.steps);
-    let wake_at =
-        [close_at, stand_in.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
-    Round { deposed: None, steps, reads: ended.reads, verdicts, asks: asked.asks, events, wake_at }
+/// A round up to the point at which pods are judged.
+struct Pass<'a, 'g> {
+    draft: draft::Draft<'a>,
+    wishes: intents::Wishes<'a>,
+    ended: completion::Ended<'a>,
+    gate: &'g Gate,
+    policies: Policies<'a>,
+    holds: holds::Holds<'a>,
+    asked: approvals::Asked,
+}
+
+/// A round that has been decided, and what it rests on.
+struct Finished<'a> {
+    round: Round,
+    wishes: intents::Wishes<'a>,
+    ended: completion::Ended<'a>,
+}
+
+impl<'a, 'g> Pass<'a, 'g> {
+    /// The round itself if it ends here.
+    fn begin(snapshot: &'a Snapshot, cache: &'g mut GateCache, now: Timestamp) -> Result<Self, Box<Round>> {
+        // What is written must compare equal when it is read again, and the wire has microseconds.
+        let now = now.round(Unit::Microsecond).unwrap_or(now);
+        match fencing::check(snapshot) {
+            fencing::Fence::Deposed(later) => {
+                return Err(Box::new(Round { deposed: Some(later), ..Round::default() }));
+            }
+            fencing::Fence::TakeOver(steps) => return Err(Box::new(Round { steps, ..Round::default() })),
+            fencing::Fence::Held => {}
+        }
+        let wishes = intents::derive(snapshot);
+        let gate = cache.sync(snapshot, &wishes.world);
+        let mut draft = draft::Draft::new(snapshot, now);
+        let ended = completion::complete(&wishes, &mut draft);
+        let nodes = snapshot.node_transitions.values();
+        let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
+        let policies = Policies::of(&snapshot.drain_policies, least_seconds);
+        let mut holds = holds::Holds::new(snapshot);
+        holds.keep(&wishes, &ended);
+        grants::tell_places(&ended, &draft, gate);
+        let asked = approvals::post_checks(&wishes, &mut draft, gate);
+        Ok(Self { draft, wishes, ended, gate, policies, holds, asked })
+    }
+
+    fn finish(self) -> Finished<'a> {
+        let Self { mut draft, wishes, ended, gate, policies, mut holds, mut asked } = self;
+        let (snapshot, now) = (draft.snapshot, draft.now);
+        let verdicts = grants::grant(&wishes, &ended, &mut draft, gate, &policies, &mut holds);
+        asked.add_all(&verdicts, &wishes);
+        let stand_in = stand_in::decide(snapshot, now);
+
+        let mut events = events::notes(&wishes, &ended, &verdicts);
+        events.extend(rivals::notes(&wishes, &policies));
+        let mut steps = draft.into_steps();
+        let (services, close_at) = holds.steps(&wishes, &steps, now);
+        steps.extend(services);
+        steps.extend(gaps::steps(&wishes, snapshot));
+        steps.extend(wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Step::workload));
+        steps.extend(stand_in.steps);
+        let statuses = rule_status::decide(snapshot, &verdicts, now);
+        steps.extend(statuses.steps);
+        let wake_at =
+            [close_at, stand_in.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
+        let reads = ended.reads.clone();
+        let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, events, wake_at };
+        Finished { round, wishes, ended }
+    }
 }
 
 fn micro(time: Timestamp) -> MicroTime {

@@ -1,10 +1,13 @@
 //! Everything that a round looks at, as small structs.
 
+mod observer;
+mod read;
+mod reported;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::mode::{AgentSays, PolicyView, ServiceView};
-use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
@@ -14,6 +17,7 @@ use hitless_workloads::Object;
 use jiff::Timestamp;
 
 pub use hitless_api::Version;
+pub use read::agents;
 
 /// A Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +164,28 @@ pub struct Snapshot {
     pub uncertain: Uncertain,
     /// What [`crate::round::Round::reads`] asked for earlier.
     pub evidence: BTreeMap<OperationKey, Evidence>,
+    /// What could not be read; nothing for a controller.
+    pub unknown: Unknown,
+}
+
+/// What an observer could not read. A check that needs it is left out; whoever asks has to tell the user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unknown {
+    /// Nodes. Whether the Node of a pod is there is not checked.
+    pub nodes: bool,
+    /// The agents' pods. Whether a node has a Ready agent is not checked.
+    pub agents: bool,
+    /// Services, DrainPolicies or NodeTransitions. Leave or Hold is not forecast.
+    pub modes: bool,
+    /// Pods and ledgers of all namespaces but this one. A pod of another namespace is not missing because it is not listed.
+    pub outside: Option<String>,
+}
+
+impl Unknown {
+    /// Whether pods and ledgers of the namespace are known.
+    pub(crate) fn lists(&self, namespace: &str) -> bool {
+        self.outside.as_deref().is_none_or(|only| only == namespace)
+    }
 }
 
 /// Objects that this term has written to without an answer: the write may still arrive, until a later one to the same object has
@@ -172,33 +198,10 @@ pub struct Uncertain {
     pub ledgers: BTreeSet<String>,
 }
 
-/// Which nodes have a Ready agent: its DaemonSet's pods tell. `known` is the answer of last time; a node that had none then
-/// has had none since then.
-#[must_use]
-pub fn agents(
-    snapshot: &Snapshot,
-    known: &BTreeMap<String, AgentState>,
-    now: Timestamp,
-) -> BTreeMap<String, AgentState> {
-    let is_agent = |pod: &&Arc<PodView>| {
-        pod.id.namespace == SYSTEM_NAMESPACE
-            && pod.labels.get(names::APP_LABEL).is_some_and(|name| name == names::AGENT)
-            && pod.available()
-    };
-    let ready: BTreeSet<&str> = snapshot.pods.iter().filter(is_agent).filter_map(|pod| pod.node.as_deref()).collect();
-    snapshot
-        .nodes
-        .keys()
-        .map(|node| {
-            let state = if ready.contains(node.as_str()) {
-                AgentState::Ready
-            } else {
-                match known.get(node) {
-                    Some(AgentState::MissingSince(since)) => AgentState::MissingSince(*since),
-                    Some(AgentState::Ready) | None => AgentState::MissingSince(now),
-                }
-            };
-            (node.clone(), state)
-        })
-        .collect()
+impl Snapshot {
+    /// Which of its nodes have a Ready agent, see [`agents`]. `known` is the answer of last time.
+    #[must_use]
+    pub fn agent_states(&self, known: &BTreeMap<String, AgentState>, now: Timestamp) -> BTreeMap<String, AgentState> {
+        agents(self.nodes.keys().map(String::as_str), self.pods.iter().map(|pod| &**pod), known, now)
+    }
 }

@@ -62,6 +62,14 @@ impl PodIntent {
         Self { pod: pod.id.clone(), operation: Arc::new(operation) }
     }
 
+    /// An operation that nobody wishes: for the question whether the pod may be operated now.
+    #[must_use]
+    pub fn assumed(pod: &PodView) -> Self {
+        let same = |image: &String| ImageChange { from: image.clone(), to: image.clone() };
+        let containers = pod.containers.iter().map(|each| (each.name.clone(), same(&each.image))).collect();
+        Self::new(pod, Operation::new(GrantOp::Update, containers, BTreeMap::new(), BTreeMap::new()))
+    }
+
     /// Id of the grant for this operation: the same wish always has the same id.
     #[must_use]
     pub fn id(&self) -> String {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use hitless_api::ObjectRef;
 use hitless_api::pod::PodView;
-use jiff::Timestamp;
 
 use crate::kind::{self, Kind};
 use crate::object::Object;
@@ -20,9 +19,7 @@ pub struct World<'a> {
     /// Pods by uid of their direct owner, of these workloads only.
     pods: HashMap<&'a str, Vec<&'a PodView>>,
     /// uids of pods with an operation that has not ended: a rollout does not finish over them.
-    pub operating: &'a BTreeSet<String>,
-    /// The time.
-    pub now: Timestamp,
+    pub operating: BTreeSet<String>,
 }
 
 impl<'a> World<'a> {
@@ -31,8 +28,7 @@ impl<'a> World<'a> {
     pub fn new(
         objects: &'a [Arc<Object>],
         pods: &'a [Arc<PodView>],
-        operating: &'a BTreeSet<String>,
-        now: Timestamp,
+        operating: BTreeSet<String>,
     ) -> Self {
         let mut children: HashMap<&str, Vec<&Object>> = HashMap::new();
         for object in objects {
@@ -41,7 +37,7 @@ impl<'a> World<'a> {
             }
         }
         let by_uid = objects.iter().map(|object| (object.id.uid.as_str(), &**object)).collect();
-        let mut world = Self { by_uid, children, roots: Vec::new(), pods: HashMap::new(), operating, now };
+        let mut world = Self { by_uid, children, roots: Vec::new(), pods: HashMap::new(), operating };
         let roots = objects.iter().filter_map(|object| {
             let kind = kind::of_workload(&object.id.group_kind)?;
             kind.concerns(object, &world).then_some((kind, &**object))

@@ -72,7 +72,7 @@ fn an_operation_shows_phase_connections_and_times() {
 fn an_operation_says_whether_its_pod_is_held_and_why() {
     let holding = json!({"id": "g", "phase": "Holding", "since": "2026-01-01T00:00:20.000000Z"});
     let mut snapshot = with_grant(rollout(&[old("a")]), "a", &holding);
-    let node = Arc::make_mut(&mut snapshot.transitions[0]);
+    let node = Arc::make_mut(snapshot.cluster.node_transitions.get_mut("n1").unwrap());
     (node.spec.grants[0].mode, node.spec.grants[0].mode_reason) =
         (hitless_api::GrantMode::Hold, "OnlyPod: no other".to_owned());
     assert_eq!(web(&snapshot).pods[0].why, "Hold (OnlyPod: no other)");
@@ -106,12 +106,12 @@ fn a_rollback_halts_the_rollout_and_a_refusal_for_lateness_does_not() {
 #[test]
 fn a_change_that_can_not_be_made_in_place_is_named_by_its_field() {
     let mut snapshot = rollout(&[old("a")]);
-    let mut deployment = DeploymentView::clone(&snapshot.deployments[0]);
+    let mut deployment = hitless_workloads::DeploymentView::clone(&snapshot.cluster.deployments[0]);
     let mut template = deployment.template.content().clone();
     template["spec"]["hostPID"] = true.into();
     deployment.template = hitless_workloads::deployment::Template::new(template);
     deployment.annotations.insert("hitless.dev/update".into(), "in-place-only".into());
-    snapshot.deployments = vec![deployment.into()];
+    snapshot.cluster.deployments = vec![deployment.into()];
     let status = web(&snapshot);
     assert_eq!(status.stage, "Refused");
     assert!(status.why.contains("hostPID"), "{}", status.why);
@@ -121,15 +121,15 @@ fn a_change_that_can_not_be_made_in_place_is_named_by_its_field() {
 #[test]
 fn only_what_has_opted_in_or_is_operated_is_shown() {
     let mut snapshot = rollout(&[old("a")]);
-    let mut deployment = DeploymentView::clone(&snapshot.deployments[0]);
+    let mut deployment = hitless_workloads::DeploymentView::clone(&snapshot.cluster.deployments[0]);
     deployment.annotations.clear();
-    snapshot.deployments = vec![deployment.into()];
+    snapshot.cluster.deployments = vec![deployment.into()];
     assert!(observe(&snapshot, now()).workloads.is_empty());
     let mut wished = old("a");
     wished["metadata"]["annotations"] = json!({"hitless.dev/restart": "1"});
-    snapshot.pods = rollout(&[wished.clone()]).pods;
+    snapshot.cluster.pods = rollout(&[wished.clone()]).cluster.pods;
     assert_eq!(web(&snapshot).pods[0].state, State::Waiting);
     wished["metadata"]["ownerReferences"] = json!([]);
-    snapshot.pods = rollout(&[wished]).pods;
+    snapshot.cluster.pods = rollout(&[wished]).cluster.pods;
     assert_eq!(web(&snapshot).name, "pod/a");
 }

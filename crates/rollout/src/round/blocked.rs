@@ -1,9 +1,9 @@
 //! Why a pod that wishes something has to wait, as data; nobody is left waiting without a reason.
 
-use crate::mode::Hindrance;
-use hitless_api::InvalidDrain;
-use hitless_api::names::{annotations, labels};
+use crate::mode::{AgentSays, Hindrance, Policies, Prospect, Subject, Traffic, WorkloadFacts};
+use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
+use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec};
 use hitless_workloads::Obstacle;
 use jiff::Timestamp;
 
@@ -112,43 +112,83 @@ impl Waiting {
     /// What it waits for and what to do, for people.
     #[must_use]
     pub fn text(&self) -> String {
+        let text = self.what();
+        self.unblock().map_or_else(|| text.clone(), |unblock| format!("{text}; {unblock}"))
+    }
+
+    /// What it waits for, for people.
+    #[must_use]
+    pub fn what(&self) -> String {
         match self {
             Self::InProgress => "it is being operated".to_owned(),
-            Self::Clearing => "the ledger still has its place for another operation".to_owned(),
-            Self::Unseen => "a pod is being operated that is not known yet".to_owned(),
+            Self::Clearing => "the ledger still has its reservation for another operation".to_owned(),
+            Self::Unseen => "a pod is being operated that is not known yet, so budgets can't be counted".to_owned(),
             Self::Rules => "rules say no".to_owned(),
             Self::Obstacle(obstacle) => obstacle.to_string(),
             Self::Drain(error) => error.to_string(),
-            Self::NoReadinessGate(because) => format!(
-                "it has no readiness gate hitless.dev/InService and can't leave service, {because}; {}",
-                gate_hint()
-            ),
-            Self::HooksUnsupported { node, feature } => format!(
-                "it has hooks, and the agent on its node {node} does not have the feature {feature}; see docs/hooks.md"
-            ),
+            Self::NoReadinessGate(because) => {
+                format!("the pod was made without the readiness gate hitless.dev/InService, {because}")
+            }
+            Self::HooksUnsupported { node, feature } => {
+                format!("it has hooks, and the agent on its node {node} does not have the feature {feature}")
+            }
             Self::Opening(services) => {
                 format!("its Service {services} is being opened, so that it keeps its only endpoint while it is held")
             }
-            Self::ServiceOpen(service) => {
-                format!("its Service {service} is open for another pod that is held; it waits until that is done")
-            }
+            Self::ServiceOpen(service) => format!("its Service {service} is open for another pod that is held"),
             Self::ServiceBusy { service, pod } => {
                 format!("Service {service} has no other endpoint and can't be opened before pod {pod} is back or gone")
             }
-            Self::HostNetwork => "it uses its node's network; such pods are not operated".to_owned(),
+            Self::HostNetwork => "it uses its node's network (hostNetwork); such pods are not operated".to_owned(),
             Self::StaticPod => "it is a static pod of its kubelet; such pods are not operated".to_owned(),
             Self::Job => "it belongs to a Job; such pods are not operated".to_owned(),
-            Self::Terminating => "it is being deleted".to_owned(),
-            Self::NotScheduled => "it has no node yet".to_owned(),
+            Self::Terminating => "the pod is being deleted".to_owned(),
+            Self::NotScheduled => "the pod has no node yet".to_owned(),
             Self::NodeGone(node) => format!("its node {node} is gone or was created again"),
-            Self::AgentNotReady(node) => {
-                format!("no Ready hitless-agent is on its node {node}; look at the DaemonSet in hitless-system")
+            Self::AgentNotReady(node) => format!("no Ready hitless-agent is on its node {node}"),
+            Self::NodeFull(node) => {
+                format!("node {node} has as many grants as fit ({})", NodeTransitionSpec::MAX_GRANTS)
             }
-            Self::NodeFull(node) => format!("node {node} has as many grants as fit; it waits until some end"),
-            Self::LedgerFull => "the namespace's ledger is full; it waits until operations end".to_owned(),
-            Self::Halted { pod, reason } => format!(
-                "the rollout is halted: the operation of pod {pod} ended with {reason}; change the template, or back, to go on"
+            Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
+            Self::Halted { pod, reason } => format!("the operation of pod {pod} ended as {reason}"),
+        }
+    }
+
+    /// The smallest change that would unblock, for people.
+    #[must_use]
+    pub fn unblock(&self) -> Option<&'static str> {
+        match self {
+            Self::InProgress
+            | Self::Clearing
+            | Self::Unseen
+            | Self::Rules
+            | Self::Obstacle(_)
+            | Self::Opening(_)
+            | Self::ServiceBusy { .. }
+            | Self::HostNetwork
+            | Self::StaticPod
+            | Self::Job
+            | Self::Terminating => None,
+            Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
+            Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {
+                Some("correct it in the pod's template and on the pod")
+            }
+            Self::NoReadinessGate(_) => {
+                Some("label its template or namespace hitless.dev/gate=enabled, and delete the pod once")
+            }
+            Self::HooksUnsupported { feature, .. } if *feature == Hook::EXEC_FEATURE => {
+                Some("use http instead of exec, or let agents run commands (docs/hooks.md)")
+            }
+            Self::HooksUnsupported { .. } => Some("update the DaemonSet hitless-agent (docs/hooks.md)"),
+            Self::ServiceOpen(_) => Some("wait until that operation ends"),
+            Self::NotScheduled => Some("see why with: kubectl describe pod"),
+            Self::NodeGone(_) => Some("the pod goes with it; delete it if it does not"),
+            Self::AgentNotReady(_) => Some(
+                "look at the DaemonSet: kubectl -n hitless-system get pods -o wide -l app.kubernetes.io/name=hitless-agent",
             ),
+            Self::NodeFull(_) => Some("wait until some of its operations end"),
+            Self::LedgerFull => Some("wait until some operations end"),
+            Self::Halted { .. } => Some("set another image, or the old one again"),
         }
     }
 
@@ -159,36 +199,50 @@ impl Waiting {
     }
 }
 
-/// What stands in the way of any operation of the pod, whatever the rules say.
-pub(super) fn check(pod: &PodView, snapshot: &Snapshot) -> Result<(), Waiting> {
+/// What is in the way of any operation of the pod, whatever the rules say, the first reason first.
+pub(super) fn in_the_way<'s>(pod: &'s PodView, snapshot: &'s Snapshot) -> impl Iterator<Item = Waiting> + 's {
+    let checks: [fn(&PodView, &Snapshot) -> Option<Waiting>; 3] = [|pod, _| of_pod(pod), node_gone, no_agent];
+    checks.into_iter().filter_map(|check| check(pod, snapshot))
+}
+
+/// What in the pod itself is in the way.
+pub(super) fn of_pod(pod: &PodView) -> Option<Waiting> {
     if pod.is_mirror() {
-        return Err(Waiting::StaticPod);
+        Some(Waiting::StaticPod)
+    } else if pod.host_network {
+        Some(Waiting::HostNetwork)
+    } else if pod.owner.as_ref().is_some_and(|owner| owner.group_kind.is("batch", "Job")) {
+        Some(Waiting::Job)
+    } else if pod.terminating || pod.finished {
+        Some(Waiting::Terminating)
+    } else if pod.node.is_none() {
+        Some(Waiting::NotScheduled)
+    } else {
+        None
     }
-    if pod.host_network {
-        return Err(Waiting::HostNetwork);
-    }
-    if pod.owner.as_ref().is_some_and(|owner| owner.group_kind.is("batch", "Job")) {
-        return Err(Waiting::Job);
-    }
-    if pod.terminating || pod.finished {
-        return Err(Waiting::Terminating);
-    }
-    let Some(node) = &pod.node else { return Err(Waiting::NotScheduled) };
+}
+
+fn node_gone(pod: &PodView, snapshot: &Snapshot) -> Option<Waiting> {
+    let node = pod.node.as_ref().filter(|_| !snapshot.unknown.nodes)?;
     let known = snapshot.nodes.get(node).filter(|known| !known.deleting);
     let created_again =
         |uid: &str| snapshot.node_transitions.get(node).is_some_and(|transition| transition.spec.node_uid != uid);
-    if known.is_none_or(|known| created_again(&known.uid)) {
-        return Err(Waiting::NodeGone(node.clone()));
-    }
-    if snapshot.agents.get(node) != Some(&AgentState::Ready) {
-        return Err(Waiting::AgentNotReady(node.clone()));
-    }
-    Ok(())
+    known.is_none_or(|known| created_again(&known.uid)).then(|| Waiting::NodeGone(node.clone()))
 }
 
-/// The namespace that asks for the gate by a label of its own.
-fn gate_hint() -> String {
-    format!("label its namespace {}=enabled and let the pod be created again", labels::GATE)
+fn no_agent(pod: &PodView, snapshot: &Snapshot) -> Option<Waiting> {
+    let node = pod.node.as_ref().filter(|_| !snapshot.unknown.agents)?;
+    (snapshot.agents.get(node) != Some(&AgentState::Ready)).then(|| Waiting::AgentNotReady(node.clone()))
+}
+
+/// Why the pod can't be operated, as far as the pod itself tells: nothing else is known of the cluster.
+#[must_use]
+pub fn unfit(pod: &PodView) -> Option<Waiting> {
+    of_pod(pod).or_else(|| {
+        let subject = Subject { pod, workload: WorkloadFacts::default(), post_check: false, agent: AgentSays::default() };
+        let hindrance = Prospect::of(subject, &Policies::default(), &Traffic::new(&[], &[])).err()?;
+        Some(Waiting::hindered(hindrance, pod.node.as_deref().unwrap_or_default()))
+    })
 }
 
 /// When the pod was bound to its node, as far as it tells.

@@ -35,6 +35,13 @@ pub(super) struct Failure<'a> {
     pub(super) workload: Option<usize>,
 }
 
+impl Failure<'_> {
+    /// Outcome and reason, for people.
+    pub(super) fn reason(&self) -> String {
+        format!("{:?}/{}", self.result.outcome, self.result.reason)
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Ended<'a> {
     pub(super) reads: Vec<Read>,

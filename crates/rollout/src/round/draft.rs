@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::write::{LedgerWrite, NodeTransitionWrite, Step, Write};
 use crate::snapshot::{NodeTransitionView, Snapshot};
 
+#[derive(Clone)]
 pub(super) struct Draft<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) now: Timestamp,
@@ -19,7 +20,7 @@ pub(super) struct Draft<'a> {
     nodes: BTreeMap<&'a str, NodeDraft>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct NodeDraft {
     grants: Vec<Grant>,
     propagation: Option<Propagation>,
@@ -191,9 +192,9 @@ impl<'a> Draft<'a> {
                 continue;
             }
             // Without the Node nobody could act on it, and it would be collected at once.
-            let Some(node_uid) =
-                known.map(|known| &known.spec.node_uid).or_else(|| self.snapshot.nodes.get(node).map(|node| &node.uid))
-            else {
+            let own = || self.snapshot.nodes.get(node).map(|node| node.uid.clone());
+            let unknown = || self.snapshot.unknown.nodes.then(String::new);
+            let Some(node_uid) = known.map(|known| known.spec.node_uid.clone()).or_else(own).or_else(unknown) else {
                 continue;
             };
             let needs =
@@ -202,7 +203,7 @@ impl<'a> Draft<'a> {
                 node: node.to_owned(),
                 version: known.map(|known| known.version.clone()),
                 spec: NodeTransitionSpec {
-                    node_uid: node_uid.clone(),
+                    node_uid,
                     epoch: self.snapshot.epoch,
                     grants: draft.grants,
                     propagation: draft.propagation,

@@ -1,8 +1,12 @@
 //! Who may go next.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::iter::once_with;
 
-use crate::mode::{self as drain, Begin, Busy, Mode, Policies, Prospect, ServiceView, Subject, WorkloadFacts};
+use crate::mode::{
+    self as drain, Begin, Busy, Mode, Policies, Prospect, ServiceView, Subject, Traffic, WorkloadFacts,
+};
+use hitless_api::ledger::CLUSTER;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, ObjectRef, Outcome, PostCheck, Reservation};
 use hitless_gate::{Candidate, Gate, Held, LedgerError, Verdict};
@@ -14,7 +18,8 @@ use super::completion::{Ended, Failure};
 use super::draft::Draft;
 use super::holds::{self, Holds};
 use super::intents::{Wish, Wishes};
-use super::{PodVerdict, micro};
+use super::{Forecast, PodVerdict, micro};
+use crate::snapshot::Snapshot;
 
 /// A pod that nothing but the rules can keep from being operated.
 struct Ready<'a> {
@@ -59,36 +64,40 @@ pub(super) fn grant<'a>(
                 if unseen.contains(ready.pod.id.namespace.as_str())
                     || (!unseen.is_empty() && gate.counts_cluster_wide(uid)) =>
             {
-                verdicts.push(verdict(ready.pod, wishes, Some(Waiting::Unseen), None));
+                verdicts.push(verdict(ready.pod, wishes, Err(Waiting::Unseen), None));
             }
             Ok(ready) => {
                 candidates.insert(uid, ready);
             }
-            Err(waiting) => verdicts.push(verdict(wish.pod, wishes, Some(waiting), None)),
+            Err(waiting) => verdicts.push(verdict(wish.pod, wishes, Err(waiting), None)),
         }
     }
     // Those that have their place already need no rule; their grants were lost on the way.
     for (uid, key) in &ended.regrant {
         if let Some(ready) = candidates.remove(uid) {
             // Of an operation that has ended, a release may be on its way that the cluster's ledger has had already.
-            if gate.counts_cluster_wide(uid) && !draft.is_in_both(&ready.pod.id.namespace, uid) {
-                verdicts.push(verdict(ready.pod, wishes, Some(Waiting::Clearing), None));
+            if gate.counts_cluster_wide(uid)
+                && draft.snapshot.unknown.lists(CLUSTER)
+                && !draft.is_in_both(&ready.pod.id.namespace, uid)
+            {
+                verdicts.push(verdict(ready.pod, wishes, Err(Waiting::Clearing), None));
                 continue;
             }
             let start = match start(&ready, ended, draft, holds) {
                 Ok(start) => start,
                 Err(waiting) => {
-                    verdicts.push(verdict(ready.pod, wishes, Some(waiting), None));
+                    verdicts.push(verdict(ready.pod, wishes, Err(waiting), None));
                     continue;
                 }
             };
             if let Some(waiting) = start.register(&ready, holds) {
-                verdicts.push(verdict(ready.pod, wishes, Some(waiting), None));
+                verdicts.push(verdict(ready.pod, wishes, Err(waiting), None));
                 continue;
             }
             let Some(place) = draft.reservation(&ready.pod.id.namespace, uid) else { continue };
             let (rules, while_unavailable) = (place.rules.clone(), place.while_unavailable);
-            verdicts.push(verdict(ready.pod, wishes, None, None));
+            let expected = expected(&ready, &start.mode, ended, draft, holds);
+            verdicts.push(verdict(ready.pod, wishes, Ok(expected), None));
             let post_check = gate.has_post_check(uid).then_some(PostCheck::Pending);
             let grant = grant_of(&ready, start.mode, draft.snapshot.epoch, rules, key.since);
             let grant = Grant { while_unavailable, post_check, ..grant };
@@ -98,12 +107,12 @@ pub(super) fn grant<'a>(
     if !candidates.is_empty() {
         for answer in ask(ended, draft, gate, &candidates) {
             let Some(ready) = candidates.remove(answer.pod_uid.as_str()) else { continue };
-            let waiting = if answer.allowed {
+            let decision = if answer.allowed {
                 take_place(&ready, &answer, ended, draft, gate, holds)
             } else {
-                Some(Waiting::Rules)
+                Err(Waiting::Rules)
             };
-            verdicts.push(verdict(ready.pod, wishes, waiting, Some(answer)));
+            verdicts.push(verdict(ready.pod, wishes, decision, Some(answer)));
         }
     }
     verdicts.sort_by(|a, b| a.pod.cmp(&b.pod));
@@ -122,11 +131,21 @@ fn unseen<'a>(wishes: &Wishes<'a>, draft: &Draft<'a>) -> BTreeSet<&'a str> {
         let kept = |id: &String| draft.grants(node).iter().any(|grant| grant.id == *id);
         known.unfinished().filter(move |grant| unknown(&grant.pod.uid) && kept(&grant.id))
     });
-    reserved.map(String::as_str).chain(granted.map(|grant| grant.pod.namespace.as_str())).collect()
+    let namespaces = reserved.map(String::as_str).chain(granted.map(|grant| grant.pod.namespace.as_str()));
+    namespaces.filter(|namespace| draft.snapshot.unknown.lists(namespace)).collect()
 }
 
-fn verdict<'a>(pod: &'a PodView, wishes: &Wishes<'a>, waiting: Option<Waiting>, gate: Option<Verdict>) -> PodVerdict {
-    PodVerdict { pod: pod.id.clone(), owner: wishes.owner(pod).cloned(), waiting, gate }
+fn verdict<'a>(
+    pod: &'a PodView,
+    wishes: &Wishes<'a>,
+    decision: Result<Forecast, Waiting>,
+    gate: Option<Verdict>,
+) -> PodVerdict {
+    let (expected, waiting) = match decision {
+        Ok(expected) => (Some(expected), None),
+        Err(waiting) => (None, Some(waiting)),
+    };
+    PodVerdict { pod: pod.id.clone(), owner: wishes.owner(pod).cloned(), waiting, gate, expected }
 }
 
 fn candidate<'a>(
@@ -139,36 +158,67 @@ fn candidate<'a>(
     holds: &Holds<'a>,
 ) -> Result<Ready<'a>, Waiting> {
     let pod = wish.pod;
-    let uid = pod.id.uid.as_str();
-    let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
-    let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
-    let too_many = ended.failures.iter().filter(of_workload).count() >= gate.tolerated_failures(uid) as usize;
-    let halting =
-        ended.failures.iter().find(own).or_else(|| ended.failures.iter().find(of_workload).filter(|_| too_many));
-    if let Some(failure) = halting {
-        return Err(Waiting::Halted {
-            pod: failure.grant.pod.name.clone(),
-            reason: format!("{:?}/{}", failure.result.outcome, failure.result.reason),
-        });
-    }
-    if ended.busy.contains(uid) {
-        return Err(Waiting::InProgress);
+    if let Some(waiting) = in_the_way(wish, ended, draft, gate).next() {
+        return Err(waiting);
     }
     let intent = wish.intent.clone().map_err(Waiting::Obstacle)?;
-    blocked::check(pod, draft.snapshot)?;
     let Some(node) = pod.node.as_deref() else { return Err(Waiting::NotScheduled) };
-    if draft.is_full(node) {
-        return Err(Waiting::NodeFull(node.to_owned()));
-    }
-    let subject = Subject {
-        pod,
-        workload: wish.workload.map(|index| WorkloadFacts::of(&wishes.plans[index])).unwrap_or_default(),
-        post_check: gate.has_post_check(uid),
-        agent: draft.snapshot.node_transitions.get(node).map(|known| known.says()).unwrap_or_default(),
-    };
-    let prospect =
-        Prospect::of(subject, policies, &holds.traffic).map_err(|hindrance| Waiting::hindered(hindrance, node))?;
+    let prospect = prospect(wish, wishes, draft.snapshot, gate, policies, &holds.traffic)?;
     Ok(Ready { pod, node, intent, prospect, owner: wishes.owner(pod) })
+}
+
+/// What is in the way of the wish but its own policies, the rules and Services. The first is what is said of the pod.
+pub(super) fn in_the_way<'s>(
+    wish: &'s Wish<'_>,
+    ended: &'s Ended<'_>,
+    draft: &'s Draft<'_>,
+    gate: &'s Gate,
+) -> impl Iterator<Item = Waiting> + 's {
+    let pod = wish.pod;
+    let busy = move || ended.busy.contains(pod.id.uid.as_str()).then_some(Waiting::InProgress);
+    let obstacle = || wish.intent.as_ref().err().cloned().map(Waiting::Obstacle);
+    let full = move || {
+        let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
+        Some(Waiting::NodeFull(node.clone()))
+    };
+    let first = once_with(move || halted(wish, ended, gate)).chain(once_with(busy)).chain(once_with(obstacle));
+    first.flatten().chain(blocked::in_the_way(pod, draft.snapshot)).chain(once_with(full).flatten())
+}
+
+/// An operation of the pod itself has failed, or so many of its workload that nobody goes any more.
+fn halted(wish: &Wish<'_>, ended: &Ended<'_>, gate: &Gate) -> Option<Waiting> {
+    let uid = wish.pod.id.uid.as_str();
+    let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
+    let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
+    let too_many = || ended.failures.iter().filter(of_workload).count() >= gate.tolerated_failures(uid) as usize;
+    let halting =
+        ended.failures.iter().find(own).or_else(|| ended.failures.iter().find(of_workload).filter(|_| too_many()))?;
+    Some(Waiting::Halted { pod: halting.grant.pod.name.clone(), reason: halting.reason() })
+}
+
+/// What holds for the pod of the wish.
+pub(super) fn prospect(
+    wish: &Wish<'_>,
+    wishes: &Wishes<'_>,
+    snapshot: &Snapshot,
+    gate: &Gate,
+    policies: &Policies<'_>,
+    traffic: &Traffic<'_>,
+) -> Result<Prospect, Waiting> {
+    let node = wish.pod.node.as_deref().unwrap_or_default();
+    let subject = Subject {
+        pod: wish.pod,
+        workload: wish.workload.map(|index| WorkloadFacts::of(&wishes.plans[index])).unwrap_or_default(),
+        post_check: gate.has_post_check(&wish.pod.id.uid),
+        agent: snapshot.node_transitions.get(node).map(|known| known.says()).unwrap_or_default(),
+    };
+    Prospect::of(subject, policies, traffic).map_err(|hindrance| Waiting::hindered(hindrance, node))
+}
+
+/// What is expected of an operation that begins now.
+fn expected(ready: &Ready<'_>, mode: &Mode, ended: &Ended<'_>, draft: &Draft<'_>, holds: &Holds<'_>) -> Forecast {
+    let presence = |pod: &PodView| holds::presence(pod, draft, ended);
+    Forecast::of(ready.pod, &ready.prospect, mode.clone(), &holds.traffic, &presence)
 }
 
 /// Leave or Hold, and whether Services have to be opened before.
@@ -214,16 +264,14 @@ fn take_place<'a>(
     draft: &mut Draft<'a>,
     gate: &Gate,
     holds: &mut Holds<'a>,
-) -> Option<Waiting> {
+) -> Result<Forecast, Waiting> {
     let rules = answer.agreed();
     let pod = &ready.pod.id;
     if draft.is_full(ready.node) {
-        return Some(Waiting::NodeFull(ready.node.to_owned()));
+        return Err(Waiting::NodeFull(ready.node.to_owned()));
     }
-    let start = match start(ready, ended, draft, holds) {
-        Ok(start) => start,
-        Err(waiting) => return Some(waiting),
-    };
+    let start = start(ready, ended, draft, holds)?;
+    let expected = expected(ready, &start.mode, ended, draft, holds);
     let passing = ended.passing.get(pod.uid.as_str());
     let since = passing.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
     let reservation = Reservation {
@@ -265,7 +313,7 @@ fn take_place<'a>(
         Ok(()) => {
             // Its place is taken first; it is granted once the Services are seen open.
             if let Some(waiting) = start.register(ready, holds) {
-                return Some(waiting);
+                return Err(waiting);
             }
             let grant = Grant {
                 while_unavailable: answer.rests_on_unavailability(),
@@ -273,10 +321,10 @@ fn take_place<'a>(
                 ..grant_of(ready, start.mode, draft.snapshot.epoch, rules, since)
             };
             draft.add_grant(ready.node, grant);
-            None
+            Ok(expected)
         }
-        Err(LedgerError::LedgerFull { .. }) => Some(Waiting::LedgerFull),
-        Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => Some(Waiting::Clearing),
+        Err(LedgerError::LedgerFull { .. }) => Err(Waiting::LedgerFull),
+        Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => Err(Waiting::Clearing),
     }
 }
 

@@ -23,6 +23,12 @@ const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(10);
 pub(super) struct Holds<'a> {
     snapshot: &'a Snapshot,
     pub(super) traffic: Traffic<'a>,
+    registered: Registered<'a>,
+}
+
+/// Who holds, and what that needs.
+#[derive(Clone, Default)]
+pub(super) struct Registered<'a> {
     /// Operations that hold their pod, or are about to.
     live: BTreeSet<String>,
     /// Services that must be open, with the operation that needs it.
@@ -32,15 +38,25 @@ pub(super) struct Holds<'a> {
 impl<'a> Holds<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
         let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
-        Self { snapshot, traffic, live: BTreeSet::new(), needed: BTreeMap::new() }
+        Self { snapshot, traffic, registered: Registered::default() }
+    }
+
+    /// What has been registered until now.
+    pub(super) fn registered(&self) -> Registered<'a> {
+        self.registered.clone()
+    }
+
+    /// Forgets what was registered since then.
+    pub(super) fn restore(&mut self, registered: Registered<'a>) {
+        self.registered = registered;
     }
 
     /// The operation holds its pod, or is about to, and needs these Services open.
     pub(super) fn hold(&mut self, id: &str, services: &[&'a ServiceView]) {
-        self.live.insert(id.to_owned());
+        self.registered.live.insert(id.to_owned());
         for service in services.iter().copied() {
             let at = (service.namespace.as_str(), service.name.as_str());
-            self.needed.entry(at).or_insert_with(|| (service, id.to_owned()));
+            self.registered.needed.entry(at).or_insert_with(|| (service, id.to_owned()));
         }
     }
 
@@ -54,7 +70,7 @@ impl<'a> Holds<'a> {
             let Some(pod) = wishes.pods.get(grant.pod.uid.as_str()).copied() else {
                 // Not seen is not gone: somebody who has begun a moment ago knows the grant before the pod.
                 if self.snapshot.evidence.get(&completion::key(grant)) != Some(&Evidence::Gone) {
-                    self.live.insert(grant.id.clone());
+                    self.registered.live.insert(grant.id.clone());
                 }
                 continue;
             };
@@ -82,7 +98,7 @@ impl<'a> Holds<'a> {
     ) -> (Vec<Step>, Option<Timestamp>) {
         let (mut steps, mut wake_at) = (Vec::new(), None);
         let is_theirs = |(service, id): &&(&ServiceView, String)| service.open && service.mark() == Some(id.as_str());
-        for (service, id) in self.needed.values().filter(|needed| !is_theirs(needed)) {
+        for (service, id) in self.registered.needed.values().filter(|needed| !is_theirs(needed)) {
             let is_ledger =
                 |step: &Step| matches!(&step.write, Write::Ledger(write) if write.namespace == service.namespace);
             let needs = earlier.iter().position(is_ledger).into_iter().collect();
@@ -90,8 +106,8 @@ impl<'a> Holds<'a> {
         }
         for service in self.snapshot.services.iter().map(|service| &**service) {
             let Some(id) = service.mark() else { continue };
-            if self.live.contains(id)
-                || self.needed.contains_key(&(service.namespace.as_str(), service.name.as_str()))
+            if self.registered.live.contains(id)
+                || self.registered.needed.contains_key(&(service.namespace.as_str(), service.name.as_str()))
                 || self.may_be_live(service, id, wishes)
             {
                 continue;

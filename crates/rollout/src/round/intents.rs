@@ -10,6 +10,7 @@ use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Wor
 use crate::snapshot::Snapshot;
 
 /// What one pod needs.
+#[derive(Clone)]
 pub(super) struct Wish<'a> {
     pub(super) pod: &'a PodView,
     pub(super) intent: Result<PodIntent, Obstacle>,
@@ -22,7 +23,7 @@ pub(super) struct Wishes<'a> {
     pub(super) plans: Vec<Plan>,
     pub(super) by_pod: HashMap<&'a str, Wish<'a>>,
     pub(super) pods: HashMap<&'a str, &'a PodView>,
-    pub(super) world: &'a World<'a>,
+    pub(super) world: World<'a>,
     /// Index of the plan by uid of the workload.
     by_workload: HashMap<String, usize>,
 }
@@ -74,13 +75,24 @@ impl<'a> Wishes<'a> {
     }
 }
 
+/// Every operation that a pod needs or has; for a pod that has none, the one that [`PodIntent::assumed`] names.
+pub(crate) fn operations(snapshot: &Snapshot) -> Vec<(&PodView, String)> {
+    let wishes = derive(snapshot);
+    let wished = wishes.by_pod.values().filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?.id())));
+    let granted = snapshot.node_transitions.values().flat_map(|node| &node.spec.grants);
+    let granted = granted.filter_map(|grant| Some((*wishes.pods.get(grant.pod.uid.as_str())?, grant.id.clone())));
+    let others = snapshot.pods.iter().filter(|pod| !wishes.by_pod.contains_key(pod.id.uid.as_str()));
+    wished.chain(granted).chain(others.map(|pod| (&**pod, PodIntent::assumed(pod).id()))).collect()
+}
+
 /// Revision that the grant brings its pod to.
 pub(super) fn target(grant: &Grant) -> Option<&str> {
     grant.annotations.get(annotations::REVISION)?.to.as_deref()
 }
 
-pub(super) fn derive<'a>(snapshot: &'a Snapshot, world: &'a World<'a>) -> Wishes<'a> {
+pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
+    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot));
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
     let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload };
@@ -107,7 +119,7 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, world: &'a World<'a>) -> Wishes
 }
 
 /// uids of pods with an operation that is not over: a live grant, or a place in a ledger.
-pub(super) fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
+fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
     let nodes = snapshot.node_transitions.values();
     let granted = nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.clone());
     let reserved = snapshot.ledgers.values().flat_map(|ledger| ledger.spec.reservations.keys().cloned());

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use hitless_api::pod::PodView;
 use hitless_workloads::{Object, Plan, PodIntent, Write, kind};
 use hitless_world::carry_out;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -59,7 +58,7 @@ impl World {
         let objects: Vec<Arc<Object>> = std::iter::once(&self.deployment).chain(self.sets.values()).map(read).collect();
         let pod = |value: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(value.clone()).unwrap()));
         let pods: Vec<Arc<PodView>> = self.pods.values().map(pod).collect();
-        let world = hitless_workloads::World::new(&objects, &pods, operating, Timestamp::UNIX_EPOCH);
+        let world = hitless_workloads::World::new(&objects, &pods, operating.clone());
         // A workload that nobody looks after is asked all the same.
         let deployment = &objects[0];
         kind::of_workload(&deployment.id.group_kind).unwrap().plan(deployment, &world)

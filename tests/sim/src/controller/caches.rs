@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::snapshot::{LedgerView, NodeView, RuleView, Snapshot, agents};
+use hitless_rollout::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
 use jiff::Timestamp;
 
 use crate::clock::Micros;
@@ -222,7 +222,7 @@ impl Caches {
             snapshot.services = self.services.values().cloned().collect();
         }
         if pods || nodes {
-            snapshot.agents = agents(snapshot, &snapshot.agents, now);
+            snapshot.agents = snapshot.agent_states(&snapshot.agents, now);
         }
     }
 

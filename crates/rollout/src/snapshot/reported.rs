@@ -2,27 +2,29 @@
 
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
-use hitless_gate::{Answer, Approval, Approvals, Because, Candidate, Question, selector};
+use hitless_gate::{Answer, Approval, Approvals, Because, Question, selector};
 use jiff::Timestamp;
 
-use crate::snapshot::Snapshot;
+use super::Snapshot;
+use crate::round;
 
-/// The answers that stand in the statuses of the rules that select these pods.
-pub(super) fn reported<'a>(
-    snapshot: &Snapshot,
-    candidates: impl Iterator<Item = (&'a PodView, &'a Candidate)>,
-) -> Approvals {
+/// The answers that stand in the statuses of the rules, for every operation that a pod needs, has, or might be asked about.
+pub(super) fn approvals(snapshot: &Snapshot) -> Approvals {
     let mut approvals = Approvals::new();
-    for (pod, candidate) in candidates {
-        for rule in snapshot.rules.iter().filter(|rule| rule.set.namespace == pod.id.namespace) {
-            let selected = rule.set.spec.selector.as_ref().is_some_and(|wanted| selector::matches(wanted, &pod.labels));
+    let asks = |rule: &super::RuleView| rule.spec.rules.iter().any(|rule| rule.webhook.is_some());
+    if !snapshot.rules.iter().any(|rule| asks(rule)) {
+        return approvals;
+    }
+    for (pod, operation) in round::operations(snapshot) {
+        for rule in snapshot.rules.iter().filter(|rule| rule.namespace == pod.id.namespace) {
+            let selected = rule.spec.selector.as_ref().is_some_and(|wanted| selector::matches(wanted, &pod.labels));
             let Some(status) = rule.status.as_ref().filter(|_| selected) else { continue };
-            for asked in rule.set.spec.rules.iter().filter(|asked| asked.webhook.is_some()) {
-                let Some(answer) = answer(status, &asked.name, pod, &candidate.operation) else { continue };
+            for asked in rule.spec.rules.iter().filter(|asked| asked.webhook.is_some()) {
+                let Some(answer) = answer(status, &asked.name, pod, &operation) else { continue };
                 let question = Question {
                     namespace: pod.id.namespace.clone(),
-                    rule: format!("{}/{}", rule.set.name, asked.name),
-                    operation: candidate.operation.clone(),
+                    rule: format!("{}/{}", rule.name, asked.name),
+                    operation: operation.clone(),
                 };
                 approvals.insert(question, answer);
             }

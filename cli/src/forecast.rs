@@ -1,21 +1,17 @@
-//! Which way a pod would go, by the controller's own choice, and what clients would notice of it.
+//! Which way a pod goes, and what clients notice of it, in words.
 
 use std::fmt;
 
-use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, Grant, GrantMode, StragglerPolicy};
-use hitless_rollout::mode::{AgentSays, Begin, Busy, Hindrance, Mode, Presence, Prospect, Subject};
-use hitless_workloads::deployment::OptIn;
+use hitless_api::{DrainSpec, GrantMode, StragglerPolicy};
+use hitless_rollout::mode::{Forecast, Mode};
 use serde::Serialize;
-
-use super::Judge;
 
 /// Leave or Hold, beforehand or as it was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Expected {
     pub(crate) mode: GrantMode,
-    /// In CamelCase first, then in words; as the controller would write it into the grant.
+    /// In CamelCase first, then in words; as the controller writes it into the grant.
     pub(crate) mode_reason: String,
     /// For people.
     pub(crate) clients_see: String,
@@ -29,70 +25,14 @@ impl fmt::Display for Expected {
     }
 }
 
-/// What is expected of a pod if it went now.
-pub(crate) struct Outlook {
-    pub(crate) expected: Expected,
-    /// What has to end first, whatever the rules say.
-    pub(crate) busy: Option<Busy>,
-}
-
-impl Judge<'_> {
-    /// What holds for the pod, as the controller would put it together.
-    pub(crate) fn prospect(&self, pod: &PodView) -> Result<Prospect, Hindrance> {
-        let status = pod.node.as_deref().and_then(|node| self.node(node)).and_then(|node| node.status.as_ref());
-        let subject = Subject {
-            pod,
-            // Of others nothing is learned.
-            workload: self.owners.deployment(pod).filter(|deployment| deployment.opt_in() != OptIn::No),
-            post_check: self.gate.has_post_check(&pod.id.uid),
-            agent: status
-                .map(|status| AgentSays { info: status.agent.as_ref(), reports: &status.transitions })
-                .unwrap_or_default(),
-        };
-        Prospect::of(subject, &self.policies, &self.traffic)
-    }
-
-    /// How the pod is in the snapshot.
-    pub(crate) fn presence(&self, pod: &PodView) -> Presence {
-        let uid = pod.id.uid.as_str();
-        let operated = self.operations.get(uid).is_some_and(super::Operation::is_unfinished);
-        Presence::of(pod, operated || self.reservations.contains_key(uid))
-    }
-
-    /// What was granted, or what would be if the pod went now. `None` if the pod can't be operated, or not enough could be read.
-    pub(crate) fn expected(&self, pod: &PodView) -> Option<Expected> {
-        if let Some(operation) = self.operations.get(pod.id.uid.as_str()).filter(|each| each.is_unfinished()) {
-            let gap = self
-                .owners
-                .deployment(pod)
-                .and_then(|deployment| hitless_rollout::mode::Gaps::of(deployment).longest());
-            return Some(Expected::granted(operation.grant, gap));
+impl From<&Forecast> for Expected {
+    fn from(forecast: &Forecast) -> Self {
+        let Forecast { mode, drain, gap_milliseconds, is_alone } = forecast;
+        Self {
+            mode: mode.mode.clone(),
+            mode_reason: mode.reason.clone(),
+            clients_see: clients_see(&mode.mode, drain, *gap_milliseconds, *is_alone),
         }
-        if super::obstacle::never(pod).is_some() {
-            return None;
-        }
-        Some(self.outlook(pod, &self.prospect(pod).ok()?, &|other| self.presence(other))?.expected)
-    }
-
-    /// The same at another moment, at which the other pods are as `presence` says.
-    pub(crate) fn outlook(
-        &self,
-        pod: &PodView,
-        prospect: &Prospect,
-        presence: &impl Fn(&PodView) -> Presence,
-    ) -> Option<Outlook> {
-        if !self.snapshot.tells_modes() {
-            return None;
-        }
-        let start = prospect.start(pod, &self.traffic, presence).ok()?;
-        let is_alone = pod.ready() && !self.traffic.another_serves(pod, presence);
-        let clients_see = clients_see(&start.mode.mode, &prospect.drain, prospect.gap_milliseconds(), is_alone);
-        let expected = Expected { mode: start.mode.mode, mode_reason: start.mode.reason, clients_see };
-        let busy = match start.begin {
-            Begin::Now { .. } | Begin::Opening(_) => None,
-            Begin::Wait(busy) => Some(busy),
-        };
-        Some(Outlook { expected, busy })
     }
 }
 
@@ -100,16 +40,6 @@ impl Expected {
     /// The pod would leave only because nobody knows yet how long its workload is away.
     pub(crate) fn is_for_unknown_gap(&self) -> bool {
         Mode::word(&self.mode_reason) == Mode::UNKNOWN_GAP
-    }
-
-    /// What the controller has chosen.
-    fn granted(grant: &Grant, gap: Option<u32>) -> Self {
-        Self {
-            mode: grant.mode.clone(),
-            mode_reason: grant.mode_reason.clone(),
-            // Who else served when it was granted is in the reason.
-            clients_see: clients_see(&grant.mode, &grant.drain, gap, false),
-        }
     }
 }
 

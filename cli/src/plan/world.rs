@@ -1,0 +1,176 @@
+//! The copy of the cluster that a plan is made on: the round's own writes are carried out on it, and operations end well.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use hitless_api::names::IN_SERVICE;
+use hitless_api::pod::{ConditionView, PodView};
+use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Transition, TransitionResult};
+use hitless_gate::{Answer, Approval, Approvals, Question};
+use hitless_rollout::Ask;
+use hitless_rollout::round::{Round, Write};
+use hitless_rollout::snapshot::{Evidence, LedgerView, NodeTransitionView, OperationKey, Snapshot as Cluster, Version};
+use jiff::Timestamp;
+
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) cluster: Cluster,
+    /// Where each pod is listed.
+    index: HashMap<String, usize>,
+    /// Pods whose node was made up.
+    without_node: BTreeSet<String>,
+}
+
+impl World {
+    /// `from_files`: a pod without a node gets one of its own, and all nodes have an agent.
+    pub(super) fn new(mut cluster: Cluster, from_files: bool) -> Self {
+        // What approvers have said was about another operation.
+        cluster.approvals = Approvals::new();
+        let mut without_node = BTreeSet::new();
+        if from_files {
+            (cluster.unknown.nodes, cluster.unknown.agents) = (true, true);
+            for pod in cluster.pods.iter_mut().filter(|pod| pod.node.is_none()) {
+                without_node.insert(pod.id.uid.clone());
+                let pod = Arc::make_mut(pod);
+                pod.node = Some(format!("node of {}/{}", pod.id.namespace, pod.id.name));
+            }
+        }
+        let index = cluster.pods.iter().enumerate().map(|(index, pod)| (pod.id.uid.clone(), index)).collect();
+        Self { cluster, index, without_node }
+    }
+
+    pub(super) fn pod(&self, uid: &str) -> Option<&PodView> {
+        self.cluster.pods.get(*self.index.get(uid)?).map(|pod| &**pod)
+    }
+
+    /// The pod's node, if it was not made up.
+    pub(super) fn node(&self, pod: &PodView) -> Option<String> {
+        pod.node.clone().filter(|_| !self.without_node.contains(&pod.id.uid))
+    }
+
+    /// uids of pods with an operation that has not ended.
+    pub(super) fn running(&self) -> Vec<String> {
+        let nodes = self.cluster.node_transitions.values();
+        nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.clone()).collect()
+    }
+
+    /// Whether a grant waits for rules of stage PostCheck.
+    pub(super) fn has_post_check(&self) -> bool {
+        let mut grants = self.cluster.node_transitions.values().flat_map(|node| &node.spec.grants);
+        grants.any(|grant| grant.post_check == Some(PostCheck::Pending))
+    }
+
+    /// The approver agrees; says whether that is new.
+    pub(super) fn approve(&mut self, ask: &Ask, at: Timestamp) -> bool {
+        let question = Question {
+            namespace: ask.namespace.clone(),
+            rule: format!("{}/{}", ask.rule_set, ask.rule),
+            operation: ask.operation.clone(),
+        };
+        let answer = Answer { approval: Approval::Approved, message: String::new(), since: at };
+        self.cluster.approvals.insert(question, answer).is_none()
+    }
+
+    /// Carries out what the round writes for operations; says whether there was anything.
+    pub(super) fn write(&mut self, round: &Round) -> bool {
+        let mut has_written = false;
+        for step in &round.steps {
+            has_written |= match &step.write {
+                Write::Ledger(write) => {
+                    let version = write.version.clone().unwrap_or_else(unwritten);
+                    let ledger = LedgerView { namespace: write.namespace.clone(), version, spec: write.spec.clone() };
+                    self.cluster.ledgers.insert(write.namespace.clone(), Arc::new(ledger));
+                    true
+                }
+                Write::NodeTransition(write) => {
+                    let known = self.cluster.node_transitions.get(&write.node);
+                    let view = NodeTransitionView {
+                        node: write.node.clone(),
+                        version: write.version.clone().unwrap_or_else(unwritten),
+                        fence: write.fence.clone().or_else(|| known?.fence.clone()),
+                        spec: write.spec.clone(),
+                        agent: known.and_then(|known| known.agent.clone()),
+                        transitions: known.map(|known| known.transitions.clone()).unwrap_or_default(),
+                    };
+                    self.cluster.node_transitions.insert(write.node.clone(), Arc::new(view));
+                    true
+                }
+                Write::Service(write) => {
+                    let is_meant = |name: &str, namespace: &str| name == write.name && namespace == write.namespace;
+                    let mut services = self.cluster.services.iter_mut();
+                    services.find(|each| is_meant(&each.name, &each.namespace)).is_some_and(|service| {
+                        let service = Arc::make_mut(service);
+                        (service.open, service.held_by) = (write.open, write.mark.clone());
+                        true
+                    })
+                }
+                // What comes before the pods was written already, and what comes after them is of no interest.
+                Write::Workload { .. } | Write::StandIn(_) | Write::RuleStatus(_) => false,
+            };
+        }
+        has_written
+    }
+
+    /// The pod's operation ends well: it runs what was granted, and is Ready.
+    pub(super) fn finish(&mut self, uid: &str, at: Timestamp) {
+        let nodes = self.cluster.node_transitions.values_mut();
+        let running = |node: &NodeTransitionView| node.unfinished().find(|grant| grant.pod.uid == uid).cloned();
+        let found = nodes.filter_map(|node| Some((running(node)?, node))).next();
+        let Some((grant, node)) = found else { return };
+        let node = Arc::make_mut(node);
+        node.transitions.retain(|transition| !transition.is_of(&grant));
+        node.transitions.push(done(&grant, at));
+        let key = OperationKey { id: grant.id.clone(), since: grant.granted.0 };
+        let pod = self.index.get(uid).and_then(|index| self.cluster.pods.get_mut(*index));
+        self.cluster.evidence.insert(key, if pod.is_some() { Evidence::Ready } else { Evidence::Gone });
+        if let Some(pod) = pod {
+            operate(Arc::make_mut(pod), &grant, at);
+        }
+    }
+}
+
+fn unwritten() -> Version {
+    Version { uid: String::new(), resource_version: String::new() }
+}
+
+fn done(grant: &Grant, at: Timestamp) -> Transition {
+    Transition {
+        id: grant.id.clone(),
+        granted: grant.granted.clone(),
+        phase: Phase::Returning,
+        since: MicroTime(at),
+        deadline: None,
+        connections: None,
+        gap_milliseconds: None,
+        hooks_done: Vec::new(),
+        hooks: Vec::new(),
+        rollback: None,
+        message: String::new(),
+        result: Some(TransitionResult { outcome: Outcome::Done, reason: "Done".to_owned(), report: BTreeMap::new() }),
+    }
+}
+
+fn operate(pod: &mut PodView, grant: &Grant, at: Timestamp) {
+    for container in &mut pod.containers {
+        let Some(change) = grant.containers.get(&container.name) else { continue };
+        container.image.clone_from(&change.to);
+        if let Some(status) = &mut container.status {
+            status.container_id = format!("{}, from {at}", grant.id);
+        }
+    }
+    write(&mut pod.annotations, &grant.annotations);
+    write(&mut pod.labels, &grant.labels);
+    for condition in ["Ready", IN_SERVICE] {
+        let is_true = ConditionView { is_true: true, reason: String::new(), message: String::new(), since: Some(at) };
+        pod.conditions.insert(condition.to_owned(), is_true);
+    }
+}
+
+fn write(values: &mut BTreeMap<String, String>, changes: &BTreeMap<String, Change>) {
+    for (name, change) in changes {
+        match &change.to {
+            Some(value) => values.insert(name.clone(), value.clone()),
+            None => values.remove(name),
+        };
+    }
+}

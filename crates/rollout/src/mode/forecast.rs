@@ -1,0 +1,45 @@
+//! What is expected of an operation of a pod.
+
+use hitless_api::pod::PodView;
+use hitless_api::{DrainSpec, Grant};
+
+use super::{Mode, Presence, Prospect, Traffic};
+
+/// Leave or Hold, and what clients notice of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forecast {
+    /// As it stands, or would stand, in the grant.
+    pub mode: Mode,
+    /// How its connections are treated.
+    pub drain: DrainSpec,
+    /// How long its workload is away when it is operated, in milliseconds, as far as that was learned.
+    pub gap_milliseconds: Option<u32>,
+    /// The pod serves, and no other pod does.
+    pub is_alone: bool,
+}
+
+impl Forecast {
+    /// Of a pod in this mode, while the other pods are as `presence` says.
+    #[must_use]
+    pub fn of(
+        pod: &PodView,
+        prospect: &Prospect,
+        mode: Mode,
+        traffic: &Traffic<'_>,
+        presence: &impl Fn(&PodView) -> Presence,
+    ) -> Self {
+        Self {
+            mode,
+            drain: prospect.drain.clone(),
+            gap_milliseconds: prospect.gap_milliseconds(),
+            is_alone: pod.ready() && !traffic.another_serves(pod, presence),
+        }
+    }
+
+    /// Of an operation that has been granted. Who else served at that time is in the reason.
+    #[must_use]
+    pub fn granted(grant: &Grant, gap_milliseconds: Option<u32>) -> Self {
+        let mode = Mode { mode: grant.mode.clone(), reason: grant.mode_reason.clone() };
+        Self { mode, drain: grant.drain.clone(), gap_milliseconds, is_alone: false }
+    }
+}

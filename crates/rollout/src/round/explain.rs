@@ -1,0 +1,295 @@
+//! The same round, and what a person wants to know beside: where each workload is, everything that is in the way of a pod, and
+//! what would be said of a pod that wishes nothing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::mode::{Forecast, Gaps};
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
+use hitless_gate::{Because, Candidate, Decision, Verdict};
+use hitless_workloads::{Object, OptIn, PodIntent, Stage, Write, kind, restart};
+use jiff::Timestamp;
+
+use super::blocked::Waiting;
+use super::intents::{Wish, Wishes};
+use super::{Finished, Pass, PodVerdict, Round, grants, holds};
+use crate::gate_cache::GateCache;
+use crate::snapshot::Snapshot;
+
+/// A round and its reasons.
+#[derive(Clone, Debug, Default)]
+pub struct Explanation {
+    /// The round, as [`super::round`] decides it.
+    pub round: Round,
+    /// Every workload, also those that have not opted in.
+    pub workloads: Vec<WorkloadReport>,
+    /// Every pod by its uid.
+    pub pods: BTreeMap<String, PodReport>,
+}
+
+/// Where a workload is.
+#[derive(Clone, Debug)]
+pub struct WorkloadReport {
+    /// The workload.
+    pub id: ObjectRef,
+    /// It has opted in.
+    pub opted_in: bool,
+    /// The guard policy's mark is on it.
+    pub held: bool,
+    /// How many pods it is meant to have.
+    pub replicas: u32,
+    /// Where it is.
+    pub stage: Stage,
+    /// Why its change is not made in place, if it is not.
+    pub why: Option<String>,
+    /// Paused by its owner, and driven under that pause.
+    pub permanent: bool,
+    /// Revision that pods are brought to, or are at.
+    pub target: String,
+    /// uids of its pods that are not as the target says.
+    pub behind: BTreeSet<String>,
+    /// Pods that count.
+    pub total: usize,
+    /// What is to be written to its own objects next.
+    pub writes: Vec<Write>,
+    /// Operations that have failed on the way to the target: the pod, and outcome and reason.
+    pub failures: Vec<(PodRef, String)>,
+}
+
+/// What there is to know of a pod.
+#[derive(Clone, Debug, Default)]
+pub struct PodReport {
+    /// `<kind>/<name>` of its workload, the kind in lower case; `pod/<name>` of one that nobody owns.
+    pub workload: String,
+    /// What is wished and has not ended.
+    pub wish: Option<GrantOp>,
+    /// What the round says of it.
+    pub verdict: Option<PodVerdict>,
+    /// Its operation has failed, and halts its workload or the pod itself.
+    pub halts: bool,
+    /// What was asked for.
+    pub details: Option<Details>,
+}
+
+/// More about one pod.
+#[derive(Clone, Debug)]
+pub struct Details {
+    /// What the round says of it. Of a pod of which it says nothing: what it would say if that pod alone wished an operation.
+    pub verdict: PodVerdict,
+    /// All that is in the way but rules. The first is what the verdict says.
+    pub in_the_way: Vec<Waiting>,
+    /// What the rules say; if the round did not ask them: what they would say of this pod alone. Of a pod whose operation waits
+    /// for them at its end: the rules of stage PostCheck.
+    pub rules: Option<Verdict>,
+    /// Leave or Hold: as it was granted, or as it would be now. `None` if it can't be operated, or not enough was read.
+    pub expected: Option<Forecast>,
+}
+
+/// Decides as [`super::round`] does and says why, with [`Details`] of the pods for which `asked` holds.
+#[must_use]
+pub fn explain(
+    snapshot: &Snapshot,
+    cache: &mut GateCache,
+    now: Timestamp,
+    asked: impl Fn(&PodView) -> bool,
+) -> Explanation {
+    let mut pass = match Pass::begin(snapshot, cache, now) {
+        Ok(pass) => pass,
+        Err(round) => return Explanation { round: *round, ..Explanation::default() },
+    };
+    let of_interest = snapshot.pods.iter().map(|pod| &**pod).filter(|pod| asked(pod));
+    let mut details: HashMap<&str, Details> =
+        of_interest.filter_map(|pod| Some((pod.id.uid.as_str(), pass.details(pod)?))).collect();
+    let Finished { round, wishes, ended } = pass.finish();
+    let mut verdicts: HashMap<&str, &PodVerdict> =
+        round.verdicts.iter().map(|verdict| (verdict.pod.uid.as_str(), verdict)).collect();
+    let halting: BTreeSet<&str> = ended.failures.iter().map(|failure| failure.grant.pod.uid.as_str()).collect();
+    let pods = snapshot.pods.iter().map(|pod| {
+        let uid = pod.id.uid.as_str();
+        let verdict = verdicts.remove(uid).cloned();
+        let report = PodReport {
+            workload: label(&wishes, pod),
+            wish: op(&wishes, pod),
+            halts: halting.contains(uid),
+            details: details.remove(uid).map(|found| found.with(verdict.as_ref(), snapshot)),
+            verdict,
+        };
+        (pod.id.uid.clone(), report)
+    });
+    let pods = pods.collect();
+    let workloads = workloads(snapshot, &wishes, &ended);
+    Explanation { workloads, pods, round }
+}
+
+impl<'a> Pass<'a, '_> {
+    /// As far as it can be told before the round is over.
+    fn details(&mut self, pod: &'a PodView) -> Option<Details> {
+        let uid = pod.id.uid.as_str();
+        let is_wished = self.wishes.by_pod.contains_key(uid);
+        let assumed = || Wish { pod, intent: Ok(PodIntent::assumed(pod)), workload: self.wishes.workload_of(pod) };
+        let wish = if is_wished { self.wishes.by_pod.remove(uid)? } else { assumed() };
+        let is_under_way = self.ended.busy.contains(uid) || self.ended.regrant.contains_key(uid);
+        let mut in_the_way: Vec<Waiting> = grants::in_the_way(&wish, &self.ended, &self.draft, self.gate).collect();
+        let prospect =
+            grants::prospect(&wish, &self.wishes, self.draft.snapshot, self.gate, &self.policies, &self.holds.traffic);
+        let expected = match (self.granted(pod), prospect) {
+            (Some(granted), _) => Some(granted),
+            (None, Ok(prospect)) if super::blocked::of_pod(pod).is_none() => {
+                let presence = |other: &PodView| holds::presence(other, &self.draft, &self.ended);
+                let start = prospect.start(pod, &self.holds.traffic, &presence).ok();
+                start.map(|start| Forecast::of(pod, &prospect, start.mode, &self.holds.traffic, &presence))
+            }
+            (None, Ok(_)) => None,
+            (None, Err(waiting)) => {
+                in_the_way.extend(pod.node.is_some().then_some(waiting));
+                None
+            }
+        };
+        let rules = if is_under_way {
+            self.post_check(pod)
+        } else if in_the_way.is_empty() && is_wished {
+            // The round asks them.
+            None
+        } else {
+            let operation = wish.intent.as_ref().map(PodIntent::id).unwrap_or_default();
+            let (candidate, snapshot) = (Candidate::of(pod, operation), self.draft.snapshot);
+            self.gate.decide(&[candidate], &snapshot.approvals, self.draft.now).pop()
+        };
+        let verdict = self.alone(uid, &wish);
+        if is_wished {
+            self.wishes.by_pod.insert(uid, wish);
+        }
+        Some(Details { verdict: verdict?, in_the_way, rules, expected })
+    }
+
+    /// What the round would say if this were the only wish.
+    fn alone(&mut self, uid: &'a str, wish: &Wish<'a>) -> Option<PodVerdict> {
+        let only = HashMap::from([(uid, wish.clone())]);
+        let all = std::mem::replace(&mut self.wishes.by_pod, only);
+        let mut draft = self.draft.clone();
+        let (gate, policies) = (self.gate, &self.policies);
+        let registered = self.holds.registered();
+        let verdict = grants::grant(&self.wishes, &self.ended, &mut draft, gate, policies, &mut self.holds).pop();
+        self.holds.restore(registered);
+        self.wishes.by_pod = all;
+        verdict
+    }
+
+    /// The mode of an operation that has not ended.
+    fn granted(&self, pod: &'a PodView) -> Option<Forecast> {
+        let grant = unfinished(self.draft.snapshot, pod)?;
+        let gaps = self.wishes.workload_of(pod).and_then(|index| self.wishes.plans[index].gaps.as_deref());
+        Some(Forecast::granted(grant, Gaps::parse(gaps).longest()))
+    }
+
+    /// What the rules of stage PostCheck say of a pod whose operation has been verified; `None` if it is not that far.
+    fn post_check(&self, pod: &PodView) -> Option<Verdict> {
+        let snapshot = self.draft.snapshot;
+        let grant = unfinished(snapshot, pod)?;
+        let reports = snapshot.node_transitions.values().find_map(|node| node.transition(grant))?;
+        let candidate = (reports.phase == Phase::Checking).then(|| Candidate::of(pod, grant.id.clone()))?;
+        let mut verdict = self.gate.post_check(&candidate, &snapshot.approvals, self.draft.now);
+        verdict.rules.retain(|rule| !matches!(rule.because, Because::OtherStage { .. }));
+        Some(verdict)
+    }
+}
+
+impl Details {
+    /// With what the round has said of the pod, if it has.
+    fn with(mut self, decided: Option<&PodVerdict>, snapshot: &Snapshot) -> Self {
+        if let Some(verdict) = decided {
+            self.verdict = verdict.clone();
+        }
+        if let Some(gate) = &self.verdict.gate {
+            self.rules = Some(gate.clone());
+        }
+        self.in_the_way = match &self.verdict.waiting {
+            None | Some(Waiting::Rules) => Vec::new(),
+            // Of a pod that is being operated nothing else is of interest.
+            Some(Waiting::InProgress) => vec![Waiting::InProgress],
+            Some(first) if self.in_the_way.contains(first) => self.in_the_way,
+            Some(first) => vec![first.clone()],
+        };
+        if let Some(expected) = &self.verdict.expected {
+            self.expected = Some(expected.clone());
+        }
+        self.expected = self.expected.filter(|_| !snapshot.unknown.modes);
+        self
+    }
+
+    /// Whether a rule says no.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.rules.iter().flat_map(|rules| &rules.rules).any(|rule| rule.verdict == Decision::Denied)
+    }
+}
+
+fn unfinished<'a>(snapshot: &'a Snapshot, pod: &PodView) -> Option<&'a Grant> {
+    let node = snapshot.node_transitions.get(pod.node.as_ref()?)?;
+    node.unfinished().find(|grant| grant.pod.uid == pod.id.uid)
+}
+
+fn label<'a>(wishes: &Wishes<'a>, pod: &'a PodView) -> String {
+    wishes.owner(pod).map(target_name).unwrap_or_else(|| format!("pod/{}", pod.id.name))
+}
+
+/// What is wished for the pod, also where the workload's own objects are written first.
+fn op<'a>(wishes: &Wishes<'a>, pod: &'a PodView) -> Option<GrantOp> {
+    if pod.terminating || pod.finished {
+        return None;
+    }
+    let wish = wishes.by_pod.get(pod.id.uid.as_str());
+    if let Some(intent) = wish.and_then(|wish| wish.intent.as_ref().ok()) {
+        return Some(intent.operation.op.clone());
+    }
+    let plan = wishes.workload_of(pod).map(|index| &wishes.plans[index]);
+    let is_behind = plan.is_some_and(|plan| {
+        matches!(plan.stage, Stage::Rolling | Stage::Finishing) && plan.behind.contains(&pod.id.uid)
+    });
+    if is_behind {
+        return Some(GrantOp::Update);
+    }
+    restart::wish(pod).map(|_| GrantOp::Restart)
+}
+
+/// `<kind>/<name>` as users write it for a target: the kind in lower case.
+fn target_name(object: &ObjectRef) -> String {
+    format!("{}/{}", object.group_kind.to_string().to_lowercase(), object.name)
+}
+
+impl WorkloadReport {
+    /// `<kind>/<name>` as users write it for a target: the kind in lower case.
+    #[must_use]
+    pub fn name(&self) -> String {
+        target_name(&self.id)
+    }
+}
+
+fn workloads(snapshot: &Snapshot, wishes: &Wishes<'_>, ended: &super::completion::Ended<'_>) -> Vec<WorkloadReport> {
+    let index: HashMap<&str, usize> =
+        wishes.plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.as_str(), index)).collect();
+    let report = |object: &Object| {
+        let known = index.get(object.id.uid.as_str()).copied();
+        let plan = known.map(|index| &wishes.plans[index]);
+        let failures = ended.failures.iter().filter(|failure| known.is_some() && failure.workload == known);
+        WorkloadReport {
+            id: object.id.clone(),
+            opted_in: object.opt_in() != OptIn::No,
+            held: object.held_by_guard(),
+            replicas: kind::desired(object).unwrap_or_default(),
+            stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),
+            why: plan.and_then(|plan| match &plan.stage {
+                Stage::SteppingAside(because) | Stage::Refused(because) => Some(because.text.clone()),
+                Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling | Stage::Finishing => None,
+            }),
+            permanent: plan.is_some_and(|plan| plan.permanent),
+            target: plan.map(|plan| plan.target.clone()).unwrap_or_default(),
+            behind: plan.map(|plan| plan.behind.clone()).unwrap_or_default(),
+            total: plan.map_or(0, |plan| plan.total),
+            writes: plan.map(|plan| plan.writes.clone()).unwrap_or_default(),
+            failures: failures.map(|failure| (failure.grant.pod.clone(), failure.reason())).collect(),
+        }
+    };
+    let is_workload = |object: &&std::sync::Arc<Object>| kind::of_workload(&object.id.group_kind).is_some();
+    snapshot.objects.iter().filter(is_workload).map(|object| report(object)).collect()
+}

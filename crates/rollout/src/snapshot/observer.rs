@@ -1,0 +1,31 @@
+//! A snapshot of somebody who does not lead.
+
+use std::sync::Arc;
+
+use super::Snapshot;
+
+impl Snapshot {
+    /// The same snapshot for somebody who only looks: with the epoch and the holder that the ledgers and NodeTransitions name,
+    /// and with the answers of approvers as the controller has reported them in the status of the rules.
+    ///
+    /// A round of it is neither deposed nor takes ledgers over: it decides what the present leader decides. It differs where
+    /// the leader knows more: what it has read itself as evidence ([`Self::evidence`]), and which of its writes were not
+    /// answered ([`Self::uncertain`]).
+    #[must_use]
+    pub fn as_observer(mut self) -> Self {
+        let leaders =
+            self.ledgers.values().map(|ledger| (ledger.spec.leader.epoch, ledger.spec.leader.holder.as_str()));
+        let nodes = self.node_transitions.values().map(|node| (node.spec.epoch, ""));
+        // Of two names of the same epoch, the one that is not empty.
+        let (epoch, holder) = leaders.chain(nodes).max().unwrap_or_default();
+        (self.epoch, self.holder) = (epoch, holder.to_owned());
+        // A leader that has just begun takes ledgers over before it decides anything. This is how they look then.
+        for ledger in self.ledgers.values_mut() {
+            if let Some(spec) = hitless_gate::take_over(&ledger.spec, epoch, &self.holder) {
+                Arc::make_mut(ledger).spec = spec;
+            }
+        }
+        self.approvals = super::reported::approvals(&self);
+        self
+    }
+}

@@ -1,0 +1,97 @@
+//! The views of objects of the API, and what follows from them: the same for the controller's caches and for a command line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::ledger::CLUSTER;
+use hitless_api::names::{self, SYSTEM_NAMESPACE};
+use hitless_api::pod::PodView;
+use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Version};
+use crate::round::FENCE;
+
+fn version(meta: &ObjectMeta) -> Version {
+    Version {
+        uid: meta.uid.clone().unwrap_or_default(),
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+    }
+}
+
+/// Of a Node's metadata.
+impl From<&ObjectMeta> for NodeView {
+    fn from(meta: &ObjectMeta) -> Self {
+        Self {
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            deleting: meta.deletion_timestamp.is_some(),
+            labels: meta.labels.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl From<NodeTransition> for NodeTransitionView {
+    fn from(object: NodeTransition) -> Self {
+        let status = object.status.unwrap_or_default();
+        Self {
+            node: object.metadata.name.clone().unwrap_or_default(),
+            version: version(&object.metadata),
+            fence: object.metadata.annotations.and_then(|mut all| all.remove(FENCE)),
+            spec: object.spec,
+            agent: status.agent,
+            transitions: status.transitions,
+        }
+    }
+}
+
+impl LedgerView {
+    /// Of an object that is a ledger of ours by its name. A ledger is known by its namespace, that of the whole cluster as
+    /// [`CLUSTER`].
+    #[must_use]
+    pub fn of(object: TransitionLedger) -> Option<Self> {
+        let namespace = object.metadata.namespace.clone().unwrap_or_default();
+        let namespace = match object.metadata.name.as_deref() {
+            Some(names::LEDGER) => namespace,
+            Some(names::CLUSTER_LEDGER) if namespace == SYSTEM_NAMESPACE => CLUSTER.to_owned(),
+            _ => return None,
+        };
+        Some(Self { namespace, version: version(&object.metadata), spec: object.spec })
+    }
+}
+
+impl From<PodTransitionRule> for RuleView {
+    fn from(object: PodTransitionRule) -> Self {
+        Self {
+            namespace: object.metadata.namespace.clone().unwrap_or_default(),
+            name: object.metadata.name.clone().unwrap_or_default(),
+            version: version(&object.metadata),
+            generation: object.metadata.generation.unwrap_or_default(),
+            spec: object.spec,
+            status: object.status,
+        }
+    }
+}
+
+/// Which of these nodes have a Ready agent: its DaemonSet's pods, among `pods`, tell. `known` is the answer of last time; a node
+/// that had none then has had none since then.
+#[must_use]
+pub fn agents<'a>(
+    nodes: impl IntoIterator<Item = &'a str>,
+    pods: impl IntoIterator<Item = &'a PodView>,
+    known: &BTreeMap<String, AgentState>,
+    now: Timestamp,
+) -> BTreeMap<String, AgentState> {
+    let is_agent = |pod: &&PodView| {
+        pod.id.namespace == SYSTEM_NAMESPACE
+            && pod.labels.get(names::APP_LABEL).is_some_and(|name| name == names::AGENT)
+            && pod.available()
+    };
+    let ready: BTreeSet<&str> = pods.into_iter().filter(is_agent).filter_map(|pod| pod.node.as_deref()).collect();
+    let state = |node: &str| match known.get(node) {
+        _ if ready.contains(node) => AgentState::Ready,
+        Some(AgentState::MissingSince(since)) => AgentState::MissingSince(*since),
+        Some(AgentState::Ready) | None => AgentState::MissingSince(now),
+    };
+    nodes.into_iter().map(|node| (node.to_owned(), state(node))).collect()
+}
