@@ -30,8 +30,16 @@ pub const CLUSTER_LEDGER: &str = "cluster";
 pub mod annotations {
     /// On a workload: opts it in. Values [`super::UPDATE_IN_PLACE`] and [`super::UPDATE_IN_PLACE_ONLY`].
     pub const UPDATE: &str = "hitless.dev/update";
-    /// On a Deployment: `held` while the guard policy's pause is on. Set by the guard policy, lifted by the controller.
+    /// On a workload: `held` while the guard policy keeps the native controller from rolling it. Set by the guard policy, lifted by
+    /// the controller.
     pub const ROLLOUT: &str = "hitless.dev/rollout";
+    /// On a StatefulSet or DaemonSet that is held: the `updateStrategy` that its owner wants, as JSON. Set by the guard policy.
+    pub const UPDATE_STRATEGY: &str = "hitless.dev/update-strategy";
+    /// On a StatefulSet or DaemonSet: JSON `{"revision": …, "backTo": …}`, the template that was judged bad and the one that was put
+    /// back. The bad one is not tried again as long as this stands there. Written by the controller.
+    pub const HALTED: &str = "hitless.dev/halted";
+    /// The API server's count of a DaemonSet's template changes.
+    pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
     /// On a pod: hash of the template it was last brought to; where present it alone decides the pod's revision.
     pub const REVISION: &str = "hitless.dev/revision";
     /// On a pod: token of a wished restart; wished until `RESTARTED` has the same value.
@@ -80,6 +88,10 @@ pub mod labels {
     pub const SETTLED: &str = "hitless.dev/settled";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
+    /// Label by which the StatefulSet and DaemonSet controllers know a pod's revision.
+    pub const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
+    /// Label that the DaemonSet controller adds to its pods.
+    pub const POD_TEMPLATE_GENERATION: &str = "pod-template-generation";
     /// Label the Deployment controller adds to ReplicaSets and their pods.
     pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 }

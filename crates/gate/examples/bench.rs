@@ -294,7 +294,7 @@ fn main() -> io::Result<()> {
     set_rules(&mut gate)?;
     for workload in 0..WORKLOADS {
         let desired = (PODS - workload).div_ceil(WORKLOADS);
-        gate.set_owner(&world.owner(workload), Some(OwnerFacts { desired }));
+        gate.set_owner(&world.owner(workload), Some(OwnerFacts::of(desired)));
     }
     for number in 0..PODS {
         gate.upsert_pod(&world.pod(number));

@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::index::{Gate, Group, Pod};
 use crate::order::{Known, in_order, no_such_pod};
-use crate::policy::{Bound, Check, Limits, Rule, Stage};
-use crate::verdict::{Holder, IMPLICIT, LEDGER, Who, says};
+use crate::policy::{Check, Limits, Rule, Stage};
+use crate::verdict::{Holder, IMPLICIT, LEDGER, WORKLOAD, Who, says};
 use crate::{
     Answer, Approval, Approvals, Because, Candidate, Decision, GateInput, Question, RuleVerdict, Verdict, selector,
 };
@@ -150,7 +150,12 @@ impl<'g> Sitting<'g> {
                 answers.push(self.answer(each, (id, group), rule, stage));
             }
         }
-        answers.extend(if implicit { self.implicit(each) } else { None });
+        let limit = own.and_then(|_| gate.max_unavailable(each.pod)).filter(|_| *stage == Stage::PreCheck);
+        answers.extend(match limit {
+            Some(most) => Some(self.own_budget(each, &WORKLOAD.into(), |_| Limits::at_most(u64::from(most)))),
+            None if implicit => self.implicit(each),
+            None => None,
+        });
         answers
     }
 
@@ -241,24 +246,29 @@ impl<'g> Sitting<'g> {
     fn implicit(&mut self, each: &Known<'g>) -> Option<RuleVerdict> {
         let percent = self.gate.settings.implicit?.percent;
         let name = self.implicit.clone();
+        Some(self.own_budget(each, &name, |total| implicit_limits(total, percent)))
+    }
+
+    /// The limits of a workload's pods, of whose number they are a function.
+    fn own_budget(&mut self, each: &Known<'g>, name: &Arc<str>, limits: impl Fn(u64) -> Limits) -> RuleVerdict {
         if !each.pod.is_free() {
-            return Some(says(&name, Decision::Allowed, Because::AlreadyUnavailable));
+            return says(name, Decision::Allowed, Because::AlreadyUnavailable);
         }
         let own = self.gate.owner_group(each.pod).and_then(|id| Some((id, self.gate.groups.get(id as usize)?)));
         // A pod without an owner has nobody to stand in for it: it is a group of its own.
         let Some((id, group)) = own else {
             let alone = Live::of_one();
-            let answer = alone.availability(implicit_limits(1, percent));
-            return Some(says(&name, Decision::Allowed, answer.unwrap_or_else(|because| because)));
+            let answer = alone.availability(limits(1));
+            return says(name, Decision::Allowed, answer.unwrap_or_else(|because| because));
         };
         let live = self.live(id, group);
-        Some(match live.availability(implicit_limits(live.counts.total, percent)) {
-            Ok(because) => says(&name, Decision::Allowed, because),
+        match live.availability(limits(live.counts.total)) {
+            Ok(because) => says(name, Decision::Allowed, because),
             Err(because) => {
                 let (holders, since) = self.holders((id, group), Who::Down, each.pod);
-                RuleVerdict { since, holders, ..says(&name, Decision::Denied, because) }
+                RuleVerdict { since, holders, ..says(name, Decision::Denied, because) }
             }
-        })
+        }
     }
 
     fn live(&mut self, id: u32, group: &'g Group) -> &mut Live {
@@ -281,7 +291,7 @@ impl<'g> Sitting<'g> {
 /// A share that rounds down, but at least one.
 fn implicit_limits(total: u64, percent: u32) -> Limits {
     let quota = (total.saturating_mul(u64::from(percent)) / 100).max(1);
-    Limits { max_unavailable: Some(Bound::count(quota)), min_available: None }
+    Limits::at_most(quota)
 }
 
 fn soak(group: &Group, seconds: u32, now: Timestamp) -> Result<Because, Because> {
@@ -297,6 +307,11 @@ fn soak(group: &Group, seconds: u32, now: Timestamp) -> Result<Because, Because>
 }
 
 impl Gate {
+    /// How many pods of the pod's workload may be unavailable, as the workload itself says.
+    fn max_unavailable(&self, pod: &Pod) -> Option<u32> {
+        pod.owner().and_then(|owner| self.owners.get(owner as usize))?.max_unavailable
+    }
+
     fn has_labels(&self, pod: &Pod, wanted: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector) -> bool {
         self.classes.get(pod.class as usize).is_some_and(|class| self.selects(wanted, class))
     }

@@ -63,6 +63,17 @@ impl PodFacts {
 pub struct OwnerFacts {
     /// How many pods it is meant to have.
     pub desired: u32,
+    /// How many of them may be unavailable, as the workload itself says. It takes the place of the implicit budget and counts
+    /// beside all others.
+    pub max_unavailable: Option<u32>,
+}
+
+impl OwnerFacts {
+    /// A workload that says nothing of how many of its pods may be unavailable.
+    #[must_use]
+    pub const fn of(desired: u32) -> Self {
+        Self { desired, max_unavailable: None }
+    }
 }
 
 /// One PodTransitionRule.

@@ -156,12 +156,12 @@ impl Gate {
 
     /// How many pods a workload is meant to have; `None`: nobody knows, so it counts with those that are listed.
     pub fn set_owner(&mut self, owner: &ObjectRef, facts: Option<OwnerFacts>) {
-        let desired = facts.map(|facts| facts.desired);
+        let (desired, limit) = (facts.map(|facts| facts.desired), facts.and_then(|facts| facts.max_unavailable));
         if desired.is_none() && self.known_owner(owner).is_none() {
             return;
         }
         let id = self.owner_id(owner);
-        self.with_owner(id, |owner| owner.desired = desired);
+        self.with_owner(id, |owner| (owner.desired, owner.max_unavailable) = (desired, limit));
         self.drop_owner_if_unused(id);
     }
 

@@ -9,6 +9,8 @@ use serde::Serialize;
 
 /// Name in [`RuleVerdict::rule`] of the budget for pods that no PodTransitionRule selects.
 pub const IMPLICIT: &str = "implicit";
+/// What the workload itself says of how many of its pods may be unavailable, as it stands in verdicts.
+pub const WORKLOAD: &str = "workload";
 /// Name in [`RuleVerdict::rule`] of the answer for a pod that has its place already.
 pub const LEDGER: &str = "ledger";
 /// Name in [`RuleVerdict::rule`] of the answer for a pod that is not there.
@@ -39,7 +41,8 @@ pub struct Verdict {
 #[serde(rename_all = "camelCase")]
 pub struct RuleVerdict {
     /// `<PodTransitionRule>/<rule>`, `budget:<TransitionBudget>/<limit>` (`budget:hitless-system.<name>/…` for one of the whole
-    /// cluster), `pdb:<PodDisruptionBudget>`, or [`IMPLICIT`], [`LEDGER`], [`POD`].
+    /// cluster), `pdb:<PodDisruptionBudget>`, or [`IMPLICIT`], [`WORKLOAD`],
+    /// [`LEDGER`], [`POD`].
     pub rule: Arc<str>,
     /// Its answer, given all candidates that were decided earlier in this round.
     pub verdict: Decision,

@@ -243,7 +243,7 @@ fn a_cluster() -> impl Strategy<Value = Cluster> {
         });
         Cluster {
             pods,
-            owners: owners.into_iter().map(|(owner, desired)| (owner_key(owner), OwnerFacts { desired })).collect(),
+            owners: owners.into_iter().map(|(owner, desired)| (owner_key(owner), OwnerFacts::of(desired))).collect(),
             rule_sets: rule_sets.collect(),
             ledger: TransitionLedgerSpec::default(),
             implicit: implicit.then(ImplicitBudget::default),
@@ -402,7 +402,7 @@ proptest! {
         let mut cluster = cluster;
         cluster.implicit = Some(ImplicitBudget { percent });
         for (number, desired) in desired.into_iter().enumerate() {
-            cluster.owners.insert(owner_key(number.try_into().unwrap()), OwnerFacts { desired });
+            cluster.owners.insert(owner_key(number.try_into().unwrap()), OwnerFacts::of(desired));
         }
         let spec = serde_json::from_value(json!({"selector": selector, "rules": rules})).unwrap();
         cluster.rule_sets.push(RuleSet { name: "weird".into(), namespace: "default".into(), spec });

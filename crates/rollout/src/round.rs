@@ -14,6 +14,7 @@ mod explain;
 mod fencing;
 mod gaps;
 mod grants;
+mod halts;
 mod holds;
 mod intents;
 mod rivals;
@@ -155,6 +156,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         steps.extend(services);
         steps.extend(gaps::steps(&wishes, snapshot));
         steps.extend(wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Step::workload));
+        steps.extend(halts::steps(&wishes, &ended, gate));
         steps.extend(stand_in.steps);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
         steps.extend(statuses.steps);

@@ -15,11 +15,12 @@ pub fn first_native_change(from: &Template, to: &Template) -> Option<String> {
     if from.revision() == to.revision() {
         return None;
     }
-    first_difference("spec.template", Some(&without_changeable(from)), Some(&without_changeable(to)))
+    first_difference("spec.template", Some(&fixed(from.content())), Some(&fixed(to.content())))
 }
 
-fn without_changeable(template: &Template) -> Value {
-    let mut value = template.content().clone();
+/// A template's content without what can be changed in a running pod.
+pub(crate) fn fixed(content: &Value) -> Value {
+    let mut value = content.clone();
     for container in value.pointer_mut("/spec/containers").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(container) = container.as_object_mut() {
             container.remove("image");

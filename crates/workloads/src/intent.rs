@@ -114,6 +114,20 @@ pub enum Obstacle {
         /// Name of the container.
         container: String,
     },
+    /// Others of its workload go first.
+    #[error("{kind} pods are operated in order, and {first} comes first")]
+    NotItsTurn {
+        /// Kind of the workload.
+        kind: &'static str,
+        /// Name of a pod that is before it: it is being operated, is not available, or has to be.
+        first: String,
+    },
+    /// The revision that the pod was made from is not known (yet).
+    #[error("the ControllerRevision that it was made from is not known: {revision}; it waits until that is there")]
+    UnknownRevision {
+        /// The pod's label `controller-revision-hash`.
+        revision: String,
+    },
     /// The wish names a container that the pod does not have.
     #[error("the pod has no container {container}; correct the name")]
     UnknownContainer {
@@ -128,6 +142,8 @@ impl Obstacle {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::DigestUnknown { .. } => "DigestUnknown",
+            Self::NotItsTurn { .. } => "NotItsTurn",
+            Self::UnknownRevision { .. } => "UnknownRevision",
             Self::UnknownContainer { .. } => "UnknownContainer",
         }
     }

@@ -3,14 +3,16 @@
 use hitless_api::GroupKind;
 use serde_json::Value;
 
+use crate::kinds::daemon_set::DaemonSets;
 use crate::kinds::deployment::Deployments;
+use crate::kinds::stateful_set::StatefulSets;
 use crate::object::{Object, ReadError};
 use crate::plan::Plan;
 use crate::world::World;
 use crate::write::Write;
 
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
-pub const KINDS: &[&dyn Kind] = &[&Deployments];
+pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets];
 
 /// A resource of the API that a kind needs.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +29,15 @@ pub struct Resource {
     pub uninstall_verbs: &'static [&'static str],
 }
 
+/// How many pods a workload is meant to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// So many.
+    pub desired: u32,
+    /// So many of them may be unavailable, as the workload's own strategy says; absent where it means something else there.
+    pub max_unavailable: Option<u32>,
+}
+
 /// A kind of workload: turns its objects into plans.
 pub trait Kind: Sync {
     /// What users call it, the longest name first: `deployment`, `deploy`.
@@ -41,8 +52,8 @@ pub trait Kind: Sync {
     /// If a field does not have its type.
     fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError>;
 
-    /// How many pods one of these objects is meant to have, if that makes sense.
-    fn desired(&self, object: &Object) -> Option<u32>;
+    /// How many pods one of these objects is meant to have, and how many of them may be unavailable, if that makes sense.
+    fn size(&self, object: &Object) -> Option<Size>;
 
     /// Whether the workload has opted in, or something of ours is still on it. Cheap.
     fn concerns(&self, root: &Object, world: &World<'_>) -> bool;
@@ -53,6 +64,10 @@ pub trait Kind: Sync {
 
     /// What takes everything of ours off one of its objects; for an uninstall.
     fn release(&self, object: &Object) -> Option<Write>;
+
+    /// What is written when the operations of this revision have failed too often for it to go on: `world` is as it was planned
+    /// on. Nothing if what is there needs no change then.
+    fn halt(&self, root: &Object, world: &World<'_>) -> Option<Write>;
 
     /// The workload as the guard policy stores it when its template changes: held. For forecasts; the policy itself is in
     /// `manifests/policies`.
@@ -65,9 +80,13 @@ pub fn of_workload(group_kind: &GroupKind) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| kind.resources().first().is_some_and(|own| own.group_kind == *group_kind))
 }
 
-/// All resources that are watched, each with its kind.
+/// All resources that are watched, each once, with a kind that reads it.
 pub fn resources() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
-    KINDS.iter().copied().flat_map(|kind| kind.resources().iter().map(move |resource| (kind, resource)))
+    let all = || KINDS.iter().copied().flat_map(|kind| kind.resources().iter().map(move |resource| (kind, resource)));
+    all().enumerate().filter_map(move |(index, (kind, resource))| {
+        let is_first = all().take(index).all(|(_, earlier)| earlier.group_kind != resource.group_kind);
+        is_first.then_some((kind, resource))
+    })
 }
 
 /// The resource with this group and kind.
@@ -78,8 +97,8 @@ pub fn resource(group_kind: &GroupKind) -> Option<(&'static dyn Kind, &'static R
 
 /// How many pods the object is meant to have, if that makes sense.
 #[must_use]
-pub fn desired(object: &Object) -> Option<u32> {
-    resource(&object.id.group_kind).and_then(|(kind, _)| kind.desired(object))
+pub fn size(object: &Object) -> Option<Size> {
+    resource(&object.id.group_kind).and_then(|(kind, _)| kind.size(object))
 }
 
 /// Reads an object of the API by the kind that it says it is; `None`: no workload has such objects.

@@ -1,3 +1,7 @@
 //! One folder a kind.
 
+pub mod daemon_set;
 pub mod deployment;
+mod on_delete;
+pub mod revision;
+pub mod stateful_set;

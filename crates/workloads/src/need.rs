@@ -10,7 +10,7 @@ use hitless_api::{Change, GrantOp};
 use crate::image;
 use crate::intent::{Obstacle, Operation, PodIntent};
 use crate::requests::restart;
-use crate::template::Template;
+use crate::template::{Shape, Template};
 
 /// What a pod needs to be as the target says.
 pub(crate) enum Need {
@@ -49,7 +49,7 @@ pub(crate) fn need<'a>(
     pod: &PodView,
     goal: &Goal<'_>,
     recorded: Option<&str>,
-    bases: impl IntoIterator<Item = &'a Template>,
+    bases: impl IntoIterator<Item = &'a Shape>,
 ) -> Need {
     let target = goal.template;
     let labels = goal.label_changes(pod);
@@ -57,15 +57,15 @@ pub(crate) fn need<'a>(
     if recorded.is_some_and(|revision| revision == target.revision()) && labels.is_empty() {
         return Need::Nothing;
     }
-    let base = recorded.and_then(|revision| bases.into_iter().find(|base| base.revision() == revision));
+    let base = recorded.and_then(|revision| bases.into_iter().find(|base| base.revision == revision));
     let differing = match differing(pod, target, base) {
         Ok(differing) => differing,
         Err(obstacle) => return Need::Operation(Err(obstacle)),
     };
     let restarted = match (base, recorded) {
-        (Some(base), _) => base.restarted_at() != target.restarted_at(),
+        (Some(base), _) => base.restarted_at != target.shape().restarted_at,
         (None, None) => {
-            pod.annotations.get(annotations::KUBECTL_RESTARTED_AT).map(String::as_str) != target.restarted_at()
+            pod.annotations.get(annotations::KUBECTL_RESTARTED_AT) != target.shape().restarted_at.as_ref()
         }
         // It was brought to a template that nobody knows any more. If the images do not tell the difference, it is a restart.
         (None, Some(_)) => differing.is_empty(),
@@ -82,7 +82,7 @@ pub(crate) fn need<'a>(
 fn differing(
     pod: &PodView,
     target: &Template,
-    base: Option<&Template>,
+    base: Option<&Shape>,
 ) -> Result<BTreeMap<String, ImageChange>, Obstacle> {
     let mut changes = BTreeMap::new();
     for (name, wanted) in target.images() {

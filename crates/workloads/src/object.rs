@@ -52,6 +52,12 @@ pub enum Body {
     Deployment(kinds::deployment::DeploymentBody),
     /// Of a ReplicaSet.
     ReplicaSet(kinds::deployment::ReplicaSetBody),
+    /// Of a StatefulSet.
+    StatefulSet(kinds::stateful_set::StatefulSetBody),
+    /// Of a DaemonSet.
+    DaemonSet(kinds::daemon_set::DaemonSetBody),
+    /// Of a ControllerRevision.
+    ControllerRevision(kinds::revision::RevisionBody),
 }
 
 impl Object {

@@ -30,6 +30,13 @@ impl Because {
     }
 }
 
+impl Because {
+    /// Pods on their node's network are never operated.
+    pub(crate) fn host_network() -> Self {
+        Self { reason: "HostNetwork", text: "its pods use their nodes' network; such pods are not operated".to_owned() }
+    }
+}
+
 /// Where a workload is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {

@@ -1,19 +1,55 @@
 //! A pod template as raw JSON: fields that no type of ours knows must survive being copied.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::digest;
 use hitless_api::names::{annotations, labels};
 use serde_json::{Map, Value};
 
+use crate::diff;
+
 /// `spec.template` of a Deployment or ReplicaSet, without what only tells ReplicaSets apart: the label `pod-template-hash`
 /// and the annotation `hitless.dev/mixed`, which are kept beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     content: Arc<Value>,
-    revision: String,
+    shape: Shape,
     hash: Option<String>,
     mixed: bool,
+}
+
+/// What has to be known of a template that pods were made from or brought to: little, because a cluster keeps many old ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Hash of the content, see [`Template::revision`].
+    pub revision: String,
+    /// Hash of what can't be changed in a running pod.
+    pub fixed: String,
+    /// Image of each container.
+    pub images: BTreeMap<String, String>,
+    /// What `kubectl rollout restart` wrote.
+    pub restarted_at: Option<String>,
+}
+
+impl Shape {
+    fn of(content: &Value) -> Self {
+        let containers = content["spec"]["containers"].as_array().into_iter().flatten();
+        let image = |each: &Value| Some((each["name"].as_str()?.to_owned(), each["image"].as_str()?.to_owned()));
+        let restarted_at = content["metadata"]["annotations"].get(annotations::KUBECTL_RESTARTED_AT);
+        Self {
+            revision: digest::short(content),
+            fixed: digest::short(&diff::fixed(content)),
+            images: containers.filter_map(image).collect(),
+            restarted_at: restarted_at.and_then(Value::as_str).map(ToOwned::to_owned),
+        }
+    }
+
+    /// Image of one container.
+    #[must_use]
+    pub fn image(&self, container: &str) -> Option<&str> {
+        self.images.get(container).map(String::as_str)
+    }
 }
 
 impl Template {
@@ -26,13 +62,13 @@ impl Template {
             // Written by older API servers where newer ones write nothing.
             meta.retain(|_, value| !value.is_null());
         }
-        Self { revision: digest::short(&value), content: Arc::new(value), hash, mixed }
+        Self { shape: Shape::of(&value), content: Arc::new(value), hash, mixed }
     }
 
     /// Hash of the content: what `hitless.dev/revision` on a pod means.
     #[must_use]
     pub fn revision(&self) -> &str {
-        &self.revision
+        &self.shape.revision
     }
 
     /// Label `pod-template-hash`, which a Deployment's own template lacks.
@@ -66,10 +102,27 @@ impl Template {
         self.images().find(|(name, _)| *name == container).map(|(_, image)| image)
     }
 
-    /// What `kubectl rollout restart` wrote.
+    /// What has to be known of it once it is left.
     #[must_use]
-    pub fn restarted_at(&self) -> Option<&str> {
-        self.content["metadata"]["annotations"].get(annotations::KUBECTL_RESTARTED_AT)?.as_str()
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// This template as it was in another shape that differs only in what can be changed in a running pod.
+    #[must_use]
+    pub fn reshaped(&self, shape: &Shape) -> Value {
+        let mut value = Value::clone(&self.content);
+        for container in value["spec"]["containers"].as_array_mut().into_iter().flatten() {
+            let image = container["name"].as_str().and_then(|name| shape.image(name));
+            if let (Some(image), Some(container)) = (image.map(ToOwned::to_owned), container.as_object_mut()) {
+                container.insert("image".to_owned(), image.into());
+            }
+        }
+        match &shape.restarted_at {
+            Some(at) => set(&mut value, &["metadata", "annotations", annotations::KUBECTL_RESTARTED_AT], at),
+            None => _ = take(&mut value, "annotations", annotations::KUBECTL_RESTARTED_AT),
+        }
+        value
     }
 
     /// The template as a ReplicaSet has it: with its hash, and marked as mixed or not.

@@ -12,6 +12,8 @@ pub(crate) struct Owner {
     pub(crate) key: ObjectRef,
     /// How many pods it is meant to have.
     pub(super) desired: Option<u32>,
+    /// How many of these may be unavailable, as it says itself.
+    pub(crate) max_unavailable: Option<u32>,
     /// How many are listed.
     pub(super) live: u64,
     /// The group of all its pods.
@@ -39,7 +41,7 @@ impl Gate {
         }
         let namespace = self.symbols.intern(&key.namespace);
         let group = id(self.groups.insert(Group::new(Some(namespace), super::Selector::nobody(), Policy::implicit())));
-        let owner = Owner { key: key.clone(), desired: None, live: 0, group, groups: vec![group] };
+        let owner = Owner { key: key.clone(), desired: None, max_unavailable: None, live: 0, group, groups: vec![group] };
         let known = id(self.owners.insert(owner));
         if let Some(group) = self.groups.get_mut(group as usize) {
             group.members.insert(known, 0);

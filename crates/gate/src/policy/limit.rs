@@ -75,6 +75,11 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// At most so many may be unavailable.
+    pub(crate) fn at_most(count: u64) -> Self {
+        Self { max_unavailable: Some(Bound::count(count)), min_available: None }
+    }
+
     /// Reads upstream's policy: a maximum rounds up and a minimum down (facts/kuperator.md §1.8). A value wins over a function
     /// on the same side; a function is evaluated, where upstream ignores it.
     pub(crate) fn of_rule(rule: &AvailableRule) -> Result<Self, String> {

@@ -57,12 +57,12 @@ pub(crate) fn at(second: i64) -> Timestamp {
 impl Namespace {
     pub(crate) fn of(count: u32) -> Self {
         let pods = (0..count).map(|number| pod(&format!("p{number}"), Some(owner("web")))).collect();
-        let owners = BTreeMap::from([(owner("web"), OwnerFacts { desired: count })]);
+        let owners = BTreeMap::from([(owner("web"), OwnerFacts::of(count))]);
         Self { pods, owners, ..Self::default() }
     }
 
     pub(crate) fn desired(mut self, desired: u32) -> Self {
-        self.owners.insert(owner("web"), OwnerFacts { desired });
+        self.owners.insert(owner("web"), OwnerFacts::of(desired));
         self
     }
 

@@ -106,7 +106,7 @@ impl Controller {
         }))
         .unwrap();
         let rule_sets = vec![RuleSet { name: "web".into(), namespace: "default".into(), spec }];
-        let owners = BTreeMap::from([(owner(), OwnerFacts { desired: PODS.try_into().unwrap() })]);
+        let owners = BTreeMap::from([(owner(), OwnerFacts::of(PODS.try_into().unwrap()))]);
         Self { max_unavailable, protections, owners, rule_sets, answers: Mutex::default() }
     }
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use hitless_api::ObjectRef;
 use hitless_gate::{Gate, OwnerFacts};
-use hitless_workloads::{World, kind};
+use hitless_workloads::kind::{self, Size};
+use hitless_workloads::World;
 
 use crate::snapshot::Snapshot;
 
@@ -13,34 +14,35 @@ use crate::snapshot::Snapshot;
 pub(super) struct TopOwners {
     /// Top workload by uid of an object that belongs to another one.
     above: HashMap<String, ObjectRef>,
-    desired: HashMap<ObjectRef, u32>,
+    sizes: HashMap<ObjectRef, Size>,
 }
 
 impl TopOwners {
     /// Tells the gate how many pods workloads want; returns the objects whose pods belong to another workload than before.
     pub(super) fn sync(&mut self, snapshot: &Snapshot, world: &World<'_>, gate: &mut Gate) -> BTreeSet<String> {
-        let (mut above, mut desired) = (HashMap::new(), HashMap::new());
+        let (mut above, mut sizes) = (HashMap::new(), HashMap::new());
         for object in &snapshot.objects {
             let top = world.top_of(object);
             if top.id == object.id {
-                if let Some(wanted) = kind::desired(object) {
-                    desired.insert(top.id.clone(), wanted);
+                if let Some(size) = kind::size(object) {
+                    sizes.insert(top.id.clone(), size);
                 }
             } else {
                 above.insert(object.id.uid.clone(), top.id.clone());
             }
         }
-        for (top, wanted) in desired.iter().filter(|(top, wanted)| self.desired.get(*top) != Some(*wanted)) {
-            gate.set_owner(top, Some(OwnerFacts { desired: *wanted }));
+        for (top, size) in sizes.iter().filter(|(top, size)| self.sizes.get(*top) != Some(*size)) {
+            let Size { desired, max_unavailable } = *size;
+            gate.set_owner(top, Some(OwnerFacts { desired, max_unavailable }));
         }
-        for gone in self.desired.keys().filter(|top| !desired.contains_key(*top)) {
+        for gone in self.sizes.keys().filter(|top| !sizes.contains_key(*top)) {
             gate.set_owner(gone, None);
         }
         let gone = self.above.keys().filter(|object| !above.contains_key(*object));
         let moved =
             above.iter().filter(|(object, top)| self.above.get(*object) != Some(*top)).map(|(object, _)| object);
         let moved = moved.chain(gone).cloned().collect();
-        (self.above, self.desired) = (above, desired);
+        (self.above, self.sizes) = (above, sizes);
         moved
     }
 }

@@ -276,7 +276,7 @@ fn workloads(snapshot: &Snapshot, wishes: &Wishes<'_>, ended: &super::completion
             id: object.id.clone(),
             opted_in: object.opt_in() != OptIn::No,
             held: object.held_by_guard(),
-            replicas: kind::desired(object).unwrap_or_default(),
+            replicas: kind::size(object).map_or(0, |size| size.desired),
             stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),
             why: plan.and_then(|plan| match &plan.stage {
                 Stage::SteppingAside(because) | Stage::Refused(because) => Some(because.text.clone()),

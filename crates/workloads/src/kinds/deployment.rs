@@ -22,7 +22,7 @@ use serde_json::Value;
 
 pub use body::{Deployment, DeploymentBody, ReplicaSet, ReplicaSetBody};
 
-use crate::kind::{Kind, Resource};
+use crate::kind::{Kind, Resource, Size};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::Plan;
 use crate::world::World;
@@ -63,9 +63,11 @@ impl Kind for Deployments {
         }
     }
 
-    fn desired(&self, object: &Object) -> Option<u32> {
+    /// A Deployment's own `maxUnavailable` is about pods that are replaced by others, beside a surge: it says nothing here.
+    fn size(&self, object: &Object) -> Option<Size> {
         let replicas = object.deployment().map(|each| each.body.replicas);
-        replicas.or_else(|| object.replica_set().map(|each| each.body.replicas)).and_then(|count| count.try_into().ok())
+        let replicas = replicas.or_else(|| object.replica_set().map(|each| each.body.replicas))?;
+        Some(Size { desired: replicas.try_into().ok()?, max_unavailable: None })
     }
 
     fn concerns(&self, root: &Object, world: &World<'_>) -> bool {
@@ -84,6 +86,11 @@ impl Kind for Deployments {
         let set = object.replica_set()?;
         let labels = set.own_labels();
         (!labels.is_empty()).then(|| writes::strip_labels(set, &labels))
+    }
+
+    /// Nothing: the template of the live ReplicaSet stays as it is until the Deployment is changed.
+    fn halt(&self, _: &Object, _: &World<'_>) -> Option<Write> {
+        None
     }
 
     fn held(&self, mut root: Value) -> Value {

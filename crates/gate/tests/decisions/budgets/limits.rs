@@ -161,7 +161,7 @@ fn a_place_of_a_pod_that_is_not_known_counts_once_the_pod_is() {
     gate.remove_pod("uid-p2");
     // It is missing, as its owner wants three.
     assert!(!allowed(&gate));
-    gate.set_owner(&crate::scene::owner("web"), Some(hitless_gate::OwnerFacts { desired: 2 }));
+    gate.set_owner(&crate::scene::owner("web"), Some(hitless_gate::OwnerFacts::of(2)));
     assert!(allowed(&gate), "its operation ended with it");
     gate.upsert_pod(&namespace.pods[2]);
     assert!(!allowed(&gate));

@@ -199,7 +199,7 @@ impl<'a> Planner<'a> {
     fn need(&self, pod: &PodView) -> Need {
         let goal = Goal::of(&self.deployment.body.template);
         let recorded = pod.annotations.get(annotations::REVISION).map(String::as_str);
-        need(pod, &goal, recorded, self.owned.iter().map(|set| &set.body.template))
+        need(pod, &goal, recorded, self.owned.iter().map(|set| set.body.template.shape()))
     }
 
     /// Whether the pods that are listed are all there are and will be: the ReplicaSet controller has seen the template that

@@ -1,0 +1,25 @@
+//! Workloads of which so many operations have failed that nobody goes any more: no pod may be made from that version either.
+
+use hitless_api::Outcome;
+use hitless_gate::Gate;
+use hitless_workloads::kind;
+
+use super::completion::{Ended, Failure};
+use super::intents::Wishes;
+use super::write::Step;
+
+/// What the kinds write then. Not beside another write to the same workload: both would be conditional on the same version.
+pub(super) fn steps<'a>(wishes: &'a Wishes<'_>, ended: &'a Ended<'_>, gate: &'a Gate) -> impl Iterator<Item = Step> + 'a {
+    wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
+        let is_bad = |failure: &&Failure<'_>| {
+            failure.workload == Some(index) && failure.result.outcome != Outcome::Refused
+        };
+        let first = ended.failures.iter().find(is_bad)?;
+        let count = ended.failures.iter().filter(is_bad).count();
+        if !plan.writes.is_empty() || count < gate.tolerated_failures(&first.grant.pod.uid) as usize {
+            return None;
+        }
+        let kind = kind::of_workload(&plan.workload.group_kind)?;
+        kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world).map(Step::workload)
+    })
+}

@@ -1,0 +1,105 @@
+//! DaemonSets: as many nodes at a time as the owner's strategy says.
+
+mod body;
+
+use std::collections::BTreeMap;
+
+use hitless_api::GroupKind;
+use hitless_api::names::{annotations, labels};
+use serde_json::Value;
+
+pub use body::{DaemonSet, DaemonSetBody};
+
+use super::on_delete::{Subject, held, release};
+use super::revision::{self, CONTROLLER_REVISION};
+use crate::kind::{Kind, Resource, Size};
+use crate::object::{self, Body, Object, OptIn, ReadError};
+use crate::plan::{Because, Plan};
+use crate::world::World;
+use crate::write::Write;
+
+pub(crate) const DAEMON_SET: Resource = Resource {
+    group_kind: GroupKind::new("apps", "DaemonSet"),
+    version: "v1",
+    plural: "daemonsets",
+    verbs: &["patch"],
+    uninstall_verbs: &["patch"],
+};
+
+/// The kind DaemonSet.
+pub struct DaemonSets;
+
+impl Kind for DaemonSets {
+    fn names(&self) -> &'static [&'static str] {
+        &["daemonset", "daemonsets", "ds"]
+    }
+
+    fn resources(&self) -> &'static [Resource] {
+        const { &[DAEMON_SET, CONTROLLER_REVISION] }
+    }
+
+    fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
+        if *of == DAEMON_SET.group_kind {
+            object::read(of, object, Body::DaemonSet)
+        } else {
+            object::read(of, object, Body::ControllerRevision)
+        }
+    }
+
+    fn size(&self, object: &Object) -> Option<Size> {
+        let set = object.daemon_set()?;
+        Some(Size { desired: set.body.status.desired(), max_unavailable: Some(set.max_unavailable()) })
+    }
+
+    fn concerns(&self, root: &Object, _: &World<'_>) -> bool {
+        root.opt_in() != OptIn::No || root.held_by_guard()
+    }
+
+    fn plan(&self, root: &Object, world: &World<'_>) -> Plan {
+        root.daemon_set().map_or_else(|| Plan::nothing(root), |set| subject(set, world).plan(world))
+    }
+
+    fn release(&self, object: &Object) -> Option<Write> {
+        release(object, &object.daemon_set()?.body.strategy)
+    }
+
+    fn halt(&self, root: &Object, world: &World<'_>) -> Option<Write> {
+        subject(root.daemon_set()?, world).halt()
+    }
+
+    fn held(&self, root: Value) -> Value {
+        held(root)
+    }
+}
+
+fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
+    let DaemonSetBody { ref template, ref strategy, ref status } = *set.body;
+    let revisions = revision::by_hash(world.children(&set.object.id.uid));
+    let is_current = status.observed_generation >= set.generation;
+    // The newest of the template's revisions: its hash and the count of template changes are what pods are known by.
+    let of_template = revisions.iter().filter(|(_, (_, shape))| shape.revision == template.revision());
+    let hash = of_template.max_by_key(|(_, (number, _))| *number).map(|(hash, _)| (*hash).to_owned());
+    let labels = hash.filter(|_| is_current).map(|hash| {
+        let generation = set.object.annotations.get(annotations::TEMPLATE_GENERATION).cloned();
+        let generation = generation.map(|count| (labels::POD_TEMPLATE_GENERATION.to_owned(), count));
+        let hash = (labels::CONTROLLER_REVISION_HASH.to_owned(), hash);
+        generation.into_iter().chain([hash]).collect::<BTreeMap<_, _>>()
+    });
+    let pods = world.pods(&set.object.id.uid).iter().copied();
+    let pods: Vec<_> = pods.filter(|pod| !pod.terminating && !pod.finished).collect();
+    let host_network = template.content()["spec"]["hostNetwork"] == true;
+    Subject {
+        object: set.object,
+        resource: const { &DAEMON_SET },
+        template,
+        strategy,
+        labels,
+        revisions,
+        desired: usize::try_from(status.desired_number_scheduled).unwrap_or_default(),
+        in_order: pods.clone(),
+        pods,
+        at_a_time: None,
+        counts: is_current.then(|| usize::try_from(status.updated_number_scheduled).unwrap_or_default()),
+        impossible: host_network.then(Because::host_network),
+    }
+}

@@ -1,0 +1,260 @@
+//! What StatefulSets and DaemonSets have in common: both have the update strategy `OnDelete`, under which the native controller
+//! goes on scaling and reporting and leaves the roll-out to somebody else.
+//!
+//! 1. The guard sets `OnDelete` in the write that changes the template, and keeps the owner's strategy in an annotation.
+//! 2. The native controller makes the new revision. Each pod gets images and revision labels in one patch.
+//! 3. When the native controller counts all pods as updated, the owner's strategy is put back in one patch. It finds nothing to do.
+
+mod strategy;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::event::{Note, Severity};
+use hitless_api::names::{annotations, labels};
+use hitless_api::pod::PodView;
+
+pub(super) use strategy::{Halted, held, is_on_delete, put_back, release, wanted};
+
+use super::revision::Revisions;
+use crate::intent::{Obstacle, PodWish, share};
+use crate::kind::Resource;
+use crate::need::{Goal, Need, need};
+use crate::object::{Object, OptIn};
+use crate::plan::{Because, Plan, Stage, note};
+use crate::template::{Shape, Template};
+use crate::world::World;
+use crate::write::Write;
+
+/// A StatefulSet or DaemonSet as it is seen here.
+pub(super) struct Subject<'a> {
+    pub(super) object: &'a Object,
+    pub(super) resource: &'static Resource,
+    pub(super) template: &'a Template,
+    pub(super) strategy: &'a serde_json::Value,
+    /// Labels of a pod that is up to date; `None`: the native controller has not made that revision yet.
+    pub(super) labels: Option<BTreeMap<String, String>>,
+    pub(super) revisions: Revisions<'a>,
+    /// How many pods it is meant to have.
+    pub(super) desired: usize,
+    /// All pods that are there to stay.
+    pub(super) pods: Vec<&'a PodView>,
+    /// Those that are to be brought to the target, in the order in which they go.
+    pub(super) in_order: Vec<&'a PodView>,
+    /// At most so many go or are away at a time, the first ones; `None`: the order is of no interest.
+    pub(super) at_a_time: Option<usize>,
+    /// Whether the native controller has seen the template, and how many pods it counts as updated.
+    pub(super) counts: Option<usize>,
+    /// It can't be operated, whatever the change is.
+    pub(super) impossible: Option<Because>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn plan(&self, world: &World<'_>) -> Plan {
+        let mut plan = self.derive(world);
+        plan.notes = self.notes(&plan);
+        plan
+    }
+
+    fn derive(&self, world: &World<'_>) -> Plan {
+        let held = self.object.held_by_guard();
+        if self.object.deleting {
+            return self.idle(Stage::NotOurs, None);
+        }
+        if self.object.opt_in() == OptIn::No {
+            return self.idle(Stage::NotOurs, held.then(|| self.put_back()));
+        }
+        if !is_on_delete(self.strategy) {
+            // A mark without its strategy guards nothing.
+            return if held { self.idle(Stage::Idle, Some(self.put_back())) } else { self.native() };
+        }
+        if let Some(because) = &self.impossible {
+            return self.step_aside(because.clone());
+        }
+        if let Some(halted) = Halted::of(self.object).filter(|halted| halted.revision == self.template.revision()) {
+            let text = format!("revision {} was judged bad", halted.revision);
+            let write = self.restore(|shape| shape.revision == halted.back_to);
+            return self.idle(Stage::Refused(Because { reason: "Halted", text }), write);
+        }
+        if self.labels.is_none() {
+            let behind: BTreeSet<String> = self.in_order.iter().map(|pod| pod.id.uid.clone()).collect();
+            return Plan { permanent: !held, total: behind.len(), behind, ..self.idle(Stage::Rolling, None) };
+        }
+        let differs = |pod: &&PodView| {
+            self.shape(pod).is_some_and(|shape| shape.fixed != self.template.shape().fixed) && !self.is_at_target(pod)
+        };
+        if self.in_order.iter().any(differs) {
+            return self.step_aside(Because::field("something else than images in spec.template"));
+        }
+        self.drive(world)
+    }
+
+    fn drive(&self, world: &World<'_>) -> Plan {
+        let mut wishes = self.wishes(world);
+        share(&mut wishes);
+        let behind: BTreeSet<String> = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
+        let total = self.in_order.len();
+        let permanent = !self.object.held_by_guard();
+        if !wishes.is_empty() {
+            return Plan { permanent, wishes, behind, total, ..self.idle(Stage::Rolling, None) };
+        }
+        if permanent {
+            return Plan { permanent, total, ..self.idle(Stage::Idle, None) };
+        }
+        let updated = self.pods.iter().filter(|pod| self.is_at_target(pod)).count();
+        let settled = self.pods.len() == self.desired
+            && self.counts == Some(updated)
+            && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid));
+        let write = settled.then(|| {
+            let text = format!("all {total} pods are at revision {}, in place", self.template.revision());
+            self.put_back().telling(Some(self.note(Severity::Normal, "RolloutFinished", text)))
+        });
+        Plan { total, ..self.idle(Stage::Finishing, write) }
+    }
+
+    fn wishes(&self, world: &World<'_>) -> Vec<PodWish> {
+        let is_away = |pod: &PodView| world.operating.contains(&pod.id.uid) || !pod.available();
+        // Pods that are not there are away, too.
+        let missing = self.desired.saturating_sub(self.pods.len());
+        let mut room = self.at_a_time.map(|most| most.saturating_sub(missing));
+        let mut first: Option<&str> = None;
+        let mut wishes = Vec::new();
+        for pod in &self.in_order {
+            let needed = self.need(pod);
+            if matches!(needed, Need::Nothing) && !is_away(pod) {
+                continue;
+            }
+            let has_room = room.is_none_or(|room| room > 0) || world.operating.contains(&pod.id.uid);
+            room = room.map(|room| room.saturating_sub(1));
+            if let Need::Operation(intent) = needed {
+                let turn = || Obstacle::NotItsTurn {
+                    kind: self.resource.plural,
+                    first: first.unwrap_or("a pod that is not there").to_owned(),
+                };
+                wishes.push(PodWish::new(pod, if has_room { intent } else { Err(turn()) }));
+            }
+            first = first.or(Some(&pod.id.name));
+        }
+        wishes
+    }
+
+    fn need(&self, pod: &PodView) -> Need {
+        if self.is_at_target(pod) {
+            return Need::Nothing;
+        }
+        let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH);
+        let Some(shape) = self.shape(pod) else {
+            let revision = label.cloned().unwrap_or_default();
+            return Need::Operation(Err(Obstacle::UnknownRevision { revision }));
+        };
+        let goal = Goal { template: self.template, labels: self.labels.clone().unwrap_or_default() };
+        need(pod, &goal, Some(&shape.revision), [shape])
+    }
+
+    /// The native controllers go by this label.
+    fn is_at_target(&self, pod: &PodView) -> bool {
+        let name = labels::CONTROLLER_REVISION_HASH;
+        let target = self.labels.as_ref().and_then(|labels| labels.get(name));
+        target.is_some() && pod.labels.get(name) == target
+    }
+
+    /// The template that the pod was made from or brought to.
+    fn shape(&self, pod: &PodView) -> Option<&'a Shape> {
+        let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH)?;
+        self.revisions.get(label.as_str()).map(|(_, shape)| *shape)
+    }
+
+    fn native(&self) -> Plan {
+        let behind = self.in_order.iter().filter(|pod| !self.is_at_target(pod));
+        let behind: BTreeSet<String> = behind.map(|pod| pod.id.uid.clone()).collect();
+        let stage = if behind.is_empty() { Stage::Idle } else { Stage::Native };
+        Plan { behind, total: self.in_order.len(), ..self.idle(stage, None) }
+    }
+
+    fn step_aside(&self, because: Because) -> Plan {
+        let only = self.object.opt_in() == OptIn::InPlaceOnly;
+        if only || !self.object.held_by_guard() {
+            return Plan {
+                permanent: !self.object.held_by_guard(),
+                ..self.idle(Stage::Refused(because), None)
+            };
+        }
+        let text = format!("{}; the native controller rolls it", because.text);
+        let write = self.put_back().telling(Some(self.note(Severity::Normal, "NativeRollout", text)));
+        self.idle(Stage::SteppingAside(because), Some(write))
+    }
+
+    fn put_back(&self) -> Write {
+        put_back(self.object, self.strategy, self.template)
+    }
+
+    /// Puts the template back that the newest of the pods have which have another one, else that of the last revision before.
+    pub(super) fn halt(&self) -> Option<Write> {
+        let other = |shape: &&'a Shape| shape.revision != self.template.revision();
+        let of_pods = self.pods.iter().filter_map(|pod| self.shape(pod)).find(other);
+        let before = || self.revisions.values().filter(|(_, shape)| other(shape)).max_by_key(|(number, _)| *number);
+        let good = of_pods.or_else(|| before().map(|(_, shape)| *shape))?;
+        self.restore(|shape| shape.revision == good.revision)
+    }
+
+    /// Puts the template back that is meant, with the mark that the present one is not to be tried again.
+    fn restore(&self, is_meant: impl Fn(&Shape) -> bool) -> Option<Write> {
+        let possible = |shape: &Shape| {
+            shape.fixed == self.template.shape().fixed && shape.revision != self.template.revision() && is_meant(shape)
+        };
+        let (_, good) = self.revisions.values().find(|(_, shape)| possible(shape))?;
+        let halted = Halted { revision: self.template.revision().to_owned(), back_to: good.revision.clone() };
+        let text = format!(
+            "revision {} was judged bad; its template is put back to {}, so that no pod is made from it. Give it another \
+             image. To try the same one again: kubectl annotate {} {} {}- and apply it once more",
+            halted.revision,
+            good.revision,
+            self.object.id.group_kind.to_string().to_lowercase(),
+            self.object.id.name,
+            annotations::HALTED,
+        );
+        let template = self.template.reshaped(good);
+        let write = Write::patch("restore-template", self.object, |patch| {
+            patch
+                .replace(&["spec", "template"], template)
+                .add(&["metadata", "annotations", annotations::HALTED], halted.text())
+        });
+        Some(write.telling(Some(self.note(Severity::Warning, "RolloutHalted", text))))
+    }
+
+    fn idle(&self, stage: Stage, write: Option<Write>) -> Plan {
+        Plan {
+            stage,
+            writes: write.into_iter().collect(),
+            target: self.template.revision().to_owned(),
+            ..Plan::nothing(self.object)
+        }
+    }
+
+    fn note(&self, severity: Severity, reason: &'static str, text: String) -> Note {
+        note(&self.object.id, self.resource.version, severity, reason, text)
+    }
+
+    /// What people should know, for as long as it holds.
+    fn notes(&self, plan: &Plan) -> Vec<Note> {
+        let kind = self.object.id.group_kind.to_string().to_lowercase();
+        let note = match &plan.stage {
+            Stage::Rolling if !plan.permanent => {
+                let text = format!(
+                    "its update strategy is OnDelete while its pods are brought to revision {} in place; kubectl rollout status \
+                     refuses meanwhile, use: kubectl hitless wait {kind}/{}",
+                    plan.target, self.object.id.name
+                );
+                self.note(Severity::Normal, "RolloutHeld", text)
+            }
+            Stage::Refused(because) => {
+                let whose = if plan.permanent { "its own update strategy is OnDelete" } else { "nothing else is allowed" };
+                let text = format!("{}, and {whose}; change the template", because.text);
+                self.note(Severity::Warning, "RolloutRefused", text)
+            }
+            Stage::NotOurs | Stage::Idle | Stage::Native | Stage::SteppingAside(_) | Stage::Rolling | Stage::Finishing => {
+                return Vec::new();
+            }
+        };
+        vec![note]
+    }
+}

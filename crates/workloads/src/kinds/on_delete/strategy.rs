@@ -1,0 +1,82 @@
+//! The owner's update strategy, kept while `OnDelete` stands in its place.
+
+use hitless_api::names::{self, annotations};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::object::Object;
+use crate::template::Template;
+use crate::write::Write;
+
+const STRATEGY: [&str; 2] = ["spec", "updateStrategy"];
+
+/// Whether the native controller leaves pods alone that are not up to date.
+pub(in crate::kinds) fn is_on_delete(strategy: &Value) -> bool {
+    strategy["type"] == "OnDelete"
+}
+
+/// The strategy that the owner wants.
+pub(in crate::kinds) fn wanted(object: &Object, strategy: &Value) -> Value {
+    if !object.held_by_guard() || !is_on_delete(strategy) {
+        return strategy.clone();
+    }
+    let kept = object.annotations.get(annotations::UPDATE_STRATEGY).and_then(|text| serde_json::from_str(text).ok());
+    kept.unwrap_or_else(|| json!({"type": "RollingUpdate"}))
+}
+
+/// Gives the object the strategy that its owner wants, and takes the guard's marks off. The mark of a version that was judged bad
+/// goes once another one than that which was put back has come to its end.
+pub(in crate::kinds) fn put_back(object: &Object, strategy: &Value, template: &Template) -> Write {
+    let is_over = Halted::of(object).is_some_and(|halted| halted.back_to != template.revision());
+    release_with(object, strategy, is_over)
+}
+
+/// The same for an uninstall.
+pub(in crate::kinds) fn release(object: &Object, strategy: &Value) -> Option<Write> {
+    object.held_by_guard().then(|| release_with(object, strategy, false))
+}
+
+fn release_with(object: &Object, strategy: &Value, forget_halt: bool) -> Write {
+    let halted = if forget_halt { Some(annotations::HALTED) } else { None };
+    let marks = [Some(annotations::ROLLOUT), Some(annotations::UPDATE_STRATEGY), halted];
+    let present = marks.into_iter().flatten().filter(|name| object.annotations.contains_key(*name));
+    let strategy = wanted(object, strategy);
+    Write::patch("put-strategy-back", object, |patch| {
+        let patch = patch.replace(&STRATEGY, strategy);
+        present.fold(patch, |patch, name| patch.remove(&["metadata", "annotations", name]))
+    })
+}
+
+/// The object as the guard policy stores it when its template changes.
+pub(in crate::kinds) fn held(mut root: Value) -> Value {
+    let strategy = root["spec"]["updateStrategy"].clone();
+    if !is_on_delete(&strategy) {
+        let strategy = if strategy.is_null() { json!({"type": "RollingUpdate"}) } else { strategy };
+        root["metadata"]["annotations"][annotations::UPDATE_STRATEGY] = strategy.to_string().into();
+        root["metadata"]["annotations"][annotations::ROLLOUT] = names::ROLLOUT_HELD.into();
+        root["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
+    }
+    root
+}
+
+/// A version that was judged bad (annotation `hitless.dev/halted`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::kinds) struct Halted {
+    /// Revision of its template.
+    pub(in crate::kinds) revision: String,
+    /// Revision of the template that was put back.
+    pub(in crate::kinds) back_to: String,
+}
+
+impl Halted {
+    /// The one that stands on the object; what is not understood is none.
+    pub(in crate::kinds) fn of(object: &Object) -> Option<Self> {
+        serde_json::from_str(object.annotations.get(annotations::HALTED)?).ok()
+    }
+
+    /// The annotation.
+    pub(in crate::kinds) fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}

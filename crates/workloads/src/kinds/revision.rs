@@ -1,0 +1,82 @@
+//! ControllerRevisions: the templates that StatefulSets and DaemonSets have had.
+
+use std::collections::BTreeMap;
+
+use hitless_api::GroupKind;
+use hitless_api::names::labels;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::kind::Resource;
+use crate::object::{Body, Object, Typed};
+use crate::template::{Shape, Template};
+
+pub(crate) const CONTROLLER_REVISION: Resource = Resource {
+    group_kind: GroupKind::new("apps", "ControllerRevision"),
+    version: "v1",
+    plural: "controllerrevisions",
+    verbs: &[],
+    uninstall_verbs: &[],
+};
+
+/// A ControllerRevision.
+pub type Revision<'a> = Typed<'a, RevisionBody>;
+
+/// What only a ControllerRevision has. The template itself is not kept: a cluster has many of them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Raw")]
+pub struct RevisionBody {
+    /// `revision`: the newest has the highest.
+    pub number: i64,
+    /// Of the template.
+    pub shape: Shape,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    #[serde(default)]
+    revision: i64,
+    #[serde(default)]
+    data: Value,
+}
+
+impl From<Raw> for RevisionBody {
+    fn from(mut raw: Raw) -> Self {
+        let mut template = raw.data["spec"]["template"].take();
+        if let Some(template) = template.as_object_mut() {
+            // The native controllers keep a patch that replaces the whole template.
+            template.remove("$patch");
+        }
+        Self { number: raw.revision, shape: Template::new(template).shape().clone() }
+    }
+}
+
+impl Object {
+    /// As a ControllerRevision, if it is one.
+    #[must_use]
+    pub fn controller_revision(&self) -> Option<Revision<'_>> {
+        match &self.body {
+            Body::ControllerRevision(body) => Some(Typed { object: self, body }),
+            _ => None,
+        }
+    }
+}
+
+/// Shapes of a workload's revisions, with their number, by the value of the pods' label `controller-revision-hash`.
+pub(crate) type Revisions<'a> = BTreeMap<&'a str, (i64, &'a Shape)>;
+
+/// By their names: that is the label of a StatefulSet's pods.
+pub(crate) fn by_name<'a>(children: &[&'a Object]) -> Revisions<'a> {
+    let revisions = children.iter().filter_map(|object| object.controller_revision());
+    revisions.map(|each| (each.object.id.name.as_str(), (each.body.number, &each.body.shape))).collect()
+}
+
+/// By their own label `controller-revision-hash`: that is the label of a DaemonSet's pods.
+pub(crate) fn by_hash<'a>(children: &[&'a Object]) -> Revisions<'a> {
+    let revisions = children.iter().filter_map(|object| object.controller_revision());
+    let hash = |each: Revision<'a>| {
+        let hash = each.object.labels.get(labels::CONTROLLER_REVISION_HASH)?;
+        Some((hash.as_str(), (each.body.number, &each.body.shape)))
+    };
+    revisions.filter_map(hash).collect()
+}

@@ -1,0 +1,103 @@
+//! StatefulSets: the last ordinal first, and no more at a time than the owner's strategy says.
+
+mod body;
+
+use std::collections::BTreeMap;
+
+use hitless_api::GroupKind;
+use hitless_api::names::labels;
+use serde_json::Value;
+
+pub use body::{StatefulSet, StatefulSetBody};
+
+use super::on_delete::{Subject, held, release};
+use super::revision::{self, CONTROLLER_REVISION};
+use crate::kind::{Kind, Resource, Size};
+use crate::object::{self, Body, Object, OptIn, ReadError};
+use crate::plan::{Because, Plan};
+use crate::world::World;
+use crate::write::Write;
+
+pub(crate) const STATEFUL_SET: Resource = Resource {
+    group_kind: GroupKind::new("apps", "StatefulSet"),
+    version: "v1",
+    plural: "statefulsets",
+    verbs: &["patch"],
+    uninstall_verbs: &["patch"],
+};
+
+/// The kind StatefulSet.
+pub struct StatefulSets;
+
+impl Kind for StatefulSets {
+    fn names(&self) -> &'static [&'static str] {
+        &["statefulset", "statefulsets", "sts"]
+    }
+
+    fn resources(&self) -> &'static [Resource] {
+        const { &[STATEFUL_SET, CONTROLLER_REVISION] }
+    }
+
+    fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
+        if *of == STATEFUL_SET.group_kind {
+            object::read(of, object, Body::StatefulSet)
+        } else {
+            object::read(of, object, Body::ControllerRevision)
+        }
+    }
+
+    fn size(&self, object: &Object) -> Option<Size> {
+        let set = object.stateful_set()?;
+        let max_unavailable = u32::try_from(set.at_a_time()).ok();
+        Some(Size { desired: u32::try_from(set.body.replicas).ok()?, max_unavailable })
+    }
+
+    fn concerns(&self, root: &Object, _: &World<'_>) -> bool {
+        root.opt_in() != OptIn::No || root.held_by_guard()
+    }
+
+    fn plan(&self, root: &Object, world: &World<'_>) -> Plan {
+        root.stateful_set().map_or_else(|| Plan::nothing(root), |set| subject(set, world).plan(world))
+    }
+
+    fn release(&self, object: &Object) -> Option<Write> {
+        release(object, &object.stateful_set()?.body.strategy)
+    }
+
+    fn halt(&self, root: &Object, world: &World<'_>) -> Option<Write> {
+        subject(root.stateful_set()?, world).halt()
+    }
+
+    fn held(&self, root: Value) -> Value {
+        held(root)
+    }
+}
+
+fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
+    let StatefulSetBody { replicas, start, ref template, ref strategy, ref status, .. } = *set.body;
+    let children = world.children(&set.object.id.uid);
+    let is_current = status.observed_generation >= set.generation;
+    let target = status.update_revision.clone().filter(|_| is_current);
+    let pods = world.pods(&set.object.id.uid).iter().copied();
+    let pods: Vec<_> = pods.filter(|pod| !pod.terminating && !pod.finished).collect();
+    let mut in_order: Vec<_> = pods.iter().filter_map(|pod| Some((body::ordinal(&pod.id.name)?, *pod))).collect();
+    // Pods below the partition keep their version (StatefulSet's own rule).
+    in_order.retain(|(ordinal, _)| *ordinal >= start.saturating_add(set.partition()));
+    in_order.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
+    let host_network = template.content()["spec"]["hostNetwork"] == true;
+    Subject {
+        object: set.object,
+        resource: const { &STATEFUL_SET },
+        template,
+        strategy,
+        labels: target.map(|name| BTreeMap::from([(labels::CONTROLLER_REVISION_HASH.to_owned(), name)])),
+        revisions: revision::by_name(children),
+        desired: usize::try_from(replicas).unwrap_or_default(),
+        pods,
+        in_order: in_order.into_iter().map(|(_, pod)| pod).collect(),
+        at_a_time: Some(set.at_a_time()),
+        counts: is_current.then(|| usize::try_from(status.updated_replicas).unwrap_or_default()),
+        impossible: host_network.then(Because::host_network),
+    }
+}
+
