@@ -7,7 +7,7 @@ mod report;
 mod simulate;
 mod target;
 mod text;
-mod world;
+pub(crate) mod world;
 
 use jiff::Timestamp;
 use kube::Client;

@@ -237,11 +237,12 @@ fn by<T>(all: Option<Vec<Arc<T>>>, key: impl Fn(&T) -> &String) -> BTreeMap<Stri
     all.into_iter().flatten().map(|each| (key(&each).clone(), each)).collect()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form of all views")]
 fn view<K, T: From<K>>(object: K) -> Option<T> {
     Some(T::from(object))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the form of all views")]
+#[expect(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "the form of all views")]
 fn pod(pod: Pod) -> Option<PodView> {
     Some(PodView::from(&pod))
 }

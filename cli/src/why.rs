@@ -41,4 +41,6 @@ fn explain(snapshot: &Snapshot, named: &Named, now: Timestamp) -> Result<Answer,
 }
 
 #[cfg(test)]
+mod same_as_controller;
+#[cfg(test)]
 mod tests;

@@ -42,10 +42,10 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
             }
             ("", "Service") => snapshot.services.push(Arc::new((&kept::<Service>(object)?).into())),
             (names::GROUP, "DrainPolicy") => {
-                snapshot.drain_policies.push(Arc::new(kept::<DrainPolicy>(object)?.into()))
+                snapshot.drain_policies.push(Arc::new(kept::<DrainPolicy>(object)?.into()));
             }
             (names::GROUP, "TransitionBudget") => {
-                snapshot.budgets.push(Arc::new(kept::<TransitionBudget>(object)?.into()))
+                snapshot.budgets.push(Arc::new(kept::<TransitionBudget>(object)?.into()));
             }
             ("policy", "PodDisruptionBudget") => {
                 snapshot.disruption_budgets.push(Arc::new(kept::<PodDisruptionBudget>(object)?.into()));

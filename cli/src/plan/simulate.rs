@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_gate::{Because, Decision};
+use hitless_gate::{Because, Decision, RuleVerdict, Verdict};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{PodVerdict, Round, Waiting, explain, round};
 use jiff::{SignedDuration, Timestamp, Unit};
@@ -158,7 +158,7 @@ impl Course {
             }
             let landing = self.flights.values().min().copied();
             let gates = waits().filter_map(|verdict| verdict.gate.as_ref());
-            let changes = gates.flat_map(|gate| gate.denied()).filter_map(hitless_gate::RuleVerdict::changes_at);
+            let changes = gates.flat_map(Verdict::denied).filter_map(RuleVerdict::changes_at);
             // A rule says itself when it changes; for the rest the round does.
             let waits_otherwise =
                 waits().any(|verdict| verdict.waiting.is_some() && verdict.waiting != Some(Waiting::Rules));

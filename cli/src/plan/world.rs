@@ -13,8 +13,8 @@ use hitless_rollout::snapshot::{Evidence, LedgerView, NodeTransitionView, Operat
 use jiff::Timestamp;
 
 #[derive(Clone)]
-pub(super) struct World {
-    pub(super) cluster: Cluster,
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
     /// Where each pod is listed.
     index: HashMap<String, usize>,
     /// Pods whose node was made up.
@@ -23,7 +23,7 @@ pub(super) struct World {
 
 impl World {
     /// `from_files`: a pod without a node gets one of its own, and all nodes have an agent.
-    pub(super) fn new(mut cluster: Cluster, from_files: bool) -> Self {
+    pub(crate) fn new(mut cluster: Cluster, from_files: bool) -> Self {
         // What approvers have said was about another operation.
         cluster.approvals = Approvals::new();
         let mut without_node = BTreeSet::new();
@@ -39,29 +39,29 @@ impl World {
         Self { cluster, index, without_node }
     }
 
-    pub(super) fn pod(&self, uid: &str) -> Option<&PodView> {
+    pub(crate) fn pod(&self, uid: &str) -> Option<&PodView> {
         self.cluster.pods.get(*self.index.get(uid)?).map(|pod| &**pod)
     }
 
     /// The pod's node, if it was not made up.
-    pub(super) fn node(&self, pod: &PodView) -> Option<String> {
+    pub(crate) fn node(&self, pod: &PodView) -> Option<String> {
         pod.node.clone().filter(|_| !self.without_node.contains(&pod.id.uid))
     }
 
     /// uids of pods with an operation that has not ended.
-    pub(super) fn running(&self) -> Vec<String> {
+    pub(crate) fn running(&self) -> Vec<String> {
         let nodes = self.cluster.node_transitions.values();
         nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.clone()).collect()
     }
 
     /// Whether a grant waits for rules of stage PostCheck.
-    pub(super) fn has_post_check(&self) -> bool {
+    pub(crate) fn has_post_check(&self) -> bool {
         let mut grants = self.cluster.node_transitions.values().flat_map(|node| &node.spec.grants);
         grants.any(|grant| grant.post_check == Some(PostCheck::Pending))
     }
 
     /// The approver agrees; says whether that is new.
-    pub(super) fn approve(&mut self, ask: &Ask, at: Timestamp) -> bool {
+    pub(crate) fn approve(&mut self, ask: &Ask, at: Timestamp) -> bool {
         let question = Question {
             namespace: ask.namespace.clone(),
             rule: format!("{}/{}", ask.rule_set, ask.rule),
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Carries out what the round writes for operations; says whether there was anything.
-    pub(super) fn write(&mut self, round: &Round) -> bool {
+    pub(crate) fn write(&mut self, round: &Round) -> bool {
         let mut has_written = false;
         for step in &round.steps {
             has_written |= match &step.write {
@@ -112,10 +112,10 @@ impl World {
     }
 
     /// The pod's operation ends well: it runs what was granted, and is Ready.
-    pub(super) fn finish(&mut self, uid: &str, at: Timestamp) {
-        let nodes = self.cluster.node_transitions.values_mut();
+    pub(crate) fn finish(&mut self, uid: &str, at: Timestamp) {
+        let mut nodes = self.cluster.node_transitions.values_mut();
         let running = |node: &NodeTransitionView| node.unfinished().find(|grant| grant.pod.uid == uid).cloned();
-        let found = nodes.filter_map(|node| Some((running(node)?, node))).next();
+        let found = nodes.find_map(|node| Some((running(node)?, node)));
         let Some((grant, node)) = found else { return };
         let node = Arc::make_mut(node);
         node.transitions.retain(|transition| !transition.is_of(&grant));

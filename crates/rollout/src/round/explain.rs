@@ -118,7 +118,7 @@ pub fn explain(
     });
     let pods = pods.collect();
     let workloads = workloads(snapshot, &wishes, &ended);
-    Explanation { workloads, pods, round }
+    Explanation { round, workloads, pods }
 }
 
 impl<'a> Pass<'a, '_> {
@@ -207,7 +207,11 @@ impl Details {
             None | Some(Waiting::Rules) => Vec::new(),
             // Of a pod that is being operated nothing else is of interest.
             Some(Waiting::InProgress) => vec![Waiting::InProgress],
-            Some(first) if self.in_the_way.contains(first) => self.in_the_way,
+            Some(first) if self.in_the_way.contains(first) => {
+                // It has failed; until that is proven by a read, its reservation stays.
+                self.in_the_way.retain(|waiting| *waiting != Waiting::InProgress);
+                self.in_the_way
+            }
             Some(first) => vec![first.clone()],
         };
         if let Some(expected) = &self.verdict.expected {

@@ -78,11 +78,11 @@ impl<'a> Wishes<'a> {
 /// Every operation that a pod needs or has; for a pod that has none, the one that [`PodIntent::assumed`] names.
 pub(crate) fn operations(snapshot: &Snapshot) -> Vec<(&PodView, String)> {
     let wishes = derive(snapshot);
-    let wished = wishes.by_pod.values().filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?.id())));
+    let needed = wishes.by_pod.values().filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?.id())));
     let granted = snapshot.node_transitions.values().flat_map(|node| &node.spec.grants);
     let granted = granted.filter_map(|grant| Some((*wishes.pods.get(grant.pod.uid.as_str())?, grant.id.clone())));
     let others = snapshot.pods.iter().filter(|pod| !wishes.by_pod.contains_key(pod.id.uid.as_str()));
-    wished.chain(granted).chain(others.map(|pod| (&**pod, PodIntent::assumed(pod).id()))).collect()
+    needed.chain(granted).chain(others.map(|pod| (&**pod, PodIntent::assumed(pod).id()))).collect()
 }
 
 /// Revision that the grant brings its pod to.

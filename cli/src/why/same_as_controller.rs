@@ -1,0 +1,153 @@
+//! `why` says of each pod what the controller's round does: whatever the cluster looks like.
+
+mod cluster;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::Grant;
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::round::{Round, Waiting, Write, round};
+use hitless_rollout::snapshot::Snapshot as Cluster;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::Value;
+
+use super::*;
+use cluster::{Draw, draw, now};
+
+/// Snapshots over which all reasons have to come up.
+const DRAWS: usize = 1_000;
+
+/// Every reason. A new one is added here, and has to come up.
+const REASONS: [&str; 21] = [
+    "InProgress",
+    "Clearing",
+    "Unseen",
+    "Rules",
+    "Obstacle",
+    "InvalidDrain",
+    "NoReadinessGate",
+    "HooksUnsupported",
+    "Opening",
+    "ServiceOpen",
+    "ServiceBusy",
+    "HostNetwork",
+    "StaticPod",
+    "Job",
+    "Terminating",
+    "NotScheduled",
+    "NodeGone",
+    "AgentNotReady",
+    "NodeFull",
+    "LedgerFull",
+    "Halted",
+];
+
+/// The name of the variant in [`REASONS`].
+fn variant(waiting: &Waiting) -> &'static str {
+    match waiting {
+        Waiting::Obstacle(_) => "Obstacle",
+        Waiting::InProgress
+        | Waiting::Clearing
+        | Waiting::Unseen
+        | Waiting::Rules
+        | Waiting::Drain(_)
+        | Waiting::NoReadinessGate(_)
+        | Waiting::HooksUnsupported { .. }
+        | Waiting::Opening(_)
+        | Waiting::ServiceOpen(_)
+        | Waiting::ServiceBusy { .. }
+        | Waiting::HostNetwork
+        | Waiting::StaticPod
+        | Waiting::Job
+        | Waiting::Terminating
+        | Waiting::NotScheduled
+        | Waiting::NodeGone(_)
+        | Waiting::AgentNotReady(_)
+        | Waiting::NodeFull(_)
+        | Waiting::LedgerFull
+        | Waiting::Halted { .. } => waiting.reason(),
+    }
+}
+
+/// What `why pod/NAME -o json` prints.
+fn printed(snapshot: &Snapshot, name: &str) -> Value {
+    let named = Named { kind: Some(TargetKind::Pod), name: name.to_owned() };
+    let answer = serde_json::to_value(explain(snapshot, &named, now()).unwrap()).unwrap();
+    answer["pods"][0].clone()
+}
+
+/// Grants that the round adds, by uid.
+fn granted(cluster: &Cluster, round: &Round) -> BTreeMap<String, Grant> {
+    let is_known = |grant: &Grant| {
+        let mut known = cluster.node_transitions.values().flat_map(|node| &node.spec.grants);
+        known.any(|known| known.id == grant.id && known.granted == grant.granted)
+    };
+    let written = round.steps.iter().filter_map(|step| match &step.write {
+        Write::NodeTransition(write) => Some(&write.spec.grants),
+        _ => None,
+    });
+    let new = written.flatten().filter(|grant| !is_known(grant));
+    new.map(|grant| (grant.pod.uid.clone(), grant.clone())).collect()
+}
+
+/// Compares the two, and returns the reasons that came up.
+fn compare(draw: &Draw) -> Result<BTreeSet<&'static str>, TestCaseError> {
+    let (snapshot, names) = cluster::snapshot(draw);
+    let cluster = snapshot.observed();
+    let decided = round(&cluster, &mut GateCache::new(snapshot.settings.clone()), now());
+    prop_assert_eq!(decided.deposed, None);
+    let granted = granted(&cluster, &decided);
+    let opens = decided.steps.iter().any(|step| matches!(&step.write, Write::Service(write) if write.open));
+    let mut reasons = BTreeSet::new();
+    for name in &names {
+        let said = printed(&snapshot, name);
+        let uid = format!("uid-{name}");
+        let first = said["obstacles"][0]["reason"].as_str();
+        let is_denied = said["rules"].as_array().into_iter().flatten().any(|rule| rule["verdict"] == "Denied");
+        let Some(verdict) = decided.verdicts.iter().find(|verdict| verdict.pod.uid == uid) else {
+            prop_assert!(!granted.contains_key(&uid), "{name} is granted without a verdict");
+            reasons.extend(REASONS.iter().filter(|reason| first == Some(**reason)));
+            continue;
+        };
+        match &verdict.waiting {
+            None => prop_assert_eq!((first, is_denied), (None, false), "{}", said),
+            Some(Waiting::Rules) => prop_assert_eq!((first, is_denied), (None, true), "{}", said),
+            Some(waiting) => prop_assert_eq!(first, Some(waiting.reason()), "{}", said),
+        }
+        reasons.extend(verdict.waiting.as_ref().map(variant));
+        let is_opened = opens && matches!(verdict.waiting, Some(Waiting::Opening(_)));
+        prop_assert_eq!(said["allowed"].as_bool(), Some(granted.contains_key(&uid) || is_opened), "{}", said);
+        if let Some(grant) = granted.get(&uid) {
+            reasons.insert("Granted");
+            prop_assert_eq!(said["mode"].as_str(), Some(grant.mode.as_str()), "{}", said);
+            prop_assert_eq!(said["modeReason"].as_str(), Some(grant.mode_reason.as_str()), "{}", said);
+        }
+    }
+    Ok(reasons)
+}
+
+#[test]
+fn every_reason_comes_up_and_is_the_controllers() {
+    let mut runner = TestRunner::deterministic();
+    let mut seen = BTreeSet::new();
+    for _ in 0..DRAWS {
+        let draw = draw().new_tree(&mut runner).unwrap().current();
+        match compare(&draw) {
+            Ok(reasons) => seen.extend(reasons),
+            Err(error) => panic!("{error}\n{draw:?}"),
+        }
+    }
+    let missing: Vec<&str> = REASONS.into_iter().chain(["Granted"]).filter(|reason| !seen.contains(reason)).collect();
+    assert!(missing.is_empty(), "never came up: {missing:?}");
+}
+
+proptest! {
+    #![proptest_config(Config::with_cases(200))]
+
+    #[test]
+    fn why_says_of_each_pod_what_the_round_does(draw in draw()) {
+        compare(&draw)?;
+    }
+}
