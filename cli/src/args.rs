@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hitless_api::GroupKind;
 use jiff::SignedDuration;
 
 /// Watches and asks for hitless operations: pods that get a new image or a restart without losing a request.
@@ -203,10 +204,44 @@ impl FromStr for Named {
 }
 
 /// Kind of object that commands take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TargetKind {
-    Deployment,
+    /// One of the kinds of [`hitless_workloads::KINDS`].
+    Workload(GroupKind),
     Pod,
+}
+
+impl TargetKind {
+    /// What a name without a kind means first.
+    pub(crate) fn default_workload() -> Self {
+        Self::Workload(GroupKind::new("apps", DEFAULT_KIND))
+    }
+
+    fn named(text: &str) -> Option<Self> {
+        if ["pod", "pods", "po"].contains(&text) {
+            return Some(Self::Pod);
+        }
+        let (name, group) = text.split_once('.').map_or((text, None), |(name, group)| (name, Some(group)));
+        let own = &hitless_workloads::kind::named(name)?.resources().first()?.group_kind;
+        group.is_none_or(|group| group == own.group).then(|| Self::Workload(own.clone()))
+    }
+
+    /// As users write it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Workload(kind) => kind.to_string().to_lowercase(),
+            Self::Pod => "pod".to_owned(),
+        }
+    }
+}
+
+/// The kind of a name that stands alone.
+const DEFAULT_KIND: &str = "Deployment";
+
+/// Every way to name a workload: `deployment/NAME, …`.
+pub(crate) fn workload_targets() -> String {
+    let names = hitless_workloads::KINDS.iter().filter_map(|kind| kind.names().first());
+    names.map(|name| format!("{name}/NAME")).collect::<Vec<_>>().join(", ")
 }
 
 /// `KIND/NAME`; a name alone is a Deployment's.
@@ -220,11 +255,12 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (kind, name) = text.split_once('/').unwrap_or(("deployment", text));
-        let kind = match kind {
-            "deployment" | "deployments" | "deploy" | "deployment.apps" | "deployments.apps" => TargetKind::Deployment,
-            "pod" | "pods" | "po" => TargetKind::Pod,
-            other => return Err(format!("kind {other} is not supported; write deployment/NAME or pod/NAME")),
+        let (kind, name) = match text.split_once('/') {
+            Some((kind, name)) => {
+                let unknown = || format!("kind {kind} is not supported; write {} or pod/NAME", workload_targets());
+                (TargetKind::named(&kind.to_ascii_lowercase()).ok_or_else(unknown)?, name)
+            }
+            None => (TargetKind::default_workload(), text),
         };
         if name.is_empty() {
             return Err("the name is missing; write for example deployment/web".to_owned());
@@ -251,9 +287,11 @@ mod tests {
     #[test]
     fn targets_and_times_parse_or_say_what_to_write() {
         let target = |text: &str| text.parse::<Target>();
-        assert_eq!(target("web"), Ok(Target { kind: TargetKind::Deployment, name: "web".into() }));
+        assert_eq!(target("web"), Ok(Target { kind: TargetKind::default_workload(), name: "web".into() }));
         assert_eq!(target("po/a"), Ok(Target { kind: TargetKind::Pod, name: "a".into() }));
-        assert!(target("sts/a").unwrap_err().contains("deployment/NAME"));
+        assert_eq!(target("sts/a").unwrap().to_string(), "statefulset/a");
+        assert_eq!(target("daemonset.apps/a").unwrap().to_string(), "daemonset/a");
+        assert!(target("statefulset.apps.kruise.io/a").unwrap_err().contains("deployment/NAME, statefulset/NAME"));
         assert!(target("deploy/").is_err());
         assert_eq!(duration("10m"), Ok(Duration::from_mins(10)));
         assert!(duration("-1s").is_err() && duration("soon").is_err());

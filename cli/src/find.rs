@@ -1,7 +1,10 @@
 //! The one place where a target of the command line is looked up.
 
+use std::collections::BTreeSet;
+
+use hitless_api::GroupKind;
 use hitless_api::pod::PodView;
-use hitless_workloads::{DeploymentView, Owners};
+use hitless_workloads::{Object, World};
 
 use crate::args::{Target, TargetKind};
 use crate::failure::Failure;
@@ -10,8 +13,8 @@ use crate::snapshot::Snapshot;
 /// A target that exists.
 pub(crate) struct Found<'a> {
     pub(crate) namespace: &'a str,
-    /// Position among the Deployments; `None`: it is a pod.
-    pub(crate) workload: Option<usize>,
+    /// `None`: it is a pod.
+    pub(crate) workload: Option<&'a Object>,
     /// Its pods by name; a pod itself.
     pub(crate) pods: Vec<&'a PodView>,
 }
@@ -25,21 +28,22 @@ impl Found<'_> {
 impl Snapshot {
     /// What the target names, if it exists.
     pub(crate) fn find(&self, target: &Target) -> Option<Found<'_>> {
-        match target.kind {
-            TargetKind::Deployment => self.find_workload(&target.name),
+        match &target.kind {
+            TargetKind::Workload(kind) => self.find_workload(kind, &target.name),
             TargetKind::Pod => self.find_pod(&target.name),
         }
     }
 
-    fn find_workload(&self, name: &str) -> Option<Found<'_>> {
-        let is_meant = |each: &DeploymentView| each.name == name && self.shows(&each.namespace);
-        let index = self.cluster.deployments.iter().position(|each| is_meant(each))?;
-        let deployment = &self.cluster.deployments[index];
-        let owners = Owners::new(&self.cluster.replica_sets, &self.cluster.deployments);
-        let is_own = |pod: &&PodView| owners.deployment(pod).is_some_and(|owner| owner.uid == deployment.uid);
+    fn find_workload(&self, kind: &GroupKind, name: &str) -> Option<Found<'_>> {
+        let is_meant = |object: &Object| {
+            object.id.group_kind == *kind && object.id.name == name && self.shows(&object.id.namespace)
+        };
+        let root = self.cluster.objects.iter().find(|object| is_meant(object))?;
+        let world = World::new(&self.cluster.objects, &self.cluster.pods, BTreeSet::new());
+        let is_own = |pod: &&PodView| world.top(pod).is_some_and(|top| top.uid == root.id.uid);
         let mut pods: Vec<&PodView> = self.pods().filter(is_own).collect();
         pods.sort_by_key(|pod| &pod.id.name);
-        Some(Found { namespace: &deployment.namespace, workload: Some(index), pods })
+        Some(Found { namespace: &root.id.namespace, workload: Some(root), pods })
     }
 
     fn find_pod(&self, name: &str) -> Option<Found<'_>> {

@@ -12,7 +12,7 @@ pub(crate) mod world;
 use jiff::Timestamp;
 use kube::Client;
 
-use crate::args::{Format, PlanArgs, TargetKind};
+use crate::args::{Format, PlanArgs, TargetKind, workload_targets};
 use crate::failure::Failure;
 use crate::files;
 use crate::say;
@@ -47,7 +47,7 @@ pub(crate) fn of_files(namespace: Option<&str>, arguments: &PlanArgs) -> Result<
 
 fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Timestamp) -> Result<Report, Failure> {
     if arguments.target.kind == TargetKind::Pod {
-        return Err(Failure::Usage("an image is a workload's; write deployment/NAME".to_owned()));
+        return Err(Failure::Usage(format!("an image is a workload's; write {}", workload_targets())));
     }
     let change = target::change(snapshot, &arguments.target, &arguments.images)?;
     let mut report = Report::new(&change, assumed, now);

@@ -75,12 +75,12 @@ fn select<'a>(snapshot: &'a Snapshot, namespace: &str, arguments: &RestartArgs) 
     let found = snapshot.find(target);
     let pods: Vec<&PodView> = match (kind, found) {
         (_, Some(found)) => found.pods.into_iter().filter(|pod| !pod.terminating || *kind == TargetKind::Pod).collect(),
-        (TargetKind::Deployment, None) => return Err(snapshot.missing(&format!("{target} does not exist"))),
+        (TargetKind::Workload(_), None) => return Err(snapshot.missing(&format!("{target} does not exist"))),
         (TargetKind::Pod, None) => Vec::new(),
     };
     if pods.is_empty() {
         return Err(Failure::NotFound(match kind {
-            TargetKind::Deployment => format!("{target} has no pods; scale it up, then they start fresh anyway"),
+            TargetKind::Workload(_) => format!("{target} has no pods; scale it up, then they start fresh anyway"),
             TargetKind::Pod => format!("{target} does not run in namespace {namespace}; is -n the right one?"),
         }));
     }

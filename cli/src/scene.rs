@@ -10,7 +10,7 @@ use k8s_openapi::api::events::v1::Event;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::snapshot::{EventView, Snapshot};
+use crate::snapshot::{EventView, Snapshot, WorkloadObject};
 
 fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -52,14 +52,22 @@ pub(crate) fn rollout(pods: &[Value]) -> Snapshot {
         "status": {"replicas": count, "observedGeneration": 1}
     });
     let cluster = Cluster {
-        deployments: vec![Arc::new(read(deployment))],
-        replica_sets: vec![Arc::new(read(set))],
         pods: pods.iter().map(|pod| Arc::new(view(pod))).collect(),
         // Neither nodes nor agents may be read.
         unknown: Unknown { nodes: true, agents: true, ..Unknown::default() },
         ..Cluster::default()
     };
-    Snapshot { cluster, namespace: Some("team".to_owned()), ..Snapshot::default() }
+    let objects = [deployment, set].into_iter().filter_map(WorkloadObject::of).map(Arc::new).collect();
+    Snapshot { cluster, namespace: Some("team".to_owned()), ..Snapshot::default() }.with_objects(objects)
+}
+
+/// With a change of the workload's object of that number: the Deployment, its ReplicaSet.
+pub(crate) fn with_object(snapshot: Snapshot, number: usize, change: impl FnOnce(&mut Value)) -> Snapshot {
+    let mut objects = snapshot.objects.clone();
+    let mut raw = objects[number].raw.clone();
+    change(&mut raw);
+    objects[number] = Arc::new(WorkloadObject::of(raw).unwrap());
+    snapshot.with_objects(objects)
 }
 
 pub(crate) fn with_rule(mut snapshot: Snapshot, max_unavailable: u32) -> Snapshot {
@@ -76,7 +84,7 @@ pub(crate) fn with_rule(mut snapshot: Snapshot, max_unavailable: u32) -> Snapsho
 /// The operation of `name`, as the agent has reported it (`null`: not yet).
 pub(crate) fn with_grant(mut snapshot: Snapshot, name: &str, transition: &Value) -> Snapshot {
     let granted = "2026-01-01T00:00:00.000000Z";
-    let revision = snapshot.cluster.deployments[0].template.revision().to_owned();
+    let revision = snapshot.cluster.objects[0].deployment().unwrap().body.template.revision().to_owned();
     let transitions = match transition.clone() {
         Value::Null => json!([]),
         mut transition => {
@@ -155,8 +163,8 @@ pub(crate) fn with_drain_policy(mut snapshot: Snapshot, name: &str, namespace: &
 }
 
 /// So long was the workload away of late.
-pub(crate) fn with_gap(mut snapshot: Snapshot, milliseconds: u32) -> Snapshot {
-    let gaps = format!(r#"{{"h": {milliseconds}}}"#);
-    Arc::make_mut(&mut snapshot.cluster.deployments[0]).annotations.insert(annotations::GAP.to_owned(), gaps);
-    snapshot
+pub(crate) fn with_gap(snapshot: Snapshot, milliseconds: u32) -> Snapshot {
+    with_object(snapshot, 0, |deployment| {
+        deployment["metadata"]["annotations"][annotations::GAP] = format!(r#"{{"h": {milliseconds}}}"#).into();
+    })
 }

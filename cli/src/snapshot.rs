@@ -11,17 +11,20 @@ use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Explanation, explain};
 use hitless_rollout::snapshot::Snapshot as Cluster;
 use hitless_runtime::config;
+use hitless_workloads::{Object, kind};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// One picture of the cluster, or of one namespace and what is not in any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     /// What the controller's decision rests on.
     pub(crate) cluster: Cluster,
+    /// The same objects of workloads' kinds as the API server has them.
+    pub(crate) objects: Vec<Arc<WorkloadObject>>,
     /// The namespace that is looked at; `None`: all. Pods of others are read where a budget of the whole cluster counts them.
     pub(crate) namespace: Option<String>,
     pub(crate) events: Vec<Arc<EventView>>,
@@ -152,9 +155,35 @@ pub(crate) struct EventView {
     pub(crate) time: Option<Timestamp>,
 }
 
-/// Read as raw JSON, because a revision is a hash over all fields, also those that no type of ours knows.
-pub(crate) fn raw<T: DeserializeOwned>(object: DynamicObject) -> Option<T> {
-    serde_json::from_value(serde_json::to_value(object).ok()?).ok()
+/// An object of a workload's kind: as a decision takes it, and raw, because writes to it are patches.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WorkloadObject {
+    pub(crate) view: Arc<Object>,
+    pub(crate) raw: Value,
+}
+
+impl WorkloadObject {
+    /// Nothing if it does not parse, or is of no workload's kind.
+    pub(crate) fn of(raw: Value) -> Option<Self> {
+        Some(Self { view: Arc::new(kind::read(raw.clone())?.ok()?), raw })
+    }
+
+    /// Of an object of this resource: in a list objects do not name their kind.
+    pub(crate) fn listed(resource: &kind::Resource, object: DynamicObject) -> Option<Self> {
+        let mut raw = serde_json::to_value(object).ok()?;
+        raw["apiVersion"] = resource.api_version().into();
+        raw["kind"] = resource.group_kind.kind.clone().into();
+        Self::of(raw)
+    }
+}
+
+impl Snapshot {
+    /// With these objects of workloads.
+    pub(crate) fn with_objects(mut self, objects: Vec<Arc<WorkloadObject>>) -> Self {
+        self.cluster.objects = objects.iter().map(|object| object.view.clone()).collect();
+        self.objects = objects;
+        self
+    }
 }
 
 /// What the controller's Deployment tells it in the environment; what it would refuse to start with counts as the default.

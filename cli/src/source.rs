@@ -6,24 +6,29 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use futures::future::try_join_all;
+
 use hitless_api::drain_policy::DEFAULT;
 use hitless_api::pod::PodView;
-use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, names};
+use hitless_api::{
+    DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, names,
+};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, Snapshot as Cluster, Unknown, agents};
 use hitless_runtime::write::WriteError;
+use hitless_workloads::kind;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::DeserializeGuard;
+use kube::core::{DeserializeGuard, GroupVersionKind};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
-use crate::snapshot::{EventView, Part, Snapshot, raw, settings};
+use crate::snapshot::{EventView, Part, Snapshot, WorkloadObject, settings};
 pub(crate) use live::Live;
 
 const PAGE: u32 = 500;
@@ -58,8 +63,7 @@ impl Scope {
 
 /// The interfaces of all kinds in scope.
 struct Apis {
-    deployments: Api<DeserializeGuard<DynamicObject>>,
-    replica_sets: Api<DeserializeGuard<DynamicObject>>,
+    objects: Vec<(&'static kind::Resource, Api<DeserializeGuard<DynamicObject>>)>,
     pods: Api<DeserializeGuard<Pod>>,
     transitions: Api<DeserializeGuard<NodeTransition>>,
     ledgers: Api<DeserializeGuard<TransitionLedger>>,
@@ -79,8 +83,7 @@ impl Apis {
     /// `counted`: whose pods and places count, which may be more than those that are looked at.
     fn new(client: &Client, scope: &Scope, counted: &Scope) -> Self {
         Self {
-            deployments: untyped::<Deployment>(client, scope),
-            replica_sets: untyped::<ReplicaSet>(client, scope),
+            objects: kind::resources().map(|(_, resource)| (resource, untyped(client, resource, scope))).collect(),
             pods: typed(client, counted),
             transitions: Api::all(client.clone()),
             ledgers: typed(client, counted),
@@ -108,8 +111,10 @@ where
     }
 }
 
-fn untyped<K: Resource<DynamicType = ()>>(client: &Client, scope: &Scope) -> Api<DeserializeGuard<DynamicObject>> {
-    let kind = ApiResource::erase::<K>(&());
+fn untyped(client: &Client, resource: &kind::Resource, scope: &Scope) -> Api<DeserializeGuard<DynamicObject>> {
+    let GroupKind { group, kind } = &resource.group_kind;
+    let kind = GroupVersionKind::gvk(group, resource.version, kind);
+    let kind = ApiResource::from_gvk_with_plural(&kind, resource.plural);
     match scope {
         Scope::All => Api::all_with(client.clone(), &kind),
         Scope::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
@@ -142,11 +147,10 @@ pub(crate) async fn read(client: &Client, scope: &Scope) -> Result<Snapshot, Fai
 async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     let apis = Apis::new(client, scope, scope);
     let all = ListParams::default;
-    let (deployments, replica_sets, pods) = futures::try_join!(
-        list("list Deployments", &apis.deployments, all(), raw),
-        list("list ReplicaSets", &apis.replica_sets, all(), raw),
-        list("list pods", &apis.pods, all(), pod),
-    )?;
+    let objects = apis.objects.iter().map(|(resource, api)| async move {
+        list(&format!("list {}", resource.plural), api, all(), |object| WorkloadObject::listed(resource, object)).await
+    });
+    let (objects, pods) = futures::try_join!(try_join_all(objects), list("list pods", &apis.pods, all(), pod))?;
     let transitions = match list("list NodeTransitions", &apis.transitions, all(), view::<_, NodeTransitionView>).await
     {
         // The only list that is answered like this: the kind is unknown.
@@ -176,8 +180,6 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     );
     let mut unread = BTreeMap::new();
     let mut cluster = Cluster {
-        deployments,
-        replica_sets,
         pods,
         node_transitions: by(optional(Part::Transitions, transitions, &mut unread)?, |each| &each.node),
         ledgers: by(optional(Part::Ledgers, ledgers, &mut unread)?, |each| &each.namespace),
@@ -196,7 +198,8 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     cluster.budgets.extend(cluster_budgets.into_iter().filter(|budget| budget.is_cluster_wide()));
     let events = optional(Part::Events, events, &mut unread)?.unwrap_or_default();
     let agents = optional(Part::Agents, agents, &mut unread)?.unwrap_or_default();
-    let mut snapshot = Snapshot { cluster, namespace: scope.namespace(), events, settings, unread };
+    let snapshot = Snapshot { cluster, objects: Vec::new(), namespace: scope.namespace(), events, settings, unread };
+    let mut snapshot = snapshot.with_objects(objects.concat());
     let mut reads_all = matches!(scope, Scope::All);
     if snapshot.counts_cluster_wide() && scope.besides_system().is_some() {
         let apis = Apis::new(client, scope, &Scope::All);
@@ -267,7 +270,7 @@ async fn list<K, T>(
     what: &str,
     api: &Api<DeserializeGuard<K>>,
     selection: ListParams,
-    view: fn(K) -> Option<T>,
+    view: impl Fn(K) -> Option<T>,
 ) -> Result<Vec<Arc<T>>, Failure>
 where
     K: Resource + Clone + DeserializeOwned + Debug,

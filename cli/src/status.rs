@@ -58,10 +58,11 @@ fn nothing_about(snapshot: &crate::snapshot::Snapshot, target: &Target) -> Failu
     if snapshot.find(target).is_none() {
         return Failure::NotFound(format!("{target} does not exist in this namespace; is -n the right one?"));
     }
-    Failure::NotFound(match target.kind {
-        TargetKind::Deployment => format!(
+    Failure::NotFound(match &target.kind {
+        TargetKind::Workload(kind) => format!(
             "{target} has not opted in, so its rollouts are Kubernetes' own; opt it in with: \
-             kubectl annotate deployment {} hitless.dev/update=in-place",
+             kubectl annotate {} {} hitless.dev/update=in-place",
+            kind.to_string().to_lowercase(),
             target.name
         ),
         TargetKind::Pod => format!(

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio::time::timeout;
 
-use crate::args::{Target, TargetKind, WaitArgs};
+use crate::args::{Target, TargetKind, WaitArgs, workload_targets};
 use crate::failure::Failure;
 use crate::say;
 use crate::snapshot::Snapshot;
@@ -14,7 +14,7 @@ use crate::status::{self, PodStatus, State, WorkloadStatus};
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs) -> Result<(), Failure> {
     if arguments.target.kind == TargetKind::Pod {
-        return Err(Failure::Usage("a rollout is a workload's; write deployment/NAME".to_owned()));
+        return Err(Failure::Usage(format!("a rollout is a workload's; write {}", workload_targets())));
     }
     let scope = Scope::Namespace(namespace);
     let first = source::read(&client, &scope).await?;
@@ -79,8 +79,9 @@ fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
     Ok(workload.stage == "Idle"
         && !workload.held
         && workload.updated == workload.total
-        && workload.pods.len() == workload.total
-        && workload.replicas.is_none_or(|wished| usize::try_from(wished).is_ok_and(|wished| wished == workload.total))
+        && workload
+            .replicas
+            .is_none_or(|wished| usize::try_from(wished).is_ok_and(|wished| wished == workload.pods.len()))
         && workload.pods.iter().all(|pod| pod.ready && !running(pod)))
 }
 

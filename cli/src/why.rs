@@ -29,12 +29,12 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WhyArgs) 
 
 fn explain(snapshot: &Snapshot, named: &Named, now: Timestamp) -> Result<Answer, Failure> {
     let Named { kind, name } = named;
-    let kinds = kind.map_or_else(|| vec![TargetKind::Deployment, TargetKind::Pod], |kind| vec![kind]);
+    let kinds = kind.clone().map_or_else(|| vec![TargetKind::default_workload(), TargetKind::Pod], |kind| vec![kind]);
     let mut targets = kinds.into_iter().map(|kind| Target { kind, name: name.clone() });
     let Some(target) = targets.find(|target| snapshot.find(target).is_some()) else {
         return Err(snapshot.missing(&match kind {
             None => format!("neither deployment/{name} nor pod/{name} exists"),
-            Some(kind) => format!("{} does not exist", Target { kind: *kind, name: name.clone() }),
+            Some(kind) => format!("{} does not exist", Target { kind: kind.clone(), name: name.clone() }),
         }));
     };
     Ok(Answer::of(snapshot, &target, now))

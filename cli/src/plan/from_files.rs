@@ -8,7 +8,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{DrainPolicy, PodTransitionRule, TransitionBudget};
 use hitless_gate::selector;
 use hitless_rollout::snapshot::{NodeView, Snapshot as Cluster, Unknown};
-use hitless_workloads::{DeploymentView, ReplicaSetView};
+use hitless_workloads::kind;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::files::Object;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, WorkloadObject};
 
 /// Most pods that are made for a Deployment.
 const MOST: u64 = 10_000;
@@ -27,11 +27,10 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
         Cluster { unknown: Unknown { nodes: true, agents: true, ..Unknown::default() }, ..Cluster::default() };
     let mut said = Vec::new();
     let mut known_nodes: Vec<NodeView> = Vec::new();
-    let mut pods = Vec::new();
+    let (mut pods, mut raw) = (Vec::new(), Vec::new());
     for object in objects {
         match (object.group(), object.kind()) {
-            ("apps", "Deployment") => snapshot.deployments.push(Arc::new(read(object, with_uid(object))?)),
-            ("apps", "ReplicaSet") => snapshot.replica_sets.push(Arc::new(read(object, with_uid(object))?)),
+            (group, kind) if is_of_workload(group, kind) => raw.push(workload(object)?),
             ("", "Pod") => pods.push(with_uid(object)),
             ("", "Node") => {
                 let meta: ObjectMeta = serde_json::from_value(object.value["metadata"].clone()).unwrap_or_default();
@@ -59,7 +58,7 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
     };
     snapshot.nodes = known_nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node))).collect();
     for object in objects.iter().filter(|object| (object.group(), object.kind()) == ("apps", "Deployment")) {
-        let made = people(object, &mut snapshot, &mut pods, &names);
+        let made = make_pods(object, &mut raw, &mut pods, &names);
         if made > 0 {
             let place = if names.is_empty() { ", each on a node of its own (spread them with --nodes)" } else { "" };
             said.push(format!(
@@ -75,11 +74,21 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
     for pod in pods {
         snapshot.pods.push(Arc::new(view(pod)?));
     }
-    Ok((Snapshot { cluster: snapshot, ..Snapshot::default() }, said))
+    let snapshot = Snapshot { cluster: snapshot, ..Snapshot::default() };
+    Ok((snapshot.with_objects(raw.into_iter().map(Arc::new).collect()), said))
 }
 
-fn read<T: serde::de::DeserializeOwned>(object: &Object, value: Value) -> Result<T, Failure> {
-    serde_json::from_value(value).map_err(|error| misread(object, &error.to_string()))
+fn is_of_workload(group: &str, kind: &str) -> bool {
+    kind::resources().any(|(_, resource)| resource.group_kind.is(group, kind))
+}
+
+fn workload(object: &Object) -> Result<WorkloadObject, Failure> {
+    match kind::read(with_uid(object)) {
+        Some(Err(error)) => Err(misread(object, &error.to_string())),
+        Some(Ok(_)) | None => {
+            WorkloadObject::of(with_uid(object)).ok_or_else(|| misread(object, "it is of no workload's kind"))
+        }
+    }
 }
 
 fn kept<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K, Failure> {
@@ -106,22 +115,22 @@ fn uid_of(object: &Object) -> String {
 }
 
 /// Gives the Deployment a ReplicaSet and pods where the files have none; returns how many pods were made.
-fn people(object: &Object, snapshot: &mut Cluster, pods: &mut Vec<Value>, nodes: &[String]) -> u64 {
+fn make_pods(object: &Object, raw: &mut Vec<WorkloadObject>, pods: &mut Vec<Value>, nodes: &[String]) -> u64 {
     let value = with_uid(object);
     let uid = value["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let is_owned = |set: &&Arc<ReplicaSetView>| set.owner.as_ref().is_some_and(|owner| owner.uid == uid);
-    let owned: BTreeSet<String> = snapshot.replica_sets.iter().filter(is_owned).map(|set| set.uid.clone()).collect();
-    let deployment: Option<DeploymentView> = serde_json::from_value(value.clone()).ok();
-    let replicas = deployment.map_or(1, |deployment| u64::try_from(deployment.replicas).unwrap_or_default());
+    let is_owned = |each: &&WorkloadObject| each.view.owner.as_ref().is_some_and(|owner| owner.uid == uid);
+    let owned: BTreeSet<String> = raw.iter().filter(is_owned).map(|each| each.view.id.uid.clone()).collect();
+    let replicas = value["spec"]["replicas"].as_u64().unwrap_or(1);
     let set_uid = owned.first().cloned().unwrap_or_else(|| format!("ReplicaSet of {}", uid_of(object)));
     if owned.is_empty() {
         let set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
             "metadata": {"name": format!("{}-files", object.name()), "namespace": object.namespace(), "uid": set_uid,
                 "generation": 1, "ownerReferences": [owner("Deployment", object.name(), &uid)]},
             "spec": {"replicas": replicas, "selector": value["spec"]["selector"], "template": value["spec"]["template"]},
             "status": {"replicas": replicas, "observedGeneration": 1}
         });
-        snapshot.replica_sets.extend(serde_json::from_value::<ReplicaSetView>(set).ok().map(Arc::new));
+        raw.extend(WorkloadObject::of(set));
     }
     let wanted: Option<LabelSelector> = serde_json::from_value(value["spec"]["selector"].clone()).ok();
     let mut has_pods = false;

@@ -115,13 +115,15 @@ impl Report {
         let mut notes = Vec::new();
         if !change.opted_in {
             notes.push(format!(
-                "deployment/{0} has not opted in, so Kubernetes would roll it; this is what would happen after: kubectl \
-                 annotate deployment {0} hitless.dev/update=in-place",
-                change.name
+                "{} has not opted in, so Kubernetes would roll it; this is what would happen after: kubectl annotate {} {} \
+                 hitless.dev/update=in-place",
+                change.target,
+                change.target.kind.name(),
+                change.target.name,
             ));
         }
         Self {
-            workload: format!("deployment/{}", change.name),
+            workload: change.target.to_string(),
             namespace: change.namespace.clone(),
             images: change.images.clone(),
             way: match change.way {

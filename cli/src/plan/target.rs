@@ -1,25 +1,24 @@
-//! The Deployment with its new images, as far as the controller's own planner would bring it before it operates pods.
+//! The workload with its new images, as far as the controller's own planner would bring it before it operates pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::names::{self, annotations};
-use hitless_workloads::deployment::{OptIn, Template};
-use hitless_workloads::{DeploymentView, ReplicaSetView, Stage, WorkloadWrite};
+use hitless_workloads::{OptIn, Request, Stage, Write, kind};
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::args::{ImageArg, Target};
 use crate::failure::Failure;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, WorkloadObject};
 
 /// Writes of the planner before pods are operated: an entry of the history, and the mark. More would be a circle.
 const MOST_WRITES: usize = 4;
 
 /// What the new images mean.
 pub(super) struct Change {
-    pub(super) name: String,
+    pub(super) target: Target,
     pub(super) namespace: String,
     pub(super) images: BTreeMap<String, ImageChange>,
     pub(super) opted_in: bool,
@@ -43,28 +42,27 @@ pub(super) enum Way {
 pub(super) fn change(snapshot: &Snapshot, target: &Target, images: &[ImageArg]) -> Result<Change, Failure> {
     let missing = || snapshot.missing(&format!("{target} does not exist"));
     let found = snapshot.find(target).ok_or_else(missing)?;
-    let index = found.workload.ok_or_else(missing)?;
-    let deployment = &snapshot.cluster.deployments[index];
-    let mut template = deployment.template.content().clone();
+    let workload = found.workload.ok_or_else(missing)?;
+    let kind = kind::of_workload(&workload.id.group_kind).ok_or_else(missing)?;
+    let raw = snapshot.objects.iter().find(|object| object.view.id == workload.id).ok_or_else(missing)?;
+    let mut next = raw.raw.clone();
     let mut changes = BTreeMap::new();
     for image in images {
-        let (container, from) = set_image(&mut template, image)?;
+        let (container, from) = set_image(&mut next["spec"]["template"], image)?;
         changes.insert(container, ImageChange { from, to: image.image.clone() });
     }
-    let opted_in = deployment.opt_in() != OptIn::No;
-    let mut next = DeploymentView::clone(deployment);
-    next.template = Template::new(template);
-    // As the guard policy would hold it.
-    next.paused = true;
-    next.annotations.insert(annotations::ROLLOUT.to_owned(), names::ROLLOUT_HELD.to_owned());
+    let opted_in = workload.opt_in() != OptIn::No;
     if !opted_in {
-        next.annotations.insert(annotations::UPDATE.to_owned(), names::UPDATE_IN_PLACE.to_owned());
+        next["metadata"]["annotations"][annotations::UPDATE] = names::UPDATE_IN_PLACE.into();
     }
+    let uid = workload.id.uid.clone();
     let mut prepared = snapshot.clone();
-    prepared.cluster.deployments[index] = Arc::new(next);
-    let way = prepare(prepared, index);
-    let (name, namespace) = (target.name.clone(), found.namespace.to_owned());
-    Ok(Change { name, namespace, images: changes, opted_in, way })
+    for object in kind.revised(kind.held(next)) {
+        prepared = put(prepared, object);
+    }
+    let way = prepare(prepared, &uid);
+    let namespace = found.namespace.to_owned();
+    Ok(Change { target: target.clone(), namespace, images: changes, opted_in, way })
 }
 
 /// Returns the container and its image until now.
@@ -95,49 +93,66 @@ fn set_image(template: &mut Value, image: &ImageArg) -> Result<(String, String),
 }
 
 /// Carries out on the copy what the planner would write to the workload's own objects.
-fn prepare(mut snapshot: Snapshot, index: usize) -> Way {
+fn prepare(mut snapshot: Snapshot, uid: &str) -> Way {
     for _ in 0..MOST_WRITES {
-        let mut explanation = snapshot.explain(Timestamp::UNIX_EPOCH, |_| false);
-        if index >= explanation.workloads.len() {
+        let explanation = snapshot.explain(Timestamp::UNIX_EPOCH, |_| false);
+        let Some(workload) = explanation.workloads.into_iter().find(|workload| workload.id.uid == uid) else {
             return Way::Nothing;
-        }
-        let workload = explanation.workloads.swap_remove(index);
-        match (workload.stage, workload.next_write) {
+        };
+        match (workload.stage, workload.writes.into_iter().next()) {
             (Stage::SteppingAside(_) | Stage::Refused(_), _) => return Way::Native(workload.why.unwrap_or_default()),
             (Stage::Rolling, None) => return Way::InPlace(Box::new(snapshot)),
-            (Stage::Rolling, Some(write)) => {
-                if !apply(&mut snapshot, &write) {
-                    return Way::Nothing;
-                }
-            }
+            (Stage::Rolling, Some(write)) => snapshot = carry_out(snapshot, &write),
             (Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Finishing, _) => return Way::Nothing,
         }
     }
     Way::InPlace(Box::new(snapshot))
 }
 
-/// Whether it was one of the writes that come before the pods.
-fn apply(snapshot: &mut Snapshot, write: &WorkloadWrite) -> bool {
-    match write {
-        WorkloadWrite::CreateHistory { replica_set } => {
-            let mut object = replica_set.clone();
-            object["metadata"]["uid"] = "history".into();
-            let set: Option<ReplicaSetView> = serde_json::from_value(object).ok();
-            snapshot.cluster.replica_sets.extend(set.map(Arc::new));
-            true
+/// A write of the planner to the copy, which is what it was decided on.
+fn carry_out(snapshot: Snapshot, write: &Write) -> Snapshot {
+    match &write.request {
+        Request::Create(object) => {
+            let mut object = object.clone();
+            object["metadata"]["uid"] = format!("{} of the plan", write.on.name).into();
+            put(snapshot, object)
         }
-        WorkloadWrite::SetMixed { live, template } => {
-            for set in snapshot.cluster.replica_sets.iter_mut().filter(|set| set.uid == live.uid) {
-                Arc::make_mut(set).template = Template::new(template.clone());
+        Request::Patch(patch) => {
+            let known = snapshot.objects.iter().find(|object| object.view.id == write.on);
+            let Some(mut object) = known.map(|known| complete(known)) else { return snapshot };
+            match json_patch::patch(&mut object, &patch.clone().operations()) {
+                Ok(()) => put(snapshot, object),
+                Err(_) => snapshot,
             }
-            true
         }
-        WorkloadWrite::SetExact { .. }
-        | WorkloadWrite::Settle { .. }
-        | WorkloadWrite::LabelTwin { .. }
-        | WorkloadWrite::DeleteTwin { .. }
-        | WorkloadWrite::StripLabels { .. }
-        | WorkloadWrite::RecordGap { .. }
-        | WorkloadWrite::Unpause { .. } => false,
+        Request::Delete { .. } => {
+            let mut objects = snapshot.objects.clone();
+            objects.retain(|object| object.view.id != write.on);
+            snapshot.with_objects(objects)
+        }
     }
+}
+
+/// The object with what a patch may rest on: one from a file may lack it.
+fn complete(object: &WorkloadObject) -> Value {
+    let mut raw = object.raw.clone();
+    let meta = &mut raw["metadata"];
+    meta["resourceVersion"] = object.view.resource_version.clone().into();
+    for map in ["labels", "annotations"] {
+        if meta[map].is_null() {
+            meta[map] = Value::Object(Map::new());
+        }
+    }
+    raw
+}
+
+/// With this object in place of the one with its uid.
+fn put(snapshot: Snapshot, object: Value) -> Snapshot {
+    let Some(object) = WorkloadObject::of(object).map(Arc::new) else { return snapshot };
+    let mut objects = snapshot.objects.clone();
+    match objects.iter_mut().find(|known| known.view.id.uid == object.view.id.uid) {
+        Some(known) => *known = object,
+        None => objects.push(object),
+    }
+    snapshot.with_objects(objects)
 }

@@ -10,7 +10,7 @@ use hitless_rollout::mode::{PolicyView, ServiceView};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, RuleView, Snapshot as Cluster};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::watch::{self, Cache, Listing, Selection};
-use hitless_workloads::{DeploymentView, ReplicaSetView};
+use hitless_workloads::kind;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -23,15 +23,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Apis, PAGE, Scope, agents_label, by, complete, only_default, our_events, pod, view};
-use crate::snapshot::{EventView, Part, Snapshot, raw};
+use crate::snapshot::{EventView, Part, Snapshot, WorkloadObject};
 
 /// Watches of everything that a first [`super::read`] could read; nodes and settings stay as they were then.
 pub(crate) struct Live {
     changed: Arc<Notify>,
     reads_all: bool,
     first: Snapshot,
-    deployments: Cache<DynamicObject, DeploymentView>,
-    replica_sets: Cache<DynamicObject, ReplicaSetView>,
+    objects: Vec<Cache<DynamicObject, WorkloadObject>>,
     pods: Cache<Pod, PodView>,
     transitions: Cache<NodeTransition, NodeTransitionView>,
     ledgers: Cache<TransitionLedger, LedgerView>,
@@ -49,7 +48,11 @@ pub(crate) struct Live {
     tasks: JoinSet<()>,
 }
 
-fn cache<K, T>(kind: &'static str, view: fn(K) -> Option<T>, changed: &Arc<Notify>) -> Cache<K, T> {
+fn cache<K, T>(
+    kind: &'static str,
+    view: impl Fn(K) -> Option<T> + Send + Sync + 'static,
+    changed: &Arc<Notify>,
+) -> Cache<K, T> {
     Cache::new(kind, view, changed.clone(), watch::Metrics::default())
 }
 
@@ -63,8 +66,11 @@ impl Live {
         let mut live = Self {
             reads_all,
             first,
-            deployments: cache("Deployment", raw, &changed),
-            replica_sets: cache("ReplicaSet", raw, &changed),
+            objects: kind::resources()
+                .map(|(_, resource)| {
+                    cache(resource.plural, |object| WorkloadObject::listed(resource, object), &changed)
+                })
+                .collect(),
             pods: cache("Pod", pod, &changed),
             transitions: cache("NodeTransition", view, &changed),
             ledgers: cache("TransitionLedger", LedgerView::of, &changed),
@@ -72,7 +78,7 @@ impl Live {
             budgets: cache("TransitionBudget", view, &changed),
             cluster_budgets: cache("TransitionBudget", view, &changed),
             disruption_budgets: cache("PodDisruptionBudget", view, &changed),
-            services: cache("Service", |service| Some((&service).into()), &changed),
+            services: cache("Service", |service: Service| Some((&service).into()), &changed),
             drain_policies: cache("DrainPolicy", view, &changed),
             default_drain_policy: cache("DrainPolicy", view, &changed),
             agents: cache("Pod", pod, &changed),
@@ -83,8 +89,9 @@ impl Live {
         };
         let apis = Apis::new(client, scope, &counted);
         let all = || Selection::all(Listing::Paged(PAGE));
-        live.watch(None, apis.deployments, all(), live.deployments.clone());
-        live.watch(None, apis.replica_sets, all(), live.replica_sets.clone());
+        for ((_, api), cache) in apis.objects.into_iter().zip(live.objects.clone()) {
+            live.watch(None, api, all(), cache);
+        }
         live.watch(None, apis.pods, all(), live.pods.clone());
         live.watch(Some(Part::Transitions), apis.transitions, all(), live.transitions.clone());
         live.watch(Some(Part::Ledgers), apis.ledgers, all(), live.ledgers.clone());
@@ -142,8 +149,6 @@ impl Live {
         let mut drain_policies = self.drain_policies.values();
         drain_policies.extend(self.default_drain_policy.values());
         let cluster = Cluster {
-            deployments: self.deployments.values(),
-            replica_sets: self.replica_sets.values(),
             pods: self.pods.values(),
             node_transitions: by(Some(self.transitions.values()), |each| &each.node),
             ledgers: by(Some(self.ledgers.values()), |each| &each.namespace),
@@ -155,13 +160,15 @@ impl Live {
             nodes: self.first.cluster.nodes.clone(),
             ..Cluster::default()
         };
-        let mut snapshot = Snapshot {
+        let snapshot = Snapshot {
             cluster,
+            objects: Vec::new(),
             namespace: self.first.namespace.clone(),
             events: self.events.values(),
             settings: self.first.settings.clone(),
             unread: self.first.unread.clone(),
         };
+        let mut snapshot = snapshot.with_objects(self.objects.iter().flat_map(Cache::values).collect());
         complete(&mut snapshot, &self.agents.values(), self.reads_all);
         Some(snapshot)
     }

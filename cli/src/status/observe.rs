@@ -60,7 +60,7 @@ impl<'a> Observer<'a> {
     fn report(&self, is_of_interest: impl Fn(&Self, &Group<'a>) -> bool) -> Report {
         let mut groups: BTreeMap<(String, String), Group<'a>> = BTreeMap::new();
         for workload in &self.explanation.workloads {
-            let key = (workload.namespace.clone(), workload.name.clone());
+            let key = (workload.id.namespace.clone(), workload.name());
             groups.insert(key, Group { workload: Some(workload), pods: Vec::new() });
         }
         for pod in self.snapshot.pods() {
@@ -177,7 +177,7 @@ impl<'a> Observer<'a> {
             None => {}
         }
         // What was said of the pod itself is closer than what was said of its workload.
-        let uids = [pod.id.uid.as_str()].into_iter().chain(group.workload.iter().map(|owner| owner.uid.as_str()));
+        let uids = [pod.id.uid.as_str()].into_iter().chain(group.workload.iter().map(|owner| owner.id.uid.as_str()));
         let events = || self.snapshot.events.iter().map(|event| &**event);
         let said = uids.into_iter().find_map(|uid| last_event(events(), uid));
         (said.unwrap_or_else(|| "the controller; no rule is in the way".to_owned()), false)
@@ -205,9 +205,9 @@ fn stage(workload: &WorkloadReport) -> (&'static str, String) {
     match &workload.stage {
         Stage::NotOurs => ("NotOptedIn", String::new()),
         Stage::Idle => ("Idle", String::new()),
-        Stage::Native => ("Native", "the Deployment controller, which rolls it Kubernetes' own way".to_owned()),
+        Stage::Native => ("Native", "its native controller, which rolls it Kubernetes' own way".to_owned()),
         Stage::Rolling => ("Rolling", String::new()),
-        Stage::Finishing => ("Finishing", "all pods are updated; ReplicaSet and Deployment follow".to_owned()),
+        Stage::Finishing => ("Finishing", "all pods are updated; the workload's own objects follow".to_owned()),
         Stage::SteppingAside(_) => ("SteppingAside", format!("{why}; it goes on Kubernetes' own way")),
         Stage::Refused(_) => (
             "Refused",

@@ -29,7 +29,7 @@ pub(crate) struct WorkloadStatus {
     /// Pods that count.
     pub(crate) total: usize,
     /// Pods that are wished.
-    pub(crate) replicas: Option<i32>,
+    pub(crate) replicas: Option<u32>,
     /// What to know about the whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
@@ -101,8 +101,8 @@ impl Report {
     /// Only what concerns `target`.
     pub(crate) fn only(mut self, target: Option<&Target>) -> Self {
         let Some(target) = target else { return self };
-        match target.kind {
-            TargetKind::Deployment => {
+        match &target.kind {
+            TargetKind::Workload(_) => {
                 let name = target.to_string();
                 self.workloads.retain(|workload| workload.name == name);
             }
@@ -128,10 +128,6 @@ impl Report {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            TargetKind::Deployment => "deployment",
-            TargetKind::Pod => "pod",
-        };
-        write!(f, "{kind}/{}", self.name)
+        write!(f, "{}/{}", self.kind.name(), self.name)
     }
 }

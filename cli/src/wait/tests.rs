@@ -1,7 +1,6 @@
 use super::*;
-use crate::scene::{pod, rollout, with_grant, with_rule};
-use hitless_workloads::deployment::DeploymentView;
-use serde_json::json;
+use crate::scene::{pod, rollout, with_grant, with_object, with_rule};
+use serde_json::{Value, json};
 
 fn target() -> Target {
     "deployment/web".parse().unwrap()
@@ -12,24 +11,19 @@ fn found(snapshot: &Snapshot) -> WorkloadStatus {
 }
 
 /// The same with the Deployment changed.
-fn with(mut snapshot: Snapshot, change: impl FnOnce(&mut DeploymentView)) -> Snapshot {
-    let mut deployment = DeploymentView::clone(&snapshot.cluster.deployments[0]);
-    change(&mut deployment);
-    snapshot.cluster.deployments = vec![deployment.into()];
-    snapshot
+fn with(snapshot: Snapshot, change: impl FnOnce(&mut Value)) -> Snapshot {
+    with_object(snapshot, 0, change)
 }
 
 /// All pods updated, the pause lifted, the live ReplicaSet at the exact target.
 fn finished() -> Snapshot {
     let snapshot = rollout(&[pod("a", "web:v2"), pod("b", "web:v2")]);
-    let mut snapshot = with(snapshot, |deployment| {
-        deployment.paused = false;
-        deployment.annotations.remove("hitless.dev/rollout");
+    let snapshot = with(snapshot, |deployment| {
+        deployment["spec"]["paused"] = false.into();
+        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/rollout");
     });
-    let mut set = hitless_workloads::ReplicaSetView::clone(&snapshot.cluster.replica_sets[0]);
-    set.template = snapshot.cluster.deployments[0].template.clone();
-    snapshot.cluster.replica_sets = vec![set.into()];
-    snapshot
+    let template = snapshot.objects[0].raw["spec"]["template"].clone();
+    with_object(snapshot, 1, |set| set["spec"]["template"] = template)
 }
 
 #[test]
@@ -37,7 +31,10 @@ fn done_means_lifted_updated_complete_and_ready() {
     assert!(done(&found(&finished())).unwrap());
     assert!(!done(&found(&rollout(&[pod("a", "web:v2")]))).unwrap(), "still held");
     assert!(!done(&found(&rollout(&[pod("a", "web:v1")]))).unwrap(), "not updated");
-    assert!(!done(&found(&with(finished(), |deployment| deployment.replicas = 3))).unwrap(), "one is missing");
+    assert!(
+        !done(&found(&with(finished(), |deployment| deployment["spec"]["replicas"] = json!(3)))).unwrap(),
+        "one is missing"
+    );
     let mut unready = finished();
     let mut view = hitless_api::pod::PodView::clone(&unready.cluster.pods[0]);
     view.conditions.clear();
@@ -56,7 +53,7 @@ fn a_halted_or_refused_rollout_fails_at_once() {
 
 #[test]
 fn who_has_not_opted_in_is_sent_to_kubectl() {
-    let snapshot = with(rollout(&[pod("a", "web:v1")]), |deployment| deployment.annotations.clear());
+    let snapshot = with(rollout(&[pod("a", "web:v1")]), |deployment| deployment["metadata"]["annotations"] = json!({}));
     assert!(find(&snapshot, &target()).unwrap_err().to_string().contains("kubectl rollout status"));
     assert!(find(&Snapshot::default(), &target()).unwrap_err().to_string().contains("does not exist"));
 }

@@ -29,6 +29,15 @@ pub struct Resource {
     pub uninstall_verbs: &'static [&'static str],
 }
 
+impl Resource {
+    /// `apiVersion` of its objects.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        let group = &self.group_kind.group;
+        if group.is_empty() { self.version.to_owned() } else { format!("{group}/{}", self.version) }
+    }
+}
+
 /// How many pods a workload is meant to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -72,6 +81,11 @@ pub trait Kind: Sync {
     /// The workload as the guard policy stores it when its template changes: held. For forecasts; the policy itself is in
     /// `manifests/policies`.
     fn held(&self, root: Value) -> Value;
+
+    /// A held workload as its native controller leaves it before any pod is operated, and what that makes beside it; for forecasts.
+    fn revised(&self, held: Value) -> Vec<Value> {
+        vec![held]
+    }
 }
 
 /// The kind of workload that has these objects as its own.

@@ -64,9 +64,7 @@ pub(crate) fn need<'a>(
     };
     let restarted = match (base, recorded) {
         (Some(base), _) => base.restarted_at != target.shape().restarted_at,
-        (None, None) => {
-            pod.annotations.get(annotations::KUBECTL_RESTARTED_AT) != target.shape().restarted_at.as_ref()
-        }
+        (None, None) => pod.annotations.get(annotations::KUBECTL_RESTARTED_AT) != target.shape().restarted_at.as_ref(),
         // It was brought to a template that nobody knows any more. If the images do not tell the difference, it is a restart.
         (None, Some(_)) => differing.is_empty(),
     };

@@ -25,11 +25,7 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     /// Of these objects and pods.
     #[must_use]
-    pub fn new(
-        objects: &'a [Arc<Object>],
-        pods: &'a [Arc<PodView>],
-        operating: BTreeSet<String>,
-    ) -> Self {
+    pub fn new(objects: &'a [Arc<Object>], pods: &'a [Arc<PodView>], operating: BTreeSet<String>) -> Self {
         let mut children: HashMap<&str, Vec<&Object>> = HashMap::new();
         for object in objects {
             if let Some(owner) = &object.owner {

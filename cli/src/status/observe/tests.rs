@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::scene::{pod, rollout, with_event, with_grant, with_reservation, with_rule};
+use crate::scene::{pod, rollout, with_event, with_grant, with_object, with_reservation, with_rule};
 use crate::status::WorkloadStatus;
 use serde_json::{Value, json};
 
@@ -105,13 +105,10 @@ fn a_rollback_halts_the_rollout_and_a_refusal_for_lateness_does_not() {
 
 #[test]
 fn a_change_that_can_not_be_made_in_place_is_named_by_its_field() {
-    let mut snapshot = rollout(&[old("a")]);
-    let mut deployment = hitless_workloads::DeploymentView::clone(&snapshot.cluster.deployments[0]);
-    let mut template = deployment.template.content().clone();
-    template["spec"]["hostPID"] = true.into();
-    deployment.template = hitless_workloads::deployment::Template::new(template);
-    deployment.annotations.insert("hitless.dev/update".into(), "in-place-only".into());
-    snapshot.cluster.deployments = vec![deployment.into()];
+    let snapshot = with_object(rollout(&[old("a")]), 0, |deployment| {
+        deployment["spec"]["template"]["spec"]["hostPID"] = true.into();
+        deployment["metadata"]["annotations"]["hitless.dev/update"] = "in-place-only".into();
+    });
     let status = web(&snapshot);
     assert_eq!(status.stage, "Refused");
     assert!(status.why.contains("hostPID"), "{}", status.why);
@@ -120,10 +117,9 @@ fn a_change_that_can_not_be_made_in_place_is_named_by_its_field() {
 
 #[test]
 fn only_what_has_opted_in_or_is_operated_is_shown() {
-    let mut snapshot = rollout(&[old("a")]);
-    let mut deployment = hitless_workloads::DeploymentView::clone(&snapshot.cluster.deployments[0]);
-    deployment.annotations.clear();
-    snapshot.cluster.deployments = vec![deployment.into()];
+    let mut snapshot = with_object(rollout(&[old("a")]), 0, |deployment| {
+        deployment["metadata"]["annotations"] = json!({});
+    });
     assert!(observe(&snapshot, now()).workloads.is_empty());
     let mut wished = old("a");
     wished["metadata"]["annotations"] = json!({"hitless.dev/restart": "1"});

@@ -41,7 +41,8 @@ impl Gate {
         }
         let namespace = self.symbols.intern(&key.namespace);
         let group = id(self.groups.insert(Group::new(Some(namespace), super::Selector::nobody(), Policy::implicit())));
-        let owner = Owner { key: key.clone(), desired: None, max_unavailable: None, live: 0, group, groups: vec![group] };
+        let owner =
+            Owner { key: key.clone(), desired: None, max_unavailable: None, live: 0, group, groups: vec![group] };
         let known = id(self.owners.insert(owner));
         if let Some(group) = self.groups.get_mut(group as usize) {
             group.members.insert(known, 0);

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use hitless_api::ObjectRef;
 use hitless_gate::{Gate, OwnerFacts};
-use hitless_workloads::kind::{self, Size};
 use hitless_workloads::World;
+use hitless_workloads::kind::{self, Size};
 
 use crate::snapshot::Snapshot;
 

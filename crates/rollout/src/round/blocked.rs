@@ -239,7 +239,8 @@ fn no_agent(pod: &PodView, snapshot: &Snapshot) -> Option<Waiting> {
 #[must_use]
 pub fn unfit(pod: &PodView) -> Option<Waiting> {
     of_pod(pod).or_else(|| {
-        let subject = Subject { pod, workload: WorkloadFacts::default(), post_check: false, agent: AgentSays::default() };
+        let subject =
+            Subject { pod, workload: WorkloadFacts::default(), post_check: false, agent: AgentSays::default() };
         let hindrance = Prospect::of(subject, &Policies::default(), &Traffic::new(&[], &[])).err()?;
         Some(Waiting::hindered(hindrance, pod.node.as_deref().unwrap_or_default()))
     })

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter::once_with;
 
-use crate::mode::{
-    self as drain, Begin, Busy, Mode, Policies, Prospect, ServiceView, Subject, Traffic, WorkloadFacts,
-};
+use crate::mode::{self as drain, Begin, Busy, Mode, Policies, Prospect, ServiceView, Subject, Traffic, WorkloadFacts};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, ObjectRef, Outcome, PostCheck, Reservation};

@@ -9,11 +9,14 @@ use super::intents::Wishes;
 use super::write::Step;
 
 /// What the kinds write then. Not beside another write to the same workload: both would be conditional on the same version.
-pub(super) fn steps<'a>(wishes: &'a Wishes<'_>, ended: &'a Ended<'_>, gate: &'a Gate) -> impl Iterator<Item = Step> + 'a {
+pub(super) fn steps<'a>(
+    wishes: &'a Wishes<'_>,
+    ended: &'a Ended<'_>,
+    gate: &'a Gate,
+) -> impl Iterator<Item = Step> + 'a {
     wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
-        let is_bad = |failure: &&Failure<'_>| {
-            failure.workload == Some(index) && failure.result.outcome != Outcome::Refused
-        };
+        let is_bad =
+            |failure: &&Failure<'_>| failure.workload == Some(index) && failure.result.outcome != Outcome::Refused;
         let first = ended.failures.iter().find(is_bad)?;
         let count = ended.failures.iter().filter(is_bad).count();
         if !plan.writes.is_empty() || count < gate.tolerated_failures(&first.grant.pod.uid) as usize {

@@ -70,6 +70,12 @@ impl Kind for DaemonSets {
     fn held(&self, root: Value) -> Value {
         held(root)
     }
+
+    fn revised(&self, mut held: Value) -> Vec<Value> {
+        let revision = revision::planned(&held);
+        held["status"]["observedGeneration"] = held["metadata"]["generation"].clone();
+        vec![held, revision]
+    }
 }
 
 fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {

@@ -173,10 +173,7 @@ impl<'a> Subject<'a> {
     fn step_aside(&self, because: Because) -> Plan {
         let only = self.object.opt_in() == OptIn::InPlaceOnly;
         if only || !self.object.held_by_guard() {
-            return Plan {
-                permanent: !self.object.held_by_guard(),
-                ..self.idle(Stage::Refused(because), None)
-            };
+            return Plan { permanent: !self.object.held_by_guard(), ..self.idle(Stage::Refused(because), None) };
         }
         let text = format!("{}; the native controller rolls it", because.text);
         let write = self.put_back().telling(Some(self.note(Severity::Normal, "NativeRollout", text)));
@@ -247,11 +244,17 @@ impl<'a> Subject<'a> {
                 self.note(Severity::Normal, "RolloutHeld", text)
             }
             Stage::Refused(because) => {
-                let whose = if plan.permanent { "its own update strategy is OnDelete" } else { "nothing else is allowed" };
+                let whose =
+                    if plan.permanent { "its own update strategy is OnDelete" } else { "nothing else is allowed" };
                 let text = format!("{}, and {whose}; change the template", because.text);
                 self.note(Severity::Warning, "RolloutRefused", text)
             }
-            Stage::NotOurs | Stage::Idle | Stage::Native | Stage::SteppingAside(_) | Stage::Rolling | Stage::Finishing => {
+            Stage::NotOurs
+            | Stage::Idle
+            | Stage::Native
+            | Stage::SteppingAside(_)
+            | Stage::Rolling
+            | Stage::Finishing => {
                 return Vec::new();
             }
         };

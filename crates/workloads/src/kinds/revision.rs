@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_api::GroupKind;
 use hitless_api::names::labels;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kind::Resource;
 use crate::object::{Body, Object, Typed};
@@ -64,6 +64,22 @@ impl Object {
 
 /// Shapes of a workload's revisions, with their number, by the value of the pods' label `controller-revision-hash`.
 pub(crate) type Revisions<'a> = BTreeMap<&'a str, (i64, &'a Shape)>;
+
+/// The ControllerRevision that a native controller would make of this workload's template.
+pub(crate) fn planned(workload: &Value) -> Value {
+    let meta = &workload["metadata"];
+    let name = format!("{}-planned", meta["name"].as_str().unwrap_or_default());
+    let owner = json!({
+        "apiVersion": workload["apiVersion"], "kind": workload["kind"], "name": meta["name"], "uid": meta["uid"], "controller": true,
+    });
+    json!({
+        "apiVersion": "apps/v1", "kind": "ControllerRevision",
+        "metadata": {"name": name, "namespace": meta["namespace"], "uid": name, "ownerReferences": [owner],
+            "labels": {labels::CONTROLLER_REVISION_HASH: "planned"}},
+        "revision": i64::MAX,
+        "data": {"spec": {"template": workload["spec"]["template"]}},
+    })
+}
 
 /// By their names: that is the label of a StatefulSet's pods.
 pub(crate) fn by_name<'a>(children: &[&'a Object]) -> Revisions<'a> {

@@ -71,6 +71,13 @@ impl Kind for StatefulSets {
     fn held(&self, root: Value) -> Value {
         held(root)
     }
+
+    fn revised(&self, mut held: Value) -> Vec<Value> {
+        let revision = revision::planned(&held);
+        held["status"]["observedGeneration"] = held["metadata"]["generation"].clone();
+        held["status"]["updateRevision"] = revision["metadata"]["name"].clone();
+        vec![held, revision]
+    }
 }
 
 fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
@@ -100,4 +107,3 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
         impossible: host_network.then(Because::host_network),
     }
 }
-

@@ -79,7 +79,8 @@ impl DaemonSet<'_> {
         let wanted = on_delete::wanted(self.object, &self.body.strategy);
         let limit = match &wanted["rollingUpdate"]["maxUnavailable"] {
             Value::String(text) => {
-                let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<u32>().ok()).unwrap_or_default();
+                let percent =
+                    text.strip_suffix('%').and_then(|percent| percent.parse::<u32>().ok()).unwrap_or_default();
                 self.body.status.desired().saturating_mul(percent).div_ceil(100)
             }
             other => other.as_u64().and_then(|count| count.try_into().ok()).unwrap_or(1),

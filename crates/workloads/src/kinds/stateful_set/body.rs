@@ -100,7 +100,8 @@ impl StatefulSet<'_> {
         let replicas = u64::try_from(self.body.replicas).unwrap_or_default();
         let limit = match &self.rolling_update()["maxUnavailable"] {
             Value::String(text) => {
-                let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<u64>().ok()).unwrap_or_default();
+                let percent =
+                    text.strip_suffix('%').and_then(|percent| percent.parse::<u64>().ok()).unwrap_or_default();
                 replicas.saturating_mul(percent) / 100
             }
             other => other.as_u64().unwrap_or(1),
