@@ -13,13 +13,13 @@ const DUMP_FLAGS: u16 = 0x301;
 const WITH_TCP_INFO: u8 = 1 << (2 - 1);
 /// What is wanted of one socket: `SOCK_DIAG_BY_FAMILY` or `SOCK_DESTROY`, and the flags that go with it.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Deed {
+pub(super) enum Request {
     Show,
     /// With `NLM_F_ACK`: the kernel says nothing else.
     Destroy,
 }
 
-impl Deed {
+impl Request {
     fn kind_and_flags(self) -> (u16, u16) {
         match self {
             Self::Show => (20, 1),
@@ -83,8 +83,14 @@ pub(super) fn dump(sequence: u32, states: States, ports: &[u16]) -> Vec<u8> {
 }
 
 /// A request about the one socket with these addresses, and this identity if one is given.
-pub(super) fn one(sequence: u32, deed: Deed, local: SocketAddr, peer: SocketAddr, cookie: Option<u64>) -> Vec<u8> {
-    let (kind, flags) = deed.kind_and_flags();
+pub(super) fn one(
+    sequence: u32,
+    request: Request,
+    local: SocketAddr,
+    peer: SocketAddr,
+    cookie: Option<u64>,
+) -> Vec<u8> {
+    let (kind, flags) = request.kind_and_flags();
     let mut request = header(NETLINK_HEADER + DIAG_REQUEST_V2, kind, flags, sequence);
     let family = if local.is_ipv4() { AF_INET } else { AF_INET6 };
     request.extend([family, IPPROTO_TCP, WITH_TCP_INFO, 0]);
@@ -197,8 +203,8 @@ mod tests {
             assert_eq!(usize::try_from(said).unwrap(), request.len(), "{} ports", ports.len());
         }
         let (v4, v6) = ("10.0.0.1:80".parse().unwrap(), "[fd00::1]:80".parse().unwrap());
-        assert_eq!(one(7, Deed::Show, v4, v4, None).len(), 72);
-        assert_eq!(one(7, Deed::Destroy, v6, v6, Some(1)).len(), 72);
+        assert_eq!(one(7, Request::Show, v4, v4, None).len(), 72);
+        assert_eq!(one(7, Request::Destroy, v6, v6, Some(1)).len(), 72);
         assert_eq!(halves(0x1_0000_0002), [2, 1]);
         assert_eq!(dump(7, States::LISTEN, &[]).len(), 76);
         assert_eq!(dump(7, States::OPEN, &[80]).len(), 76 + 4 + 8);
