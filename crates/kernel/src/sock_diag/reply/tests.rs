@@ -77,6 +77,9 @@ fn answers_to_another_request_are_skipped() {
     assert_eq!(Messages::new(OPEN, SEQUENCE + 1).count(), 0);
 }
 
+const NETLINK_HEADER: usize = 16;
+const DIAG_MESSAGE: usize = size_of::<InetResponseBuffer>();
+
 /// A message without any attribute.
 fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(NETLINK_HEADER + payload.len()).unwrap();
