@@ -252,6 +252,16 @@ mod tests {
     }
 
     #[test]
+    fn a_group_whose_name_is_no_text_hides_nobody() {
+        let root = tempfile::tempdir().unwrap();
+        add(root.path(), 21, 100, &format!("0::/kubepods/pod{UID}/{ID}\n"));
+        add(root.path(), 22, 200, "");
+        let odd = [format!("0::/kubepods/pod{UID}/{ID}/").as_bytes(), &[0xff, b'\n']].concat();
+        std::fs::write(root.path().join("22/cgroup"), odd).unwrap();
+        assert_eq!(raw(&find_pod_pids(root.path(), UID).unwrap()), [21, 22]);
+    }
+
+    #[test]
     fn ids_that_are_none_are_refused() {
         for id in ["", "a/b", "..", "a b", "ä", &"a".repeat(129)] {
             assert!(matches!(find_pod_pids(Path::new("/proc"), id), Err(KernelError::InvalidId(_))), "{id:?}");

@@ -37,7 +37,7 @@ impl Process {
 
     /// The lines of `cgroup`: one a hierarchy. `None` when the process is gone.
     ///
-    /// Not parsed by the library, which refuses names that are not UTF-8: any pod could then hide all others.
+    /// Not parsed by the library, which refuses names that are not UTF-8: a process could hide from us behind one.
     pub(crate) fn cgroups(&self) -> io::Result<Option<String>> {
         self.text("cgroup")
     }

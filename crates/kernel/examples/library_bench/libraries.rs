@@ -15,7 +15,7 @@ use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, 
 use netlink_packet_sock_diag::{SOCK_DIAG_BY_FAMILY, SockDiagMessage};
 use procfs::FromRead;
 use procfs::net::Snmp;
-use procfs::process::{FDTarget, Process, all_processes_with_root};
+use procfs::process::{FDTarget, Process};
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
@@ -23,17 +23,6 @@ pub(crate) fn passive_opens(snmp: &File) -> u64 {
     let mut buffer = [0; 8 * 1024];
     let length = rustix::io::pread(snmp, &mut buffer, 0).unwrap();
     Snmp::from_read(&buffer[..length]).unwrap().tcp_passive_opens
-}
-
-pub(crate) fn pod_pids(uid: &str) -> Vec<i32> {
-    let is_there = |process: &Process| {
-        process.cgroups().is_ok_and(|groups| groups.into_iter().any(|group| group.pathname.contains(uid)))
-    };
-    let processes = all_processes_with_root(Path::new("/proc")).unwrap();
-    let started = |process: Process| Some((process.stat().ok()?.starttime, process.pid()));
-    let mut found: Vec<_> = processes.flatten().filter(is_there).filter_map(started).collect();
-    found.sort_unstable();
-    found.into_iter().map(|(_, pid)| pid).collect()
 }
 
 pub(crate) fn listeners_of(netns: &PodNetns, uid: &str) -> usize {

@@ -21,17 +21,17 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use hitless_kernel::{PodNetns, find_pod_pids};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::time::{ClockId, clock_gettime};
 
 use lab::{Lab, POD_V4, eventually};
 
 /// Sockets in the pod's namespace. Half of them are a server's side.
 const SOCKETS: usize = 100_000;
-/// Processes on the node beside those that are there.
-const PROCESSES: usize = 300;
 /// Files that the pod's process has open.
 const FILES: usize = 1000;
 const PORT: u16 = 8080;
@@ -64,11 +64,6 @@ fn measure() {
     let snmp = File::open(process.join("net/snmp")).unwrap();
     let (own, library) = (|| netns.counters().unwrap().passive_opens, || libraries::passive_opens(&snmp));
     compare("counters of a namespace (net/snmp)", 1000, own, library);
-
-    let others = Idle::start(PROCESSES);
-    let (own, library) = (|| find_pod_pids(Path::new(PROC), uid).unwrap().len(), || libraries::pod_pids(uid).len());
-    compare(&format!("processes of a pod, among {PROCESSES} others (cgroup, stat)"), 100, own, library);
-    drop(others);
 
     let clients: Vec<_> = lab.in_client(|| (0..FILES).map(|_| TcpStream::connect((POD_V4, PORT)).unwrap()).collect());
     let inbound = || netns.connections().unwrap().inbound;
@@ -116,15 +111,10 @@ fn compare<T: PartialEq + Debug>(
 
 /// Processor time of this thread: other programs on the machine do not count.
 fn microseconds<T>(work: &mut impl FnMut() -> T) -> f64 {
-    let before = processor_time();
+    let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+    let before = now();
     _ = work();
-    (processor_time() - before) / 1000.0
-}
-
-/// In nanoseconds.
-fn processor_time() -> f64 {
-    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    schedstat.split(' ').next().unwrap().parse().unwrap()
+    now().saturating_sub(before).as_secs_f64() * 1e6
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -153,24 +143,6 @@ fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-/// Processes that wait.
-struct Idle(Vec<Child>);
-
-impl Idle {
-    fn start(count: usize) -> Self {
-        Self((0..count).map(|_| Command::new("sleep").arg("1000").spawn().unwrap()).collect())
-    }
-}
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-    }
 }
 
 /// Connections over loopback in the pod's namespace.
