@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hitless_api::PortTreatment;
 use hitless_kernel::{
-    Connection, ConnectionEnds, ConnectionWatch, KernelError, NodeSockets, PodNetns, Use, classify, close_quiet_if,
+    Activity, Connection, ConnectionWatch, DestroyEvents, KernelError, NodeSockets, PodNetns, classify, close_quiet_if,
 };
 use jiff::Timestamp;
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -49,8 +49,8 @@ pub(super) struct Observed {
     uid: String,
     order: Order,
     netns: Option<PodNetns>,
-    /// From when on only ends are waited for; without it the counters are read again and again.
-    ends: Option<ConnectionEnds>,
+    /// From when on only ends of connections are waited for; without it the counters are read again and again.
+    destroy_events: Option<DestroyEvents>,
     start: Instant,
     quiet: Quiet,
     /// The same of datagrams, where a port is UDP.
@@ -86,7 +86,7 @@ impl Observed {
             udp: None,
             order,
             netns: None,
-            ends: None,
+            destroy_events: None,
             start: now,
             established: 0,
             accepted: None,
@@ -129,18 +129,18 @@ impl Observed {
         self.quiet = Quiet::new(&self.order.probe_periods);
         self.udp = has_udp.then(|| Quiet::new(&[]));
         self.count.quiet = false;
-        self.ends = None;
+        self.destroy_events = None;
     }
 
     /// Readable when a connection has ended.
-    pub(super) fn ends(&self) -> Option<BorrowedFd<'_>> {
-        self.ends.as_ref().map(|ends| ends.as_fd())
+    pub(super) fn destroy_events(&self) -> Option<BorrowedFd<'_>> {
+        self.destroy_events.as_ref().map(|events| events.as_fd())
     }
 
     /// Looks soon if a connection has ended, but not again and again: a pod may close thousands of its own a second.
     pub(super) fn note_ends(&mut self, now: Instant) {
-        let Some(ends) = &self.ends else { return };
-        match ends.clear() {
+        let Some(events) = &self.destroy_events else { return };
+        match events.clear() {
             Ok(false) => {}
             Ok(true) => {
                 let soon = self.looked.map_or(now, |looked| now.max(looked + FINE));
@@ -148,7 +148,7 @@ impl Observed {
             }
             Err(error) => {
                 tracing::debug!(pod_uid = self.uid, %error, "can't see connections end");
-                self.ends = None;
+                self.destroy_events = None;
                 self.next = now;
             }
         }
@@ -186,7 +186,7 @@ impl Observed {
     fn pause_between_counts(&self, now: Instant) -> Duration {
         if !self.count.quiet {
             COARSE
-        } else if self.ends.is_none() || self.count.unlisted {
+        } else if self.destroy_events.is_none() || self.count.unlisted {
             // Nothing tells when the last one has ended, or which others there are.
             FINE
         } else if self.http1.is_empty() {
@@ -293,8 +293,8 @@ impl Observed {
 
     /// Without it nothing is lost but processor time.
     fn subscribe(&mut self, netns: &PodNetns) {
-        match netns.ends() {
-            Ok(ends) => self.ends = Some(ends),
+        match netns.destroy_events() {
+            Ok(events) => self.destroy_events = Some(events),
             Err(error) => tracing::debug!(pod_uid = self.uid, %error, "can't see connections end"),
         }
     }
@@ -307,7 +307,7 @@ impl Observed {
         now: Instant,
     ) -> Result<(), KernelError> {
         // Before the look: what ends right after it is told of.
-        if self.count.quiet && self.ends.is_none() {
+        if self.count.quiet && self.destroy_events.is_none() {
             self.subscribe(netns);
         }
         let look = self.watch.look(netns)?;
@@ -337,12 +337,12 @@ impl Observed {
             // Until it has been sent it is waited for, as on any other port.
             let is_http1 = treatment == PortTreatment::Http1 && !self.answers.is_being_sent(connection, now);
             match classify(connection) {
-                Use::Idle | Use::Fresh if is_http1 => self.count.idle += 1,
-                Use::Busy if is_http1 => {
+                Activity::Idle | Activity::Fresh if is_http1 => self.count.idle += 1,
+                Activity::Busy if is_http1 => {
                     self.count.busy += 1;
                     self.longest_busy = self.longest_busy.max(connection.quiet_for().unwrap_or_default());
                 }
-                Use::Idle | Use::Fresh | Use::Busy | Use::Ambiguous => self.count.busy += 1,
+                Activity::Idle | Activity::Fresh | Activity::Busy | Activity::Ambiguous => self.count.busy += 1,
             }
             if is_http1 {
                 self.http1.push(connection.clone());

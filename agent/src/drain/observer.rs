@@ -112,7 +112,7 @@ impl Desk {
 
     /// Until something is due or ordered, or a connection has ended somewhere.
     fn wait(&self, pods: &mut BTreeMap<String, Observed>) {
-        self.ordered.wait(pods.values().filter_map(Observed::ends), pods.values().map(|pod| pod.next).min());
+        self.ordered.wait(pods.values().filter_map(Observed::destroy_events), pods.values().map(|pod| pod.next).min());
         let now = Instant::now();
         for pod in pods.values_mut() {
             pod.note_ends(now);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hitless_api::{DrainSpec, PortTreatment};
-use hitless_kernel::{Connection, ConnectionWatch, KernelError, PodNetns, Use, classify, close_quiet};
+use hitless_kernel::{Activity, Connection, ConnectionWatch, KernelError, PodNetns, classify, close_quiet};
 
 use super::ambiguous::ambiguous_quiet;
 
@@ -79,7 +79,7 @@ impl Settle {
         for connection in inbound {
             let is_http1 = self.drain.treatment(connection.local.port()) == PortTreatment::Http1;
             if is_http1 {
-                if classify(connection) == Use::Busy {
+                if classify(connection) == Activity::Busy {
                     self.longest_busy = self.longest_busy.max(connection.quiet_for().unwrap_or_default());
                 }
                 self.http1.push(connection.clone());
@@ -98,8 +98,8 @@ impl Settle {
 fn is_moving(connection: &Connection) -> bool {
     let quiet = connection.quiet_for().unwrap_or_default();
     match classify(connection) {
-        Use::Idle | Use::Fresh => false,
-        Use::Busy => quiet < LONG,
-        Use::Ambiguous => quiet < MOVING,
+        Activity::Idle | Activity::Fresh => false,
+        Activity::Busy => quiet < LONG,
+        Activity::Ambiguous => quiet < MOVING,
     }
 }

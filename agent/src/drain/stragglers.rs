@@ -1,6 +1,6 @@
 //! Connections that have outstayed their time.
 
-use hitless_kernel::{Connection, Ending, KernelError, PodNetns};
+use hitless_kernel::{Connection, DestroyOutcome, KernelError, PodNetns};
 
 /// So many of their clients are listed in the log.
 const MOST_LISTED: usize = 16;
@@ -14,7 +14,7 @@ pub(super) fn destroy(netns: &PodNetns, pod_uid: &str, connections: &[Connection
     let destroyed: Vec<&Connection> = connections
         .iter()
         .zip(endings)
-        .filter(|(_, ending)| *ending == Ending::Destroyed)
+        .filter(|(_, outcome)| *outcome == DestroyOutcome::Destroyed)
         .map(|(each, _)| each)
         .collect();
     let line = |connection: &&Connection| {

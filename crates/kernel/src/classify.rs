@@ -4,7 +4,7 @@ use crate::{Connection, TcpInfo};
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Use {
+pub enum Activity {
     /// A request is in flight, or data is under way.
     Busy,
     /// Never used: the client has sent nothing yet.
@@ -24,22 +24,22 @@ pub enum Use {
 /// that still awaits its acknowledgement, or an acknowledgement that came later than the last request and hence
 /// belongs to the response. In 4 × 350 measured connections this rule called no busy one idle.
 #[must_use]
-pub fn classify(connection: &Connection) -> Use {
+pub fn classify(connection: &Connection) -> Activity {
     let Connection { rqueue, wqueue, .. } = *connection;
     let Some(TcpInfo { last_data_sent, last_data_recv, last_ack_recv, bytes_acked, bytes_received, notsent_bytes }) =
         connection.info
     else {
-        return if rqueue > 0 { Use::Busy } else { Use::Ambiguous };
+        return if rqueue > 0 { Activity::Busy } else { Activity::Ambiguous };
     };
     let never_answered = bytes_received > 0 && bytes_acked == 0 && wqueue == 0;
     if rqueue > 0 || notsent_bytes > 0 || last_data_recv < last_data_sent || never_answered {
-        Use::Busy
+        Activity::Busy
     } else if bytes_received == 0 {
-        Use::Fresh
+        Activity::Fresh
     } else if last_data_sent < last_data_recv || wqueue > 0 || last_ack_recv < last_data_recv {
-        Use::Idle
+        Activity::Idle
     } else {
-        Use::Ambiguous
+        Activity::Ambiguous
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use crate::TcpState;
 
     /// Ages in milliseconds.
-    struct Case {
+    struct Row {
         name: &'static str,
         rqueue: u32,
         wqueue: u32,
@@ -61,11 +61,11 @@ mod tests {
         ack: u64,
         received: u64,
         acked: u64,
-        expected: Use,
+        expected: Activity,
     }
 
     /// A connection that answered its last request in an earlier jiffy than it came, response acknowledged.
-    const ANSWERED: Case = Case {
+    const ANSWERED: Row = Row {
         name: "answered last",
         rqueue: 0,
         wqueue: 0,
@@ -75,38 +75,38 @@ mod tests {
         ack: 40,
         received: 100,
         acked: 200,
-        expected: Use::Idle,
+        expected: Activity::Idle,
     };
 
-    fn connection(case: &Case) -> Connection {
+    fn connection(row: &Row) -> Connection {
         Connection {
             local: "10.0.0.2:8080".parse().unwrap(),
             peer: "10.0.0.1:50000".parse().unwrap(),
             state: TcpState::Established,
             inode: 7,
             cookie: 7,
-            rqueue: case.rqueue,
-            wqueue: case.wqueue,
+            rqueue: row.rqueue,
+            wqueue: row.wqueue,
             info: Some(TcpInfo {
-                last_data_sent: Duration::from_millis(case.sent),
-                last_data_recv: Duration::from_millis(case.recv),
-                last_ack_recv: Duration::from_millis(case.ack),
-                bytes_acked: case.acked,
-                bytes_received: case.received,
-                notsent_bytes: case.notsent,
+                last_data_sent: Duration::from_millis(row.sent),
+                last_data_recv: Duration::from_millis(row.recv),
+                last_ack_recv: Duration::from_millis(row.ack),
+                bytes_acked: row.acked,
+                bytes_received: row.received,
+                notsent_bytes: row.notsent,
             }),
         }
     }
 
     #[test]
     fn the_table_of_the_rule() {
-        use Use::{Ambiguous, Busy, Fresh, Idle};
-        for case in [
+        use Activity::{Ambiguous, Busy, Fresh, Idle};
+        for row in [
             ANSWERED,
-            Case { name: "unread request", rqueue: 1, expected: Busy, ..ANSWERED },
-            Case { name: "response waits to be sent", notsent: 1, wqueue: 1, expected: Busy, ..ANSWERED },
-            Case { name: "request came last", sent: 44, recv: 40, expected: Busy, ..ANSWERED },
-            Case {
+            Row { name: "unread request", rqueue: 1, expected: Busy, ..ANSWERED },
+            Row { name: "response waits to be sent", notsent: 1, wqueue: 1, expected: Busy, ..ANSWERED },
+            Row { name: "request came last", sent: 44, recv: 40, expected: Busy, ..ANSWERED },
+            Row {
                 name: "request came last, old response unacknowledged",
                 sent: 44,
                 recv: 40,
@@ -114,9 +114,9 @@ mod tests {
                 expected: Busy,
                 ..ANSWERED
             },
-            Case { name: "first request, nothing answered", sent: 80, recv: 40, acked: 0, expected: Busy, ..ANSWERED },
+            Row { name: "first request, nothing answered", sent: 80, recv: 40, acked: 0, expected: Busy, ..ANSWERED },
             // Accepted and asked in the same jiffy: the ages tie although nothing was ever sent.
-            Case {
+            Row {
                 name: "first request in the jiffy of the handshake",
                 sent: 40,
                 recv: 40,
@@ -124,7 +124,7 @@ mod tests {
                 expected: Busy,
                 ..ANSWERED
             },
-            Case {
+            Row {
                 name: "the same, acknowledged later for another reason",
                 sent: 40,
                 recv: 40,
@@ -133,8 +133,8 @@ mod tests {
                 expected: Busy,
                 ..ANSWERED
             },
-            Case { name: "fresh", sent: 9, recv: 9, ack: 9, received: 0, acked: 0, expected: Fresh, ..ANSWERED },
-            Case {
+            Row { name: "fresh", sent: 9, recv: 9, ack: 9, received: 0, acked: 0, expected: Fresh, ..ANSWERED },
+            Row {
                 name: "fresh, but the pod spoke first",
                 sent: 9,
                 recv: 30,
@@ -143,8 +143,8 @@ mod tests {
                 expected: Fresh,
                 ..ANSWERED
             },
-            Case { name: "answered last, unacknowledged", wqueue: 200, ack: 44, expected: Idle, ..ANSWERED },
-            Case {
+            Row { name: "answered last, unacknowledged", wqueue: 200, ack: 44, expected: Idle, ..ANSWERED },
+            Row {
                 name: "first answer on its way",
                 wqueue: 200,
                 acked: 0,
@@ -154,7 +154,7 @@ mod tests {
                 expected: Idle,
                 ..ANSWERED
             },
-            Case {
+            Row {
                 name: "tie, response unacknowledged",
                 sent: 40,
                 recv: 40,
@@ -163,9 +163,9 @@ mod tests {
                 expected: Idle,
                 ..ANSWERED
             },
-            Case { name: "tie, acknowledged later", sent: 40, recv: 40, ack: 36, expected: Idle, ..ANSWERED },
+            Row { name: "tie, acknowledged later", sent: 40, recv: 40, ack: 36, expected: Idle, ..ANSWERED },
             // The client's next request in the jiffy of the last response looks just the same as no next request.
-            Case {
+            Row {
                 name: "tie, acknowledged in the same jiffy",
                 sent: 40,
                 recv: 40,
@@ -173,7 +173,7 @@ mod tests {
                 expected: Ambiguous,
                 ..ANSWERED
             },
-            Case {
+            Row {
                 name: "tie, last acknowledgement is older",
                 sent: 40,
                 recv: 40,
@@ -181,10 +181,10 @@ mod tests {
                 expected: Ambiguous,
                 ..ANSWERED
             },
-            Case { name: "tie at age zero", sent: 0, recv: 0, ack: 0, expected: Ambiguous, ..ANSWERED },
-            Case { name: "tie, next request unread", sent: 0, recv: 0, ack: 0, rqueue: 80, expected: Busy, ..ANSWERED },
+            Row { name: "tie at age zero", sent: 0, recv: 0, ack: 0, expected: Ambiguous, ..ANSWERED },
+            Row { name: "tie, next request unread", sent: 0, recv: 0, ack: 0, rqueue: 80, expected: Busy, ..ANSWERED },
         ] {
-            assert_eq!(classify(&connection(&case)), case.expected, "{}", case.name);
+            assert_eq!(classify(&connection(&row)), row.expected, "{}", row.name);
         }
     }
 
@@ -192,8 +192,8 @@ mod tests {
     fn without_tcp_info_nothing_counts_as_idle() {
         let mut unknown = connection(&ANSWERED);
         unknown.info = None;
-        assert_eq!(classify(&unknown), Use::Ambiguous);
+        assert_eq!(classify(&unknown), Activity::Ambiguous);
         unknown.rqueue = 1;
-        assert_eq!(classify(&unknown), Use::Busy);
+        assert_eq!(classify(&unknown), Activity::Busy);
     }
 }

@@ -17,7 +17,7 @@ use rustix::net::sockopt::socket_cookie;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{ForeignRawFd, Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::{Capability, Connection, KernelError, PodNetns, TcpState, Use, classify, find_pod_pids};
+use crate::{Activity, Capability, Connection, KernelError, PodNetns, TcpState, classify, find_pod_pids};
 
 /// What became of the connections that were to be closed. The four numbers add up to those given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,14 +35,14 @@ pub struct ClosedReport {
 /// A client that has just connected is about to send its request; on a busy machine that takes it a while.
 const FRESH_LASTS: Duration = Duration::from_millis(250);
 
-/// Closes those of the connections that are still [`Use::Idle`], or [`Use::Fresh`] for 250 ms; [`close_quiet`] without a time.
+/// Closes those of the connections that are still [`Activity::Idle`], or [`Activity::Fresh`] for 250 ms; [`close_quiet`] without a time.
 ///
 /// Only for request-response protocols (HTTP/1): see [`classify`].
 pub fn close_idle(proc_root: &Path, pod_uid: &str, connections: &[Connection]) -> Result<ClosedReport, KernelError> {
     close_quiet(&PodNetns::open(proc_root, pod_uid)?, connections, Duration::MAX)
 }
 
-/// Like [`close_idle`], and also closes those that are [`Use::Ambiguous`] but have passed no data for `quiet`. About
+/// Like [`close_idle`], and also closes those that are [`Activity::Ambiguous`] but have passed no data for `quiet`. About
 /// three times the usual response time is safe; a connection that was used once only is often ambiguous for ever.
 ///
 /// Costs some 10 µs for each connection and file descriptor of the pod. After an error some may have been closed; asking
@@ -93,10 +93,10 @@ fn look_again(netns: &PodNetns, connection: &Connection) -> Result<Option<Connec
 
 fn is_idle(connection: &Connection, quiet: Duration) -> bool {
     match classify(connection) {
-        Use::Idle => true,
-        Use::Fresh => connection.silent_for().is_some_and(|silent| silent >= FRESH_LASTS),
-        Use::Ambiguous => connection.quiet_for().is_some_and(|lasted| lasted >= quiet),
-        Use::Busy => false,
+        Activity::Idle => true,
+        Activity::Fresh => connection.silent_for().is_some_and(|silent| silent >= FRESH_LASTS),
+        Activity::Ambiguous => connection.quiet_for().is_some_and(|lasted| lasted >= quiet),
+        Activity::Busy => false,
     }
 }
 

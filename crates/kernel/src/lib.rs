@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | [`find_pod_pids`], [`find_container_pids`], [`pod_uids_of`], [`ProcessExit`] | none | world-readable files of `/proc`, `pidfd_open` |
 //! | [`PodNetns::open`], [`NodeSockets::open`] | `CAP_SYS_PTRACE` | open `/proc/<pid>/ns/net` of another user's process |
-//! | [`PodNetns::sockets`], [`PodNetns::ends`], and the first question to sockets | `CAP_SYS_ADMIN` | `setns` |
+//! | [`PodNetns::sockets`], [`PodNetns::destroy_events`], and the first question to sockets | `CAP_SYS_ADMIN` | `setns` |
 //! | [`PodNetns::counters`], [`PodNetns::udp_counters`], [`SockDiag`] once open | none | |
 //! | [`close_idle`], [`close_quiet`], [`close_quiet_if`], [`PodNetns::listeners_of`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
 //! | [`PodNetns::destroy`] | `CAP_NET_ADMIN` | `SOCK_DESTROY` |
@@ -28,7 +28,7 @@ mod classify;
 mod close;
 mod connection;
 mod counters;
-mod ends;
+mod destroy_events;
 mod error;
 pub mod exec;
 mod exit;
@@ -43,16 +43,16 @@ mod sock_diag;
 mod watch;
 
 pub use capability::{Capability, MissingCapability, check_capabilities};
-pub use classify::{Use, classify};
+pub use classify::{Activity, classify};
 pub use close::{ClosedReport, close_idle, close_quiet, close_quiet_if};
 pub use connection::{Connection, Connections, Listener, TcpInfo, TcpState};
 pub use counters::{TcpCounters, UdpCounters};
-pub use ends::ConnectionEnds;
+pub use destroy_events::DestroyEvents;
 pub use error::KernelError;
 pub use exit::ProcessExit;
 pub use hold::{Held, HoldOrder, Released, SynHold, list_holds, sweep_holds};
 pub use listen::{ListenWatch, Pending};
-pub use netns::{Ending, NetnsId, PodNetns};
+pub use netns::{DestroyOutcome, NetnsId, PodNetns};
 pub use node::{NodeSockets, Origin};
 pub use pod::{find_container_pids, find_pod_pids, pod_uids_of};
 pub use rustix::process::Pid;

@@ -33,7 +33,7 @@ impl NetnsId {
 
 /// What became of a connection that was to be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum DestroyOutcome {
     /// It was there, and has been reset.
     Destroyed,
     /// It had ended by itself.
@@ -140,9 +140,11 @@ impl PodNetns {
     /// Says of each, in the given order, whether it was still there. Needs `CAP_NET_ADMIN`; about 9 µs each.
     ///
     /// After an error some may have been ended; asking again is harmless.
-    pub fn destroy(&self, connections: &[Connection]) -> Result<Vec<Ending>, KernelError> {
+    pub fn destroy(&self, connections: &[Connection]) -> Result<Vec<DestroyOutcome>, KernelError> {
         let destroyed = self.ask(|sockets| {
-            let end = |connection| Ok(if sockets.destroy(connection)? { Ending::Destroyed } else { Ending::Gone });
+            let end = |connection| {
+                Ok(if sockets.destroy(connection)? { DestroyOutcome::Destroyed } else { DestroyOutcome::Gone })
+            };
             connections.iter().map(end).collect()
         });
         destroyed.map_err(|error| match error {

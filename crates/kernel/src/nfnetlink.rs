@@ -1,19 +1,21 @@
 //! The kernel's packet filter (nf_tables) over netlink: changes as one atomic batch, and questions.
 //!
-//! Written by hand over the raw socket, like [`crate::SockDiag`]: a handful of messages, and no `nft` binary in the image.
+//! Over the raw socket, like [`crate::SockDiag`]: a handful of messages, and no `nft` binary in the image.
 
 mod message;
 
 use std::io;
 use std::time::Duration;
 
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_netfilter::nftables::NfTablesMessage;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recvfrom, send, socket_with};
 
-pub(crate) use message::{Attributes, Batch, attribute, attributes};
+pub(crate) use message::{Change, attribute, attributes};
 use message::{Reply, replies};
 
 /// The kernel answers within the sending call; this much silence means a broken socket.
@@ -21,8 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A dump is packed into replies of at most 32 KiB.
 const BUFFER_BYTES: usize = 32 * 1024;
-
-const NLM_F_DUMP: u16 = 0x300;
 
 /// A netlink socket to the packet filter of the namespace it was opened in, whichever thread uses it. Every call needs
 /// `CAP_NET_ADMIN`.
@@ -41,12 +41,10 @@ impl Nfnetlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Applies all of the batch or nothing.
-    pub(crate) fn commit(&mut self, fill: impl FnOnce(&mut Batch)) -> io::Result<()> {
+    /// Applies all of the changes or none.
+    pub(crate) fn commit(&mut self, changes: Vec<Change>) -> io::Result<()> {
         let sequence = self.next_sequence();
-        let mut batch = Batch::begin(sequence);
-        fill(&mut batch);
-        self.send(&batch.end())?;
+        self.send(&message::batch(sequence, changes))?;
 
         // Each failing message is answered, and the last one in any case. All answers are there when the call returns.
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -64,9 +62,9 @@ impl Nfnetlink {
     }
 
     /// Asks for one object; `None` if there is no such. The answer is the object's attributes.
-    pub(crate) fn get(&mut self, kind: u16, fill: impl FnOnce(&mut Attributes<'_>)) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) fn get(&mut self, question: NfTablesMessage) -> io::Result<Option<Vec<u8>>> {
         let sequence = self.next_sequence();
-        self.send(&message::question(sequence, kind, 0, fill))?;
+        self.send(&message::question(sequence, 0, question))?;
         let mut buffer = vec![0; BUFFER_BYTES];
         while let Some(length) = self.receive(&mut buffer, true)? {
             let Some(reply) = replies(&buffer[..length], sequence).next() else { continue };
@@ -80,10 +78,10 @@ impl Nfnetlink {
         Err(Errno::TIMEDOUT.into())
     }
 
-    /// Lists all objects of a kind: the attributes of each.
-    pub(crate) fn list(&mut self, kind: u16) -> io::Result<Vec<Vec<u8>>> {
+    /// Lists all objects that the question is about: the attributes of each.
+    pub(crate) fn list(&mut self, question: NfTablesMessage) -> io::Result<Vec<Vec<u8>>> {
         let sequence = self.next_sequence();
-        self.send(&message::question(sequence, kind, NLM_F_DUMP, |_| {}))?;
+        self.send(&message::question(sequence, NLM_F_DUMP, question))?;
         let (mut buffer, mut objects) = (vec![0; BUFFER_BYTES], Vec::new());
         while let Some(length) = self.receive(&mut buffer, true)? {
             for reply in replies(&buffer[..length], sequence) {

@@ -60,13 +60,15 @@ pub(crate) fn bare_container_id(container_id: &str) -> &str {
 
 fn find(proc_root: &Path, belongs: impl Fn(&str) -> bool) -> Result<Vec<Pid>, KernelError> {
     let failed = |what: String| move |error| KernelError::of_call(what, error, &[]);
+    let list = || failed(format!("list {}", proc_root.display()));
     let mut found = Vec::new();
-    for pid in Process::all(proc_root).map_err(failed(format!("list {}", proc_root.display())))? {
-        let read = || {
-            let Some(process) = Process::open(proc_root, pid)? else { return Ok(None) };
+    for process in Process::all(proc_root).map_err(list())? {
+        let process = process.map_err(list())?;
+        let Some(pid) = process.pid() else { continue };
+        let start = || {
             if process.cgroups()?.is_some_and(|cgroups| belongs(&cgroups)) { process.start_ticks() } else { Ok(None) }
         };
-        if let Some(start) = read().map_err(failed(format!("read {}/{}", proc_root.display(), pid.as_raw_pid())))? {
+        if let Some(start) = start().map_err(failed(format!("read {}/{}", proc_root.display(), pid.as_raw_pid())))? {
             found.push((start, pid));
         }
     }
@@ -124,7 +126,7 @@ mod tests {
         let directory = root.join(pid.to_string());
         std::fs::create_dir(&directory).unwrap();
         std::fs::write(directory.join("cgroup"), cgroup).unwrap();
-        let stat_line = format!("{pid} (x) S 1 1 1 0 -1 4 0 0 0 0 1 2 0 0 20 0 1 0 {start} 222 3");
+        let stat_line = format!("{pid} (x) S 1 1 1 0 -1 4 0 0 0 0 1 2 0 0 20 0 1 0 {start} 222 3{}", " 0".repeat(28));
         std::fs::write(directory.join("stat"), stat_line).unwrap();
     }
 
@@ -247,6 +249,16 @@ mod tests {
             let id = format!("containerd://{ID}");
             assert_eq!(raw(&find_container_pids(root.path(), UID, &id).unwrap()), [21], "{cgroups}");
         }
+    }
+
+    #[test]
+    fn a_group_whose_name_is_no_text_hides_nobody() {
+        let root = tempfile::tempdir().unwrap();
+        add(root.path(), 21, 100, &format!("0::/kubepods/pod{UID}/{ID}\n"));
+        add(root.path(), 22, 200, "");
+        let odd = [format!("0::/kubepods/pod{UID}/{ID}/").as_bytes(), &[0xff, b'\n']].concat();
+        std::fs::write(root.path().join("22/cgroup"), odd).unwrap();
+        assert_eq!(raw(&find_pod_pids(root.path(), UID).unwrap()), [21, 22]);
     }
 
     #[test]

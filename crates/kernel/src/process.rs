@@ -4,51 +4,40 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, open, openat};
+use procfs::process::{Process as Directory, all_processes_with_root};
+use procfs::{ProcError, ProcResult};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
 /// An open `/proc/<pid>`. It stays bound to the process it was opened for: once that process is gone every read fails,
 /// even when its pid has been given to another.
 #[derive(Debug)]
-pub(crate) struct Process {
-    directory: OwnedFd,
-}
+pub(crate) struct Process(Directory);
 
 impl Process {
     /// `None` when there is no such process (any more).
     pub(crate) fn open(proc_root: &Path, pid: Pid) -> io::Result<Option<Self>> {
-        let path = proc_root.join(pid.as_raw_pid().to_string());
-        match open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(directory) => Ok(Some(Self { directory })),
-            Err(errno) if is_gone(errno) => Ok(None),
-            Err(errno) => Err(errno.into()),
-        }
+        unless_gone(Directory::new_with_root(proc_root.join(pid.as_raw_pid().to_string())).map(Self))
     }
 
     /// All processes under `proc_root`, in no particular order.
-    pub(crate) fn all(proc_root: &Path) -> io::Result<Vec<Pid>> {
-        let mut pids = Vec::new();
-        for entry in std::fs::read_dir(proc_root)? {
-            let name = entry?.file_name();
-            pids.extend(
-                name.to_str().and_then(|name| name.parse().ok()).filter(|pid| *pid > 0).and_then(Pid::from_raw),
-            );
-        }
-        Ok(pids)
+    pub(crate) fn all(proc_root: &Path) -> io::Result<impl Iterator<Item = io::Result<Self>>> {
+        let processes = all_processes_with_root(proc_root).map_err(into_io)?;
+        Ok(processes.filter_map(|process| unless_gone(process.map(Self)).transpose()))
+    }
+
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(self.0.pid())
     }
 
     /// Opens a file below the directory for reading; `None` when the process is gone.
     pub(crate) fn file(&self, name: &str) -> io::Result<Option<File>> {
-        match openat(&self.directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(file) => Ok(Some(file.into())),
-            Err(errno) if is_gone(errno) => Ok(None),
-            Err(errno) => Err(errno.into()),
-        }
+        unless_gone(self.0.open_relative(name))
     }
 
     /// The lines of `cgroup`: one a hierarchy. `None` when the process is gone.
+    ///
+    /// Not parsed by the library, which refuses names that are not UTF-8: a process could hide from us behind one.
     pub(crate) fn cgroups(&self) -> io::Result<Option<String>> {
         self.text("cgroup")
     }
@@ -56,12 +45,7 @@ impl Process {
     /// Clock ticks between the node's start and this process's. Together with the pid it identifies a process.
     /// `None` when the process is gone.
     pub(crate) fn start_ticks(&self) -> io::Result<Option<u64>> {
-        self.text("stat")?
-            .map(|stat| {
-                parse_start_ticks(&stat)
-                    .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no start time in /proc/<pid>/stat"))
-            })
-            .transpose()
+        unless_gone(self.0.stat().map(|stat| stat.starttime))
     }
 
     /// The content of a file below the directory; `None` when the process is gone.
@@ -76,16 +60,30 @@ impl Process {
     }
 }
 
+/// `None` when the process is gone.
+fn unless_gone<T>(result: ProcResult<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(ProcError::NotFound(_)) => Ok(None),
+        Err(error) => Err(into_io(error)),
+    }
+}
+
+/// Keeps apart what the kernel refused: what to do about that is said with it.
+fn into_io(error: ProcError) -> io::Error {
+    match error {
+        ProcError::PermissionDenied(_) => Errno::ACCESS.into(),
+        ProcError::NotFound(_) => Errno::NOENT.into(),
+        ProcError::Io(error, _) => error,
+        ProcError::Incomplete(_) | ProcError::Other(_) | ProcError::InternalError(_) => {
+            io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+        }
+    }
+}
+
 /// What `/proc` answers for a process that has ended: `ENOENT` at opening, `ESRCH` through something already open.
 pub(crate) fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::SRCH)
-}
-
-/// Field 22 of `stat`. Field 2, the command in brackets, may itself hold spaces and brackets, so counting begins after
-/// the last one.
-fn parse_start_ticks(stat: &str) -> Option<u64> {
-    let (_, after_command) = stat.rsplit_once(')')?;
-    after_command.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -95,11 +93,19 @@ mod tests {
     #[test]
     fn start_time_is_found_behind_any_command_name() {
         let fields = "S 1 7 7 0 -1 4194560 0 0 0 0 1 2 0 0 20 0 1 0 98765 222 3";
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("1")).unwrap();
+        let process = Process::open(root.path(), Pid::INIT).unwrap().unwrap();
+        let start_ticks = |stat: &str| {
+            std::fs::write(root.path().join("1/stat"), stat).unwrap();
+            process.start_ticks()
+        };
         for command in ["pause", "a b) c", "))", ""] {
-            assert_eq!(parse_start_ticks(&format!("7 ({command}) {fields}")), Some(98_765), "{command:?}");
+            let stat = format!("7 ({command}) {fields}{}", " 0".repeat(28));
+            assert_eq!(start_ticks(&stat).unwrap(), Some(98_765), "{command:?}");
         }
-        for broken in ["", "7 (pause", "7 (pause) S 1", "7 (x) S 1 7 7 0 -1 4 0 0 0 0 1 2 0 0 20 0 1 0 -5 2"] {
-            assert_eq!(parse_start_ticks(broken), None, "{broken:?}");
+        for broken in ["", "7 (pause", "7 (pause) S 1"] {
+            assert!(start_ticks(broken).is_err(), "{broken:?}");
         }
     }
 

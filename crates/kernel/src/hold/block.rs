@@ -25,45 +25,42 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::nfnetlink::{Attributes, Batch, Nfnetlink, attribute, attributes};
+use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE};
+use netlink_packet_netfilter::nftables::{
+    Bitwise, ChainAttribute, ChainMessage, Cmp, DataAttribute, Expressions, Hook, Immediate, InetHookNumber,
+    ListAttribute, Lookup, Meta, MetaKey, NfTablesMessage, Operator, Payload, Register, RuleAttribute, RuleMessage,
+    SetAttribute, SetElementAttribute, SetElementList, SetElementMessage, SetFlags, SetMessage, TableAttribute,
+    TableMessage, Verdict, VerdictAttribute,
+};
+
+use crate::nfnetlink::{Change, Nfnetlink, attribute, attributes};
 
 /// All tables of this crate are named so; see [`crate::sweep_holds`].
 const PREFIX: &str = "hitless-";
 const TABLE: &str = "hitless-hold";
 
-const NEW_TABLE: u16 = 0;
-const GET_TABLE: u16 = 1;
-const DELETE_TABLE: u16 = 2;
-const NEW_CHAIN: u16 = 3;
-const NEW_RULE: u16 = 6;
-const NEW_SET: u16 = 9;
-const NEW_ELEMENTS: u16 = 12;
-const GET_ELEMENTS: u16 = 13;
-
-const NLM_F_CREATE: u16 = 0x400;
-const NLM_F_APPEND: u16 = 0x800;
-
 /// Before connection tracking and address translation of the pod's own, if it has any.
 const PRIORITY: i32 = -300;
-const HOOK_INPUT: u32 = 1;
-
-const SET_TIMEOUT: u32 = 0x10;
-const SET_DYNAMIC: u32 = 0x20;
 
 /// `NFT_REG_1`: the one register that the expressions need.
-const REGISTER: u32 = 1;
-const VERDICT_REGISTER: u32 = 0;
-const DROP: i32 = 0;
-const JUMP: i32 = -3;
-const RETURN: i32 = -5;
+const REGISTER: Register = Register::Reg1;
+/// `NF_DROP`, which the library has no name for.
+const DROP: Verdict = Verdict::Other(0);
+/// `NFT_LOOKUP_F_INV`.
+const NOT_IN: u32 = 1;
 
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
 const TCP: u8 = 6;
+const IPV4: u8 = 2;
+const IPV6: u8 = 10;
 /// FIN, SYN, RST, ACK.
 const FLAGS_MASK: u8 = 0x17;
 const SYN: u8 = 0x02;
 
+/// How `nft` shows the keys of a set.
+const INET_SERVICE: u32 = 13;
+const MARK: u32 = 19;
 /// The only element of `window` and `started`.
 const KEY: [u8; 4] = [0; 4];
 
@@ -98,31 +95,7 @@ impl Block {
 
     /// Begins to block. A block that is there already, even another process's, is replaced in one step.
     pub(super) fn install(&mut self, rules: &Rules<'_>) -> io::Result<()> {
-        self.nft.commit(|batch| {
-            table(batch, NEW_TABLE, NLM_F_CREATE, TABLE);
-            table(batch, DELETE_TABLE, 0, TABLE);
-            table(batch, NEW_TABLE, NLM_F_CREATE, TABLE);
-            set(batch, "ports", 1, SET_TIMEOUT, 2, rules.expires_after);
-            set(batch, "window", 2, SET_TIMEOUT | SET_DYNAMIC, KEY.len(), rules.cap);
-            set(batch, "started", 3, SET_TIMEOUT | SET_DYNAMIC, KEY.len(), rules.memory());
-            batch.change(NEW_ELEMENTS, NLM_F_CREATE, |list| {
-                list.name(1, TABLE);
-                list.name(2, "ports");
-                list.nested(3, |elements| {
-                    for port in rules.ports {
-                        element(elements, &port.to_be_bytes());
-                    }
-                });
-            });
-            chain(batch, "parked", false);
-            chain(batch, "input", true);
-            for address in rules.exempt {
-                rule(batch, "parked", |list| exempt(list, *address));
-            }
-            rule(batch, "parked", open_window);
-            rule(batch, "parked", drop_in_window);
-            rule(batch, "input", divert_new_connections);
-        })?;
+        self.nft.commit(changes(rules))?;
         self.memory = Some(rules.memory());
         Ok(())
     }
@@ -136,18 +109,15 @@ impl Block {
     /// How long ago the first SYN was held, by the kernel's own clock; `None` when none was.
     pub(super) fn started(&mut self) -> io::Result<Option<Duration>> {
         let Some(memory) = self.memory else { return Ok(None) };
-        let answer = self.nft.get(GET_ELEMENTS, |list| {
-            list.name(1, TABLE);
-            list.name(2, "started");
-            list.nested(3, |elements| element(elements, &KEY));
-        })?;
+        let question = NfTablesMessage::GetSetElement(elements("started", [KEY.to_vec()]));
+        let answer = self.nft.get(question)?;
         answer.map(|object| expiration(&object).map(|left| memory.saturating_sub(left))).transpose()
     }
 }
 
 /// Names of the tables with our prefix.
 pub(super) fn names(nft: &mut Nfnetlink) -> io::Result<Vec<String>> {
-    let tables = nft.list(GET_TABLE)?;
+    let tables = nft.list(NfTablesMessage::GetTable(TableMessage { attributes: Vec::new() }))?;
     let names = tables.iter().filter_map(|table| attribute(table, 1));
     let names = names.map(|name| String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned());
     Ok(names.filter(|name| name.starts_with(PREFIX)).collect())
@@ -155,7 +125,7 @@ pub(super) fn names(nft: &mut Nfnetlink) -> io::Result<Vec<String>> {
 
 /// Deletes a table with all that is in it. `false` when it has gone.
 pub(super) fn delete(nft: &mut Nfnetlink, name: &str) -> io::Result<bool> {
-    match nft.commit(|batch| table(batch, DELETE_TABLE, 0, name)) {
+    match nft.commit(vec![Change { flags: 0, message: NfTablesMessage::DeleteTable(table(name)) }]) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
@@ -170,167 +140,165 @@ fn expiration(object: &[u8]) -> io::Result<Duration> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an element without expiration"))
 }
 
-fn table(batch: &mut Batch, kind: u16, flags: u16, name: &str) {
-    batch.change(kind, flags, |table| table.name(1, name));
+/// Whatever was there before, the table is there afterwards as the module's text shows it.
+fn changes(rules: &Rules<'_>) -> Vec<Change> {
+    let create = |message| Change { flags: NLM_F_CREATE, message };
+    let set = |name, id, flags, key, timeout| create(NfTablesMessage::NewSet(set(name, id, flags, key, timeout)));
+    let ports = rules.ports.iter().map(|port| port.to_be_bytes().to_vec());
+    let mut changes = vec![
+        create(NfTablesMessage::NewTable(table(TABLE))),
+        Change { flags: 0, message: NfTablesMessage::DeleteTable(table(TABLE)) },
+        create(NfTablesMessage::NewTable(table(TABLE))),
+        set("ports", 1, SetFlags::Timeout, (INET_SERVICE, 2), rules.expires_after),
+        set("window", 2, SetFlags::Timeout | SetFlags::Eval, (MARK, 4), rules.cap),
+        set("started", 3, SetFlags::Timeout | SetFlags::Eval, (MARK, 4), rules.memory()),
+        create(NfTablesMessage::NewSetElement(elements("ports", ports))),
+        create(NfTablesMessage::NewChain(chain("parked", false))),
+        create(NfTablesMessage::NewChain(chain("input", true))),
+    ];
+    changes.extend(rules.exempt.iter().map(|address| rule("parked", exempt(*address))));
+    changes.push(rule("parked", open_window()));
+    changes.push(rule("parked", drop_in_window()));
+    changes.push(rule("input", divert_new_connections()));
+    changes
 }
 
-fn set(batch: &mut Batch, name: &str, id: u32, flags: u32, key_length: usize, timeout: Duration) {
-    // As what `nft` shows the keys: `inet_service` and `mark`.
-    let key_type = if key_length == 2 { 13 } else { 19 };
-    batch.change(NEW_SET, NLM_F_CREATE, |set| {
-        set.name(1, TABLE);
-        set.name(2, name);
-        set.u32(3, flags);
-        set.u32(4, key_type);
-        set.u32(5, u32::try_from(key_length).unwrap_or(u32::MAX));
-        set.u32(10, id);
-        set.u64(11, u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
-    });
+fn table(name: &str) -> TableMessage {
+    TableMessage { attributes: vec![TableAttribute::Name(name.to_owned())] }
 }
 
-fn element(elements: &mut Attributes<'_>, key: &[u8]) {
-    elements.nested(1, |element| element.nested(1, |data| data.bytes(1, key)));
+/// `key`: its type and its length.
+fn set(name: &str, id: u32, flags: SetFlags, key: (u32, u32), timeout: Duration) -> SetMessage {
+    let attributes = vec![
+        SetAttribute::Table(TABLE.to_owned()),
+        SetAttribute::Name(name.to_owned()),
+        SetAttribute::Flags(flags),
+        SetAttribute::KeyType(key.0),
+        SetAttribute::KeyLen(key.1),
+        SetAttribute::Id(id),
+        SetAttribute::Timeout(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+    ];
+    SetMessage { attributes }
 }
 
-fn chain(batch: &mut Batch, name: &str, is_hook: bool) {
-    batch.change(NEW_CHAIN, NLM_F_CREATE, |chain| {
-        chain.name(1, TABLE);
-        chain.name(3, name);
-        if is_hook {
-            chain.nested(4, |hook| {
-                hook.u32(1, HOOK_INPUT);
-                hook.bytes(2, &PRIORITY.to_be_bytes());
-            });
-            chain.name(7, "filter");
-        }
-    });
+fn elements(set: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> SetElementMessage {
+    let element = |key| ListAttribute::Element(vec![SetElementAttribute::Key(DataAttribute::Value(key))]);
+    let attributes = vec![
+        SetElementList::Table(TABLE.to_owned()),
+        SetElementList::Set(set.to_owned()),
+        SetElementList::Elements(keys.into_iter().map(element).collect()),
+    ];
+    SetElementMessage { attributes }
 }
 
-fn rule(batch: &mut Batch, chain: &str, fill: impl FnOnce(&mut Attributes<'_>)) {
-    batch.change(NEW_RULE, NLM_F_CREATE | NLM_F_APPEND, |rule| {
-        rule.name(1, TABLE);
-        rule.name(2, chain);
-        rule.nested(4, fill);
-    });
+fn chain(name: &str, is_hook: bool) -> ChainMessage {
+    let mut attributes = vec![ChainAttribute::Table(TABLE.to_owned()), ChainAttribute::Name(name.to_owned())];
+    if is_hook {
+        let hook = vec![Hook::Number(InetHookNumber::LocalIn.into()), Hook::Priority(PRIORITY.cast_unsigned())];
+        attributes.extend([ChainAttribute::Hook(hook), ChainAttribute::Type("filter".to_owned())]);
+    }
+    ChainMessage { attributes }
+}
+
+fn rule(chain: &str, expressions: Vec<Expressions>) -> Change {
+    let attributes = vec![
+        RuleAttribute::Table(TABLE.to_owned()),
+        RuleAttribute::Chain(chain.to_owned()),
+        RuleAttribute::Expressions(expressions.into_iter().map(ListAttribute::from).collect()),
+    ];
+    let message = NfTablesMessage::NewRule(RuleMessage { attributes });
+    Change { flags: NLM_F_CREATE | NLM_F_APPEND, message }
 }
 
 /// `tcp flags & (fin|syn|rst|ack) == syn, port in ports: jump parked`
-fn divert_new_connections(rule: &mut Attributes<'_>) {
-    load_meta(rule, 16);
-    compare(rule, &[TCP]);
-    load_payload(rule, TRANSPORT_HEADER, 13, 1);
-    expression(rule, "bitwise", |bitwise| {
-        bitwise.u32(1, REGISTER);
-        bitwise.u32(2, REGISTER);
-        bitwise.u32(3, 1);
-        bitwise.nested(4, |mask| mask.bytes(1, &[FLAGS_MASK]));
-        bitwise.nested(5, |xor| xor.bytes(1, &[0]));
-    });
-    compare(rule, &[SYN]);
-    load_payload(rule, TRANSPORT_HEADER, 2, 2);
-    look_up(rule, "ports", false);
-    verdict(rule, JUMP, Some("parked"));
+fn divert_new_connections() -> Vec<Expressions> {
+    let mask = Expressions::Bitwise(vec![
+        Bitwise::SourceRegister(REGISTER),
+        Bitwise::DestinationRegister(REGISTER),
+        Bitwise::Length(1),
+        Bitwise::Mask(DataAttribute::Value(vec![FLAGS_MASK])),
+        Bitwise::Xor(DataAttribute::Value(vec![0])),
+    ]);
+    vec![
+        load_meta(MetaKey::L4Proto),
+        compare(&[TCP]),
+        load_payload(TRANSPORT_HEADER, 13, 1),
+        mask,
+        compare(&[SYN]),
+        load_payload(TRANSPORT_HEADER, 2, 2),
+        look_up("ports", 0),
+        verdict(Verdict::Jump, Some("parked")),
+    ]
 }
 
 /// `not in started: add to window, add to started`
-fn open_window(rule: &mut Attributes<'_>) {
-    load_key(rule);
-    look_up(rule, "started", true);
-    for name in ["window", "started"] {
-        expression(rule, "dynset", |add| {
-            add.name(1, name);
-            add.u32(3, 0);
-            add.u32(4, REGISTER);
-        });
-    }
+fn open_window() -> Vec<Expressions> {
+    vec![load_key(), look_up("started", NOT_IN), add_to("window"), add_to("started")]
 }
 
 /// `in window: drop`
-fn drop_in_window(rule: &mut Attributes<'_>) {
-    load_key(rule);
-    look_up(rule, "window", false);
-    verdict(rule, DROP, None);
+fn drop_in_window() -> Vec<Expressions> {
+    vec![load_key(), look_up("window", 0), verdict(DROP, None)]
 }
 
 /// `source address is …: return`
-fn exempt(rule: &mut Attributes<'_>, address: IpAddr) {
-    load_meta(rule, 15);
-    match address {
-        IpAddr::V4(v4) => {
-            compare(rule, &[2]);
-            load_payload(rule, NETWORK_HEADER, 12, 4);
-            compare(rule, &v4.octets());
-        }
-        IpAddr::V6(v6) => {
-            compare(rule, &[10]);
-            load_payload(rule, NETWORK_HEADER, 8, 16);
-            compare(rule, &v6.octets());
-        }
-    }
-    verdict(rule, RETURN, None);
+fn exempt(address: IpAddr) -> Vec<Expressions> {
+    let (family, load, value) = match address {
+        IpAddr::V4(v4) => (IPV4, load_payload(NETWORK_HEADER, 12, 4), v4.octets().to_vec()),
+        IpAddr::V6(v6) => (IPV6, load_payload(NETWORK_HEADER, 8, 16), v6.octets().to_vec()),
+    };
+    vec![load_meta(MetaKey::Nfproto), compare(&[family]), load, compare(&value), verdict(Verdict::Return, None)]
 }
 
-fn expression(rule: &mut Attributes<'_>, name: &str, fill: impl FnOnce(&mut Attributes<'_>)) {
-    rule.nested(1, |element| {
-        element.name(1, name);
-        element.nested(2, fill);
-    });
+fn load_meta(key: MetaKey) -> Expressions {
+    Expressions::Meta(vec![Meta::DestinationRegister(REGISTER), Meta::Key(key)])
 }
 
-/// `meta`: 15 is the family, 16 the protocol above it.
-fn load_meta(rule: &mut Attributes<'_>, key: u32) {
-    expression(rule, "meta", |meta| {
-        meta.u32(1, REGISTER);
-        meta.u32(2, key);
-    });
+fn load_payload(base: u32, offset: u32, length: u32) -> Expressions {
+    Expressions::Payload(vec![
+        Payload::DestinationRegister(REGISTER),
+        Payload::Base(base),
+        Payload::Offset(offset),
+        Payload::Len(length),
+    ])
 }
 
-fn load_payload(rule: &mut Attributes<'_>, base: u32, offset: u32, length: u32) {
-    expression(rule, "payload", |payload| {
-        payload.u32(1, REGISTER);
-        payload.u32(2, base);
-        payload.u32(3, offset);
-        payload.u32(4, length);
-    });
+fn load_key() -> Expressions {
+    immediate(REGISTER, DataAttribute::Value(KEY.to_vec()))
 }
 
-fn load_key(rule: &mut Attributes<'_>) {
-    expression(rule, "immediate", |immediate| {
-        immediate.u32(1, REGISTER);
-        immediate.nested(2, |data| data.bytes(1, &KEY));
-    });
+fn immediate(register: Register, data: DataAttribute) -> Expressions {
+    Expressions::Immediate(vec![Immediate::DestinationRegister(register), Immediate::Data(data)])
 }
 
 /// Goes on with the rule only if the register equals `value`.
-fn compare(rule: &mut Attributes<'_>, value: &[u8]) {
-    expression(rule, "cmp", |compare| {
-        compare.u32(1, REGISTER);
-        compare.u32(2, 0);
-        compare.nested(3, |data| data.bytes(1, value));
-    });
+fn compare(value: &[u8]) -> Expressions {
+    Expressions::Cmp(vec![
+        Cmp::SourceRegister(REGISTER),
+        Cmp::Op(Operator::Equal),
+        Cmp::Data(DataAttribute::Value(value.to_vec())),
+    ])
 }
 
-/// Goes on with the rule only if the register is in the set, or, inverted, is not.
-fn look_up(rule: &mut Attributes<'_>, set: &str, inverted: bool) {
-    expression(rule, "lookup", |lookup| {
-        lookup.name(1, set);
-        lookup.u32(2, REGISTER);
-        if inverted {
-            lookup.u32(5, 1);
-        }
-    });
+/// Goes on with the rule only if the register is in the set, or with [`NOT_IN`] is not.
+fn look_up(set: &str, flags: u32) -> Expressions {
+    let flags = (flags != 0).then_some(Lookup::Flags(flags));
+    let attributes = [Lookup::Set(set.to_owned()), Lookup::SourceRegister(REGISTER)];
+    Expressions::Lookup(attributes.into_iter().chain(flags).collect())
 }
 
-fn verdict(rule: &mut Attributes<'_>, code: i32, chain: Option<&str>) {
-    expression(rule, "immediate", |immediate| {
-        immediate.u32(1, VERDICT_REGISTER);
-        immediate.nested(2, |data| {
-            data.nested(2, |verdict| {
-                verdict.bytes(1, &code.to_be_bytes());
-                if let Some(chain) = chain {
-                    verdict.name(2, chain);
-                }
-            });
-        });
-    });
+/// `dynset`, which the library has no type for: name of the set, what to do (0: add), register with the key.
+fn add_to(set: &str) -> Expressions {
+    let attributes = vec![
+        DefaultNla::new(1, [set.as_bytes(), &[0]].concat()),
+        DefaultNla::new(3, 0_u32.to_be_bytes().to_vec()),
+        DefaultNla::new(4, u32::from(REGISTER).to_be_bytes().to_vec()),
+    ];
+    Expressions::Other { expression_type: "dynset".to_owned(), attributes }
+}
+
+fn verdict(code: Verdict, chain: Option<&str>) -> Expressions {
+    let chain = chain.map(|chain| VerdictAttribute::Chain(chain.to_owned()));
+    let attributes = [VerdictAttribute::Code(code)].into_iter().chain(chain);
+    immediate(Register::Verdict, DataAttribute::Verdict(attributes.collect()))
 }

@@ -3,28 +3,18 @@
 //! Nothing here trusts a length or an offset: whatever does not fit is [`DumpError::Malformed`].
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use netlink_packet_core::{
+    NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_OVERRUN, NetlinkBuffer, NlasIterator, Parseable,
+};
+use netlink_packet_sock_diag::constants::{INET_DIAG_INFO, SOCK_DIAG_BY_FAMILY};
+use netlink_packet_sock_diag::inet::{InetResponseBuffer, InetResponseHeader};
+
 use super::DumpError;
+use super::request::{TCPDIAG_GETSOCK, cookie_from};
 use crate::connection::normalised;
 use crate::{Connection, TcpInfo};
-
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLMSG_OVERRUN: u16 = 4;
-const TCPDIAG_GETSOCK: u16 = 18;
-/// The same in answer to the newer form of request.
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// The kernel says that the table changed under its hands.
-const NLM_F_DUMP_INTR: u16 = 0x10;
-
-const NETLINK_HEADER: usize = 16;
-const DIAG_MESSAGE: usize = 72;
-const ATTRIBUTE_HEADER: usize = 4;
-const INET_DIAG_INFO: u16 = 2;
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
 
 /// One message of an answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,31 +36,28 @@ impl<'a> Messages<'a> {
 
     fn parse_next(&mut self) -> Result<Option<Message>, DumpError> {
         while !self.rest.is_empty() {
-            let message = self.rest;
-            let length = size(u32_at(message, 0)?);
-            if length < NETLINK_HEADER || length > message.len() {
-                return Err(DumpError::Malformed("a message longer than its datagram"));
-            }
-            self.rest = message.get(length.next_multiple_of(4)..).unwrap_or_default();
-            if u32_at(message, 8)? != self.sequence {
+            let message = NetlinkBuffer::new_checked(self.rest)
+                .map_err(|_| DumpError::Malformed("a message longer than its datagram"))?;
+            self.rest = self.rest.get(size(message.length()).next_multiple_of(4)..).unwrap_or_default();
+            if message.sequence_number() != self.sequence {
                 continue;
             }
-            if u16_at(message, 6)? & NLM_F_DUMP_INTR != 0 {
+            if message.flags() & NLM_F_DUMP_INTR != 0 {
                 return Err(DumpError::Interrupted);
             }
-            let payload = &message[NETLINK_HEADER..length];
-            match u16_at(message, 4)? {
+            let payload = message.payload();
+            match message.message_type() {
                 TCPDIAG_GETSOCK | SOCK_DIAG_BY_FAMILY => {
                     return parse_socket(payload).map(|socket| Some(Message::Socket(socket)));
                 }
                 NLMSG_DONE => {
                     // Old kernels send no code with it.
-                    let code = if payload.is_empty() { 0 } else { i32_at(payload, 0)? };
+                    let code = if payload.is_empty() { 0 } else { code_of(payload)? };
                     return if code < 0 { Err(refused(code)) } else { Ok(Some(Message::Done)) };
                 }
                 NLMSG_ERROR => {
                     // "No error" is the acknowledgement of a request that asks for one.
-                    let code = i32_at(payload, 0)?;
+                    let code = code_of(payload)?;
                     return if code == 0 { Ok(Some(Message::Done)) } else { Err(refused(code)) };
                 }
                 NLMSG_OVERRUN => return Err(DumpError::Interrupted),
@@ -97,42 +84,34 @@ fn refused(code: i32) -> DumpError {
     DumpError::Refused(io::Error::from_raw_os_error(code.saturating_neg()))
 }
 
-/// `struct inet_diag_msg`. Ports and addresses are in network order, all else in the machine's.
+fn code_of(payload: &[u8]) -> Result<i32, DumpError> {
+    array_at(payload, 0).map(i32::from_ne_bytes)
+}
+
 fn parse_socket(message: &[u8]) -> Result<Connection, DumpError> {
-    let attributes = message.get(DIAG_MESSAGE..).ok_or(DumpError::Malformed("a short socket record"))?;
-    let family = message[0];
+    let header = InetResponseHeader::parse(message)
+        .map_err(|_| DumpError::Malformed("a short socket record or an unknown address family"))?;
+    let id = header.socket_id;
     Ok(Connection {
-        local: normalised(address_at(message, 8, family)?, u16::from_be_bytes(array_at(message, 4)?)),
-        peer: normalised(address_at(message, 24, family)?, u16::from_be_bytes(array_at(message, 6)?)),
-        state: message[1].into(),
-        cookie: u64::from(u32_at(message, 48)?) << 32 | u64::from(u32_at(message, 44)?),
-        rqueue: u32_at(message, 56)?,
-        wqueue: u32_at(message, 60)?,
-        inode: u32_at(message, 68)?,
-        info: tcp_info(attributes)?,
+        local: normalised(id.source_address, id.source_port),
+        peer: normalised(id.destination_address, id.destination_port),
+        state: header.state.into(),
+        cookie: cookie_from(id.cookie),
+        rqueue: header.recv_queue,
+        wqueue: header.send_queue,
+        inode: header.inode,
+        info: tcp_info(&message[size_of::<InetResponseBuffer>()..])?,
     })
 }
 
-fn address_at(message: &[u8], offset: usize, family: u8) -> Result<IpAddr, DumpError> {
-    match family {
-        AF_INET => Ok(Ipv4Addr::from(array_at::<4>(message, offset)?).into()),
-        AF_INET6 => Ok(Ipv6Addr::from(array_at::<16>(message, offset)?).into()),
-        _ => Err(DumpError::Malformed("an unknown address family")),
-    }
-}
-
 /// Finds `INET_DIAG_INFO` among the attributes. `struct tcp_info` grows with the kernel; one that ends before
-/// `tcpi_notsent_bytes` (Linux 4.6) is as good as none.
-fn tcp_info(mut attributes: &[u8]) -> Result<Option<TcpInfo>, DumpError> {
-    while !attributes.is_empty() {
-        let length = usize::from(u16_at(attributes, 0)?);
-        if length < ATTRIBUTE_HEADER || length > attributes.len() {
-            return Err(DumpError::Malformed("an attribute longer than its message"));
+/// `tcpi_notsent_bytes` (Linux 4.6) is as good as none. The library's own type wants all fields of Linux 5.4.
+fn tcp_info(attributes: &[u8]) -> Result<Option<TcpInfo>, DumpError> {
+    for attribute in NlasIterator::new(attributes) {
+        let attribute = attribute.map_err(|_| DumpError::Malformed("an attribute longer than its message"))?;
+        if attribute.kind() == INET_DIAG_INFO {
+            return Ok(parse_tcp_info(attribute.value()).ok());
         }
-        if u16_at(attributes, 2)? == INET_DIAG_INFO {
-            return Ok(parse_tcp_info(&attributes[ATTRIBUTE_HEADER..length]).ok());
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(None)
 }
@@ -157,16 +136,8 @@ fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<[u8; N], Dump
         .ok_or(DumpError::Malformed("a record shorter than its type"))
 }
 
-fn u16_at(bytes: &[u8], offset: usize) -> Result<u16, DumpError> {
-    array_at(bytes, offset).map(u16::from_ne_bytes)
-}
-
 fn u32_at(bytes: &[u8], offset: usize) -> Result<u32, DumpError> {
     array_at(bytes, offset).map(u32::from_ne_bytes)
-}
-
-fn i32_at(bytes: &[u8], offset: usize) -> Result<i32, DumpError> {
-    array_at(bytes, offset).map(i32::from_ne_bytes)
 }
 
 /// A length field as an index; on a machine where it does not fit, longer than any datagram.

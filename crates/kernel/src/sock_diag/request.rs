@@ -1,47 +1,27 @@
 //! The bytes of requests.
 //!
-//! Of dumps the older form (`TCPDIAG_GETSOCK`) is the one that covers both address families in one pass. Questions about
-//! one socket have the newer form, which can also end it.
+//! Of dumps the older form (`TCPDIAG_GETSOCK`) is the one that covers both address families in one pass; the library does
+//! not have it, nor the filter. Questions about one socket have the newer form, which can also end it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-/// `TCPDIAG_GETSOCK` of `linux/inet_diag.h`.
-const TCPDIAG_GETSOCK: u16 = 18;
-/// `NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH`.
-const DUMP_FLAGS: u16 = 0x301;
-/// `INET_DIAG_INFO`, as the bit asked for: adds `struct tcp_info`.
-const WITH_TCP_INFO: u8 = 1 << (2 - 1);
-/// What is wanted of one socket: `SOCK_DIAG_BY_FAMILY` or `SOCK_DESTROY`, and the flags that go with it.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Deed {
-    Show,
-    /// With `NLM_F_ACK`: the kernel says nothing else.
-    Destroy,
-}
+use netlink_packet_core::{
+    DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable,
+};
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
+use netlink_packet_sock_diag::{SockDiagDestroy, SockDiagMessage};
 
-impl Deed {
-    fn kind_and_flags(self) -> (u16, u16) {
-        match self {
-            Self::Show => (20, 1),
-            Self::Destroy => (21, 5),
-        }
-    }
-}
-
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
-const IPPROTO_TCP: u8 = 6;
+/// `linux/inet_diag.h`.
+pub(super) const TCPDIAG_GETSOCK: u16 = 18;
+const INET_DIAG_REQ_BYTECODE: u16 = 1;
 /// `INET_DIAG_NOCOOKIE`: whichever socket has the addresses.
 const NO_COOKIE: u64 = u64::MAX;
-/// `struct inet_diag_req_v2`.
-const DIAG_REQUEST_V2: usize = 56;
-
-const INET_DIAG_REQ_BYTECODE: u16 = 1;
-
-const NETLINK_HEADER: usize = 16;
 /// `struct inet_diag_req`: family, two prefix lengths, extensions, 48 bytes of socket identity, states, tables.
 const DIAG_REQUEST: usize = 60;
-const ATTRIBUTE_HEADER: usize = 4;
+const EXTENSIONS: usize = 3;
+const STATES: usize = 52;
 
 const BC_JMP: u8 = 1;
 const BC_S_EQ: u8 = 11;
@@ -50,76 +30,114 @@ const PER_PORT: usize = 12;
 /// Jump distances are 16 bits wide; this many ports are far below that and still cheaper to test than to copy.
 const MAX_FILTERED_PORTS: usize = 256;
 
+/// What is wanted of one socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Request {
+    Show,
+    Destroy,
+}
+
 /// A set of TCP states to list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct States(u32);
 
 impl States {
-    pub(super) const LISTEN: Self = Self(1 << 10);
-    /// ESTABLISHED, CLOSE_WAIT, FIN_WAIT1 and FIN_WAIT2: at least one direction is open.
-    pub(super) const OPEN: Self = Self(1 << 1 | 1 << 8 | 1 << 4 | 1 << 5);
+    pub(super) const LISTEN: Self = Self(StateFlags::LISTEN.bits());
+    /// At least one direction is open.
+    pub(super) const OPEN: Self = Self(
+        StateFlags::ESTABLISHED.bits()
+            | StateFlags::CLOSE_WAIT.bits()
+            | StateFlags::FIN_WAIT1.bits()
+            | StateFlags::FIN_WAIT2.bits(),
+    );
     /// SYN_RECV, under its old and its new number.
-    pub(super) const OPENING: Self = Self(1 << 3 | 1 << 12);
+    pub(super) const OPENING: Self = Self(StateFlags::SYN_RECV.bits() | 1 << 12);
 }
 
 /// A request for all TCP sockets in one of `states`. The kernel leaves out those with a local port not among `ports`,
 /// unless there are none or too many: then all come.
 pub(super) fn dump(sequence: u32, states: States, ports: &[u16]) -> Vec<u8> {
-    let filter = if ports.len() <= MAX_FILTERED_PORTS { port_filter(ports) } else { Vec::new() };
-    let filter_attribute = if filter.is_empty() { 0 } else { ATTRIBUTE_HEADER + filter.len() };
-    let length = NETLINK_HEADER + DIAG_REQUEST + filter_attribute;
-    let mut request = header(length, TCPDIAG_GETSOCK, DUMP_FLAGS, sequence);
-    request.extend([0, 0, 0, WITH_TCP_INFO]);
-    request.extend([0; 48]);
-    request.extend(states.0.to_ne_bytes());
-    request.extend([0; 4]);
-
-    if !filter.is_empty() {
-        request.extend(half(filter_attribute));
-        request.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
-        request.extend(filter);
-    }
-    request
+    let is_filtered = (1..=MAX_FILTERED_PORTS).contains(&ports.len());
+    let filter = is_filtered.then(|| DefaultNla::new(INET_DIAG_REQ_BYTECODE, port_filter(ports)));
+    message(sequence, NLM_F_DUMP, Dump { states, filter })
 }
 
 /// A request about the one socket with these addresses, and this identity if one is given.
-pub(super) fn one(sequence: u32, deed: Deed, local: SocketAddr, peer: SocketAddr, cookie: Option<u64>) -> Vec<u8> {
-    let (kind, flags) = deed.kind_and_flags();
-    let mut request = header(NETLINK_HEADER + DIAG_REQUEST_V2, kind, flags, sequence);
-    let family = if local.is_ipv4() { AF_INET } else { AF_INET6 };
-    request.extend([family, IPPROTO_TCP, WITH_TCP_INFO, 0]);
-    request.extend(u32::MAX.to_ne_bytes());
-    request.extend(local.port().to_be_bytes());
-    request.extend(peer.port().to_be_bytes());
-    for address in [local.ip(), peer.ip()] {
-        match address {
-            IpAddr::V4(v4) => {
-                request.extend(v4.octets());
-                request.extend([0; 12]);
-            }
-            IpAddr::V6(v6) => request.extend(v6.octets()),
-        }
+pub(super) fn one(
+    sequence: u32,
+    request: Request,
+    local: SocketAddr,
+    peer: SocketAddr,
+    cookie: Option<u64>,
+) -> Vec<u8> {
+    let socket_id = SocketId {
+        source_port: local.port(),
+        destination_port: peer.port(),
+        source_address: local.ip(),
+        destination_address: peer.ip(),
+        interface_id: 0,
+        cookie: cookie_bytes(cookie.unwrap_or(NO_COOKIE)),
+    };
+    let socket = SockDiagMessage::InetRequest(InetRequest {
+        family: if local.is_ipv4() { AF_INET } else { AF_INET6 },
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::INFO,
+        states: StateFlags::all(),
+        socket_id,
+    });
+    match request {
+        Request::Show => message(sequence, 0, socket),
+        // The kernel says nothing but the acknowledgement.
+        Request::Destroy => message(sequence, NLM_F_ACK, SockDiagDestroy::new(socket)),
     }
-    request.extend([0; 4]); // any interface
-    let [low, high] = halves(cookie.unwrap_or(NO_COOKIE));
-    request.extend(low.to_ne_bytes());
-    request.extend(high.to_ne_bytes());
-    request
 }
 
 /// The cookie as the kernel writes it: lower half first.
-fn halves(cookie: u64) -> [u32; 2] {
-    [cookie, cookie >> 32].map(|half| u32::try_from(half & u64::from(u32::MAX)).unwrap_or(u32::MAX))
+fn cookie_bytes(cookie: u64) -> [u8; 8] {
+    let half = |bits| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(u32::MAX).to_ne_bytes();
+    let (low, high) = (half(cookie), half(cookie >> 32));
+    [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]]
 }
 
-fn header(length: usize, kind: u16, flags: u16, sequence: u32) -> Vec<u8> {
-    let mut request = Vec::with_capacity(length);
-    request.extend(word(length));
-    request.extend(kind.to_ne_bytes());
-    request.extend(flags.to_ne_bytes());
-    request.extend(sequence.to_ne_bytes());
-    request.extend([0; 4]); // port id: the kernel fills it in
-    request
+/// What [`cookie_bytes`] has written.
+pub(super) fn cookie_from(bytes: [u8; 8]) -> u64 {
+    let half = |at: usize| u64::from(u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
+    half(4) << 32 | half(0)
+}
+
+fn message(sequence: u32, flags: u16, request: impl NetlinkSerializable) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    header.sequence_number = sequence;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+struct Dump {
+    states: States,
+    filter: Option<DefaultNla>,
+}
+
+impl NetlinkSerializable for Dump {
+    fn message_type(&self) -> u16 {
+        TCPDIAG_GETSOCK
+    }
+
+    fn buffer_len(&self) -> usize {
+        DIAG_REQUEST + self.filter.as_ref().map_or(0, Emitable::buffer_len)
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        let (request, filter) = buffer.split_at_mut(DIAG_REQUEST);
+        request[EXTENSIONS] = ExtensionFlags::INFO.bits();
+        request[STATES..STATES + 4].copy_from_slice(&self.states.0.to_ne_bytes());
+        if let Some(attribute) = &self.filter {
+            attribute.emit(filter);
+        }
+    }
 }
 
 /// A program that accepts a socket when its local port is one of `ports`.
@@ -147,10 +165,6 @@ fn port_filter(ports: &[u16]) -> Vec<u8> {
 /// Lengths here are bounded by [`MAX_FILTERED_PORTS`]; saturation would only make the kernel refuse the request.
 fn half(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap_or(u16::MAX).to_ne_bytes()
-}
-
-fn word(length: usize) -> [u8; 4] {
-    u32::try_from(length).unwrap_or(u32::MAX).to_ne_bytes()
 }
 
 #[cfg(test)]
@@ -197,9 +211,10 @@ mod tests {
             assert_eq!(usize::try_from(said).unwrap(), request.len(), "{} ports", ports.len());
         }
         let (v4, v6) = ("10.0.0.1:80".parse().unwrap(), "[fd00::1]:80".parse().unwrap());
-        assert_eq!(one(7, Deed::Show, v4, v4, None).len(), 72);
-        assert_eq!(one(7, Deed::Destroy, v6, v6, Some(1)).len(), 72);
-        assert_eq!(halves(0x1_0000_0002), [2, 1]);
+        assert_eq!(one(7, Request::Show, v4, v4, None).len(), 72);
+        assert_eq!(one(7, Request::Destroy, v6, v6, Some(1)).len(), 72);
+        assert_eq!(cookie_bytes(0x1_0000_0002), [2_u32.to_ne_bytes(), 1_u32.to_ne_bytes()].concat()[..]);
+        assert_eq!(cookie_from(cookie_bytes(0x1_0000_0002)), 0x1_0000_0002);
         assert_eq!(dump(7, States::LISTEN, &[]).len(), 76);
         assert_eq!(dump(7, States::OPEN, &[80]).len(), 76 + 4 + 8);
     }

@@ -15,7 +15,7 @@ const SOCKETS_A_PROCESS: usize = 10_000;
 /// The argument of the others.
 const MEMBER: &str = "member";
 
-fn main() {
+pub(crate) fn main() {
     let argument = env::args().nth(1).unwrap();
     if argument == MEMBER {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use hitless_kernel::{Ending, KernelError, NodeSockets, Origin, TcpState, Use, classify, close_idle};
+use hitless_kernel::{Activity, DestroyOutcome, KernelError, NodeSockets, Origin, TcpState, classify, close_idle};
 use rustix::thread::CapabilitySet;
 
 use crate::lab::{Lab, POD_V4, POD_V6, SERVICE_V4, eventually};
@@ -28,11 +28,11 @@ fn destroyed_connections_are_reset_and_no_others() {
     assert!(refused.to_string().contains("CAP_NET_ADMIN"), "{refused}");
     assert_eq!(netns.connections().unwrap().inbound.len(), 4);
 
-    assert_eq!(netns.destroy(&doomed).unwrap(), [Ending::Destroyed; 3]);
+    assert_eq!(netns.destroy(&doomed).unwrap(), [DestroyOutcome::Destroyed; 3]);
     for mut client in [&v4, &v6, &queued] {
         assert_eq!(client.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     }
-    assert_eq!(netns.destroy(&doomed).unwrap(), [Ending::Gone; 3]);
+    assert_eq!(netns.destroy(&doomed).unwrap(), [DestroyOutcome::Gone; 3]);
     server.command("release");
     ask(&spared, "fast");
     assert_eq!(answer(&spared), "done\n");
@@ -59,7 +59,7 @@ fn connections_closed_on_one_side_are_told_apart_and_age() {
         found.half_closed.iter().find(|connection| connection.peer == address).unwrap().state
     };
     assert_eq!((state(&by_client), state(&by_pod)), (TcpState::CloseWait, TcpState::FinWait2));
-    assert_eq!(netns.destroy(&found.half_closed).unwrap(), [Ending::Destroyed; 2]);
+    assert_eq!(netns.destroy(&found.half_closed).unwrap(), [DestroyOutcome::Destroyed; 2]);
     assert_eq!(netns.connections().unwrap().half_closed, []);
 }
 
@@ -85,7 +85,7 @@ fn a_connection_with_a_request_in_flight_is_never_closed_however_recent_the_requ
         }
         for _ in 0..4 {
             let inbound = netns.connections().unwrap().inbound;
-            assert!(inbound.iter().all(|connection| !matches!(classify(connection), Use::Idle | Use::Fresh)));
+            assert!(inbound.iter().all(|connection| !matches!(classify(connection), Activity::Idle | Activity::Fresh)));
             let report = close_idle(proc_root(), &lab.pod_uid, &inbound).unwrap();
             assert_eq!((report.closed, report.busy), (0, CONNECTIONS), "round {round}");
         }

@@ -26,7 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 use hitless_kernel::{
-    ClosedReport, Connection, KernelError, NetnsId, PodNetns, ProcessExit, Use, classify, close_idle, close_quiet,
+    Activity, ClosedReport, Connection, KernelError, NetnsId, PodNetns, ProcessExit, classify, close_idle, close_quiet,
     find_pod_pids,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -205,7 +205,7 @@ fn idle_and_fresh_connections_end_cleanly_and_a_request_in_flight_is_left_alone(
     let (queued, left) = (connect(QUEUE_ONLY), connect(DUAL_STACK));
 
     begin_slow_request(&netns, &idle);
-    assert_eq!(classify(&find(&netns, &idle).unwrap()), Use::Busy);
+    assert_eq!(classify(&find(&netns, &idle).unwrap()), Activity::Busy);
     server.command("release");
     assert_eq!(answer(&idle), "done\n");
     eventually("fresh and left are accepted", || {
@@ -216,9 +216,9 @@ fn idle_and_fresh_connections_end_cleanly_and_a_request_in_flight_is_left_alone(
 
     let given = netns.connections().unwrap().inbound;
     assert_eq!(given.len(), 5);
-    assert_eq!(classify(&find(&netns, &idle).unwrap()), Use::Idle);
-    assert_eq!(classify(&find(&netns, &fresh).unwrap()), Use::Fresh);
-    assert_eq!(classify(&find(&netns, &busy).unwrap()), Use::Busy);
+    assert_eq!(classify(&find(&netns, &idle).unwrap()), Activity::Idle);
+    assert_eq!(classify(&find(&netns, &fresh).unwrap()), Activity::Fresh);
+    assert_eq!(classify(&find(&netns, &busy).unwrap()), Activity::Busy);
     drop(left);
     eventually("the client that left is gone", || (netns.connections().unwrap().inbound.len() == 4).then_some(()));
 
@@ -274,32 +274,32 @@ fn the_end_of_a_connection_is_an_event_in_its_own_namespace() {
     let Some(lab) = Lab::new() else { return };
     let _server = lab.start_server();
     let netns = open(&lab);
-    let ends = netns.ends().unwrap();
+    let events = netns.destroy_events().unwrap();
     let connect = |address: &str| lab.in_client(|| TcpStream::connect(address).unwrap());
     let wait = |seconds| {
         let timeout = Timespec { tv_sec: seconds, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+        poll(&mut [PollFd::new(&events, PollFlags::IN)], Some(&timeout)).unwrap() > 0
     };
     for address in [format!("{POD_V4}:{DUAL_STACK}"), format!("{POD_V4}:{V4_ONLY}"), format!("[{POD_V6}]:{DUAL_STACK}")]
     {
         let (client, other) = (connect(&address), connect(&address));
-        assert!(!ends.clear().unwrap(), "two have begun and none has ended");
+        assert!(!events.clear().unwrap(), "two have begun and none has ended");
         let elsewhere = lab.in_client(|| TcpListener::bind((CLIENT_V4, 0)).unwrap());
         drop(lab.in_client(|| TcpStream::connect(elsewhere.local_addr().unwrap()).unwrap()));
         assert!(!wait(0), "in another namespace one has ended");
         drop(client);
         assert!(wait(10), "{address}");
-        assert!(ends.clear().unwrap());
-        assert!(!ends.clear().unwrap(), "told once");
+        assert!(events.clear().unwrap());
+        assert!(!events.clear().unwrap(), "told once");
         drop(other);
         assert!(wait(10), "{address}");
-        assert!(ends.clear().unwrap());
+        assert!(events.clear().unwrap());
     }
 
     let many: Vec<_> = std::iter::repeat_with(|| connect(&format!("{POD_V4}:{V4_ONLY}"))).take(200).collect();
     drop(many);
     eventually("all have ended", || (netns.counters().unwrap().curr_estab == 0).then_some(()));
-    assert!(wait(10) && ends.clear().unwrap(), "more than there is room for is no failure");
+    assert!(wait(10) && events.clear().unwrap(), "more than there is room for is no failure");
 }
 
 #[test]

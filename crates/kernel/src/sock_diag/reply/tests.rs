@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{TcpState, Use, classify};
+use crate::{Activity, TcpState, classify};
 
 const LISTEN: &[u8] = include_bytes!("../../../tests/fixtures/listen.bin");
 const OPEN: &[u8] = include_bytes!("../../../tests/fixtures/open.bin");
@@ -51,15 +51,15 @@ fn connections_are_read_with_queues_and_tcp_info() {
     let info = answered.info.unwrap();
     assert_eq!((info.bytes_received, info.bytes_acked, info.notsent_bytes), (100, 200, 0));
     assert!(info.last_data_sent < info.last_data_recv && info.last_data_recv < Duration::from_secs(1), "{info:?}");
-    assert_eq!(classify(answered), Use::Idle);
+    assert_eq!(classify(answered), Activity::Idle);
 
     let unread = client(&sockets, 50002);
     assert_eq!((unread.rqueue, unread.info.unwrap().bytes_received), (40, 40));
-    assert_eq!(classify(unread), Use::Busy);
+    assert_eq!(classify(unread), Activity::Busy);
 
     let queued = client(&sockets, 50003);
     assert_eq!((queued.local, queued.inode), (address("[fd00::2]:8080"), 0));
-    assert_eq!(classify(queued), Use::Fresh);
+    assert_eq!(classify(queued), Activity::Fresh);
 
     assert_eq!(client(&sockets, 50004).state, TcpState::CloseWait);
 }
@@ -76,6 +76,9 @@ fn a_cut_off_dump_never_reaches_its_end() {
 fn answers_to_another_request_are_skipped() {
     assert_eq!(Messages::new(OPEN, SEQUENCE + 1).count(), 0);
 }
+
+const NETLINK_HEADER: usize = 16;
+const DIAG_MESSAGE: usize = size_of::<InetResponseBuffer>();
 
 /// A message without any attribute.
 fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {

@@ -22,19 +22,19 @@ const BUFFER_BYTES: usize = 4096;
 /// A hint, some 3 ms late where both sides have closed: a connection that only one side has closed is not told of. Wait
 /// with a time limit, and look again.
 #[derive(Debug)]
-pub struct ConnectionEnds {
+pub struct DestroyEvents {
     socket: OwnedFd,
 }
 
 impl PodNetns {
     /// Sees connections end from now on. Needs `CAP_SYS_ADMIN`, for `setns`.
-    pub fn ends(&self) -> Result<ConnectionEnds, KernelError> {
+    pub fn destroy_events(&self) -> Result<DestroyEvents, KernelError> {
         const ACTION: &str = "subscribe to the end of connections";
-        self.inside(ACTION, || ConnectionEnds::open().map_err(|error| KernelError::of_call(ACTION, error, &[])))
+        self.inside(ACTION, || DestroyEvents::open().map_err(|error| KernelError::of_call(ACTION, error, &[])))
     }
 }
 
-impl ConnectionEnds {
+impl DestroyEvents {
     fn open() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::SOCK_DIAG))?;
@@ -59,7 +59,7 @@ impl ConnectionEnds {
     }
 }
 
-impl AsFd for ConnectionEnds {
+impl AsFd for DestroyEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
