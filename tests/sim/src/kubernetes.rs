@@ -66,10 +66,21 @@ impl Kubernetes {
     pub(crate) fn notice(&mut self, what: &Told, at: &Key, ground: &mut Ground) {
         match what {
             Told::Is(Object::Workload(_)) => self.look(at.clone(), ground),
-            Told::Is(Object::Pod(pod)) if pod.view.terminating => self.pod_changed(&pod.view, ground),
+            // A revision label may have changed, which the native controllers count.
+            Told::Is(Object::Pod(pod)) => self.pod_changed(&pod.view, ground),
+            Told::Is(Object::Node(_)) | Told::Deleted(Kind::Node) => {
+                let all: Vec<Key> = ground.server.objects_of("DaemonSet").map(WorkloadObject::key).collect();
+                for each in all {
+                    self.look(each, ground);
+                }
+            }
             Told::Deleted(Kind::Pod) => {
                 // Whose it was is not told; all are looked at, which is cheap here.
-                let owners: Vec<Key> = ground.server.objects_of("ReplicaSet").map(WorkloadObject::key).collect();
+                let has_pods = |each: &&WorkloadObject| {
+                    matches!(each.view.body, Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_))
+                };
+                let owners: Vec<Key> =
+                    ground.server.objects.values().filter(has_pods).map(WorkloadObject::key).collect();
                 for owner in owners {
                     self.look(owner, ground);
                 }
@@ -148,7 +159,8 @@ impl Kubernetes {
                 let Some(object) = ground.server.objects.get(&at).cloned() else { return };
                 match &object.view.body {
                     Body::Deployment(_) => native::deployment::scale(&object.view, ground),
-                    Body::ReplicaSet(_) => {
+                    Body::ControllerRevision(_) => {}
+                    Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_) => {
                         let due = ground.now + ground.chance.delay(MS, 100 * MS);
                         self.later(due, Job::Pods(object));
                     }
@@ -188,6 +200,16 @@ impl Kubernetes {
 
     /// Makes and removes pods, and counts them.
     fn pods(&mut self, object: &WorkloadObject, ground: &mut Ground) {
+        for pod in native::stateful_set::sync(object, &mut self.made, ground) {
+            self.make(pod, ground);
+        }
+        for (mut pod, node) in native::daemon_set::sync(object, &self.usable, &mut self.made, ground) {
+            // The DaemonSet controller chooses the node, and the scheduler follows.
+            pod.view.node = Some(format!("n{node}"));
+            set_condition(&mut pod, "PodScheduled", true, ground.wall(0));
+            let Ground { server, checks, .. } = ground;
+            server.put_pod(checks, pod);
+        }
         let Some(set) = object.view.replica_set() else { return };
         let own: Vec<Arc<PodView>> = ground
             .server

@@ -1,3 +1,23 @@
 //! Kubernetes' controllers of workloads, one file a kind.
 
+pub(crate) mod daemon_set;
 pub(crate) mod deployment;
+pub(crate) mod revisions;
+pub(crate) mod stateful_set;
+
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+
+use crate::ground::Ground;
+
+/// Pods whose controller has this uid.
+fn pods_of(uid: &str, ground: &Ground) -> Vec<Arc<PodView>> {
+    let pods = ground.server.pods.values().map(|pod| &pod.view);
+    pods.filter(|pod| pod.owner.as_ref().is_some_and(|owner| owner.uid == uid)).cloned().collect()
+}
+
+fn end_pod(uid: &str, ground: &mut Ground) {
+    let Ground { server, checks, .. } = ground;
+    server.change_pod(checks, uid, |pod| pod.view.terminating = true);
+}

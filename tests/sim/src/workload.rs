@@ -48,4 +48,16 @@ impl Named<'_> {
         });
         (deployment, set)
     }
+
+    /// A StatefulSet or DaemonSet that has opted in and is at rest.
+    pub(crate) fn with_strategy(&self, kind: &str, template: Value, strategy: Value) -> Value {
+        let Self { namespace, name, uid, replicas } = self;
+        json!({
+            "apiVersion": "apps/v1", "kind": kind,
+            "metadata": {"namespace": namespace, "name": name, "uid": uid, "generation": 1,
+                "annotations": {annotations::UPDATE: names::UPDATE_IN_PLACE, annotations::TEMPLATE_GENERATION: "1"}},
+            "spec": {"replicas": replicas, "template": template, "updateStrategy": strategy},
+            "status": {"observedGeneration": 1},
+        })
+    }
 }

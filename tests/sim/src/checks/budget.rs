@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::Seen;
+use hitless_api::names::annotations;
 use hitless_workloads::Body;
 
 /// Share of a workload's pods that may be unavailable where no rule selects a pod.
@@ -49,10 +50,11 @@ pub(super) fn check(
                 within(each, pod, &group).map_err(|why| format!("rule {}/{}: {why}", rule.name, each.name))?;
             }
         }
-        if !governed {
-            let owner = |pod: &PodView| pod.owner.as_ref().map(|owner| owner.uid.clone());
+        let owner = |pod: &PodView| pod.owner.as_ref().map(|owner| owner.uid.clone());
+        let own_limit = owner(pod).and_then(|owner| own_limit(seen, &owner));
+        if !governed || own_limit.is_some() {
             let group = Group::of(seen, &pods, taken, |other| owner(other) == owner(pod));
-            let quota = (group.total * IMPLICIT_PERCENT / 100).max(1);
+            let quota = own_limit.unwrap_or_else(|| (group.total * IMPLICIT_PERCENT / 100).max(1));
             if group.gone > quota {
                 return Err(format!("implicit budget of {}: {}", pod.id.name, group.text("at most", quota)));
             }
@@ -108,8 +110,26 @@ fn desired(seen: &Seen, owner: &str) -> Option<usize> {
     let replicas = match &top.body {
         Body::Deployment(body) => body.replicas,
         Body::ReplicaSet(body) => body.replicas,
+        Body::StatefulSet(body) => body.replicas,
+        Body::DaemonSet(body) => body.status.desired_number_scheduled,
+        Body::ControllerRevision(_) => return None,
     };
     usize::try_from(replicas).ok()
+}
+
+/// How many of its pods a workload's own update strategy lets be away, if it says so in place.
+fn own_limit(seen: &Seen, owner: &str) -> Option<usize> {
+    let object = seen.objects.iter().find(|known| known.id.uid == owner)?;
+    let (strategy, total, up) = match &object.body {
+        Body::StatefulSet(body) => (&body.strategy, desired(seen, owner)?, false),
+        Body::DaemonSet(body) => (&body.strategy, desired(seen, owner)?, true),
+        Body::Deployment(_) | Body::ReplicaSet(_) | Body::ControllerRevision(_) => return None,
+    };
+    let kept = object.annotations.get(annotations::UPDATE_STRATEGY);
+    let kept: Option<serde_json::Value> = kept.and_then(|text| serde_json::from_str(text).ok());
+    let limit = &kept.as_ref().unwrap_or(strategy)["rollingUpdate"]["maxUnavailable"];
+    let limit: Option<IntOrString> = serde_json::from_value(limit.clone()).ok();
+    Some(limit.and_then(|limit| scaled(&limit, total, up)).unwrap_or(1).max(1))
 }
 
 fn within(rule: &TransitionRule, pod: &PodView, group: &Group) -> Result<(), String> {

@@ -1,6 +1,9 @@
 //! When a controller lets a native controller go, that must find nothing to do.
 
+use std::sync::Arc;
+
 use hitless_api::names::annotations;
+use hitless_api::pod::PodView;
 use hitless_workloads::Object;
 use hitless_workloads::kinds::deployment::Deployment;
 
@@ -10,14 +13,21 @@ use crate::server::Server;
 
 impl Checks {
     /// A controller of ours is about to store `next`.
-    pub(crate) fn written(&mut self, server: &Server, verb: &str, before: Option<&Object>, next: &Object) {
+    pub(crate) fn written(&mut self, server: &Server, before: Option<&Object>, next: &Object) {
         let let_go = before.is_some_and(Object::held_by_guard) && !next.annotations.contains_key(annotations::ROLLOUT);
         if !let_go {
             return;
         }
-        let _ = verb;
         if let Some(deployment) = next.deployment() {
-            self.unpaused(server, deployment);
+            return self.unpaused(server, deployment);
+        }
+        // The native controller tells by itself when it finds a pod that is not up to date; a pod that is being operated would
+        // come too late for that.
+        let mut pods = server.pods.values().map(|pod| &pod.view);
+        let own = |pod: &&Arc<PodView>| pod.owner.as_ref().is_some_and(|owner| owner.uid == next.id.uid);
+        let is_out = |pod: &Arc<PodView>| !pod.terminating && pod.in_service().is_some_and(|is| !is.is_true);
+        if let Some(pod) = pods.find(|pod| own(pod) && is_out(pod) && self.is_out(&pod.id.uid)) {
+            self.fail(server.now, format!("{} was let go while pod {} is operated", next.id.label(), pod.id.name));
         }
     }
 

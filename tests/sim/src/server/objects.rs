@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hitless_api::names::annotations;
 use hitless_workloads::{Object as View, Write, kind};
 use hitless_world::{Refused, api_server, carry_out};
 use serde_json::Value;
@@ -60,6 +61,12 @@ impl Server {
         let Some(known) = self.objects.get(key).cloned() else { return };
         let mut next = Value::clone(&known.json);
         change(&mut next);
+        // As the API server counts changes of a DaemonSet's template.
+        if known.view.daemon_set().is_some() && next["spec"]["template"] != known.json["spec"]["template"] {
+            let count = known.json["metadata"]["annotations"][annotations::TEMPLATE_GENERATION].as_str();
+            let count: u64 = count.and_then(|count| count.parse().ok()).unwrap_or(1);
+            next["metadata"]["annotations"][annotations::TEMPLATE_GENERATION] = (count + 1).to_string().into();
+        }
         if next != *known.json {
             let version = self.bump();
             self.keep(api_server::stored(&known.json, next, &version.to_string()), version);
@@ -106,7 +113,7 @@ impl Server {
                 let before = known.map(|known| known.view);
                 let after =
                     kind::read(json.clone()).and_then(Result::ok).ok_or(Refusal::Denied("not such an object"))?;
-                checks.written(self, write.verb, before.as_deref(), &after);
+                checks.written(self, before.as_deref(), &after);
                 Ok(Some(Object::Workload(self.keep(json, version))))
             }
         }

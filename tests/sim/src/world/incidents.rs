@@ -242,6 +242,9 @@ impl World {
     fn scale(&mut self, who: usize, by: i32) {
         let index = who % self.user.wishes.len();
         let Some(known) = self.workload(index).cloned() else { return };
+        if known.view.daemon_set().is_some() {
+            return;
+        }
         let before = known.json["spec"]["replicas"].as_i64().unwrap_or(1);
         let replicas = (before + i64::from(by)).clamp(1, 8);
         if replicas == before {

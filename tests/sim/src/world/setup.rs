@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use hitless_agent::instant::whole_seconds;
-use hitless_agent::view::NodeIdentity;
+use hitless_agent::view::{NodeIdentity, NodePod};
 use hitless_api::PodTransitionRuleSpec;
-use hitless_api::names::{IN_SERVICE, annotations};
+use hitless_api::names::{IN_SERVICE, annotations, labels};
 use hitless_api::pod::{ConditionView, ContainerState};
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_rollout::snapshot::{RuleView, Version};
-use hitless_workloads::Object;
+use hitless_workloads::Template;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
@@ -22,7 +22,8 @@ use crate::controller::Controller;
 use crate::faults::{Fault, Weather};
 use crate::ground::Ground;
 use crate::kubelet::{Image, Kubelet, set_condition};
-use crate::kubernetes::{Kubernetes, install_node, pod_of_set};
+use crate::kubernetes::{Kubernetes, install_node, pod, pod_of_set};
+use crate::native::revisions;
 use crate::user::{User, Wish};
 use crate::workload::{Named, all_leave};
 
@@ -130,23 +131,63 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
     if let Some(mode) = mode {
         template["metadata"]["annotations"][annotations::MODE] = json!(mode);
     }
+    let kind =
+        ground.chance.pick(&["Deployment", "Deployment", "Deployment", "StatefulSet", "StatefulSet", "DaemonSet"]);
     let named = Named { namespace, name: &name, uid: format!("uid-{name}"), replicas };
-    let (mut deployment, set) = named.at_rest(template, ground.wall(0));
-    deployment["spec"]["revisionHistoryLimit"] = json!(ground.chance.pick(&[10, 10, 2, 1]));
-    deployment["spec"]["progressDeadlineSeconds"] = json!(ground.chance.between(15, 60));
-    ground.server.put_object(deployment);
-    let set = ground.server.put_object(set).view;
-    for index in 0..usize::try_from(replicas).unwrap_or_default() {
-        running(&set, index, nodes, ground);
+    match kind {
+        "Deployment" => {
+            let (mut deployment, set) = named.at_rest(template, ground.wall(0));
+            deployment["spec"]["revisionHistoryLimit"] = json!(ground.chance.pick(&[10, 10, 2, 1]));
+            deployment["spec"]["progressDeadlineSeconds"] = json!(ground.chance.between(15, 60));
+            ground.server.put_object(deployment);
+            let set = ground.server.put_object(set).view;
+            for index in 0..usize::try_from(replicas).unwrap_or_default() {
+                let pod = pod_of_set(&set, u64::try_from(index).unwrap_or_default() + 100_000, ground.wall(0));
+                let node = ground.chance.index(nodes.len());
+                running(pod, node, nodes, ground);
+            }
+        }
+        _ => on_delete(kind, &named, template, nodes, ground),
     }
-    Wish { kind: "Deployment", namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false }
+    Wish { kind, namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false }
+}
+
+/// A StatefulSet or a DaemonSet with its revision and pods, at rest.
+fn on_delete(kind: &str, named: &Named<'_>, template: serde_json::Value, nodes: &mut [Node], ground: &mut Ground) {
+    let parsed = Template::new(template.clone());
+    let strategy = match (kind, ground.chance.index(4)) {
+        ("StatefulSet", 0) => json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 2}}),
+        ("StatefulSet", 1) => json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}),
+        ("DaemonSet", 0) => json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}),
+        _ => json!({"type": "RollingUpdate"}),
+    };
+    let workload = named.with_strategy(kind, template, strategy);
+    let revision = ground.server.put_object(revisions::make(&workload, &parsed, 1)).view;
+    let owner = ground.server.put_object(workload).view.id.clone();
+    let hash = if kind == "DaemonSet" {
+        revision.labels[labels::CONTROLLER_REVISION_HASH].clone()
+    } else {
+        revision.id.name.clone()
+    };
+    let count = if kind == "DaemonSet" { nodes.len() } else { usize::try_from(named.replicas).unwrap_or_default() };
+    for index in 0..count {
+        let name = format!("{}-{index}", owner.name);
+        let uid = format!("{}/{name}-0", owner.namespace);
+        let mut pod = pod(&owner, Some(&parsed), (name, uid), ground.wall(0));
+        pod.view.labels.insert(labels::CONTROLLER_REVISION_HASH.to_owned(), hash.clone());
+        let node = if kind == "DaemonSet" {
+            pod.view.labels.insert(labels::POD_TEMPLATE_GENERATION.to_owned(), "1".to_owned());
+            index
+        } else {
+            ground.chance.index(nodes.len())
+        };
+        running(pod, node, nodes, ground);
+    }
 }
 
 /// A pod that has been in service for a while.
-fn running(set: &Object, index: usize, nodes: &mut [Node], ground: &mut Ground) {
+fn running(mut pod: NodePod, node: usize, nodes: &mut [Node], ground: &mut Ground) {
     let wall = ground.wall(0);
-    let mut pod = pod_of_set(set, u64::try_from(index).unwrap_or_default() + 100_000, wall);
-    let node = ground.chance.index(nodes.len());
     pod.view.node = Some(format!("n{node}"));
     pod.view.observed_generation = 1;
     for name in ["PodScheduled", "ContainersReady", "Ready"] {

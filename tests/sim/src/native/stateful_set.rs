@@ -1,0 +1,59 @@
+//! The StatefulSet controller, as far as it meets one whose update strategy is OnDelete or which is up to date.
+
+use std::sync::Arc;
+
+use hitless_agent::view::NodePod;
+use hitless_api::names::labels;
+use hitless_api::pod::PodView;
+use serde_json::json;
+
+use super::revisions;
+use crate::ground::Ground;
+use crate::kubernetes::pod;
+use crate::server::WorkloadObject;
+
+/// One sync: the revision, pods that are missing or too many, the status. Returns the pods that are to be made.
+pub(crate) fn sync(object: &WorkloadObject, made: &mut u64, ground: &mut Ground) -> Vec<NodePod> {
+    let Some(set) = object.view.stateful_set() else { return Vec::new() };
+    let revision = revisions::of_template(object, &set.body.template, ground);
+    let update = revision.view.id.name.clone();
+    let own: Vec<Arc<PodView>> = super::pods_of(&set.id.uid, ground);
+    let replicas = usize::try_from(set.body.replicas).unwrap_or_default();
+    let mut made_now = Vec::new();
+    for ordinal in 0..replicas {
+        let name = format!("{}-{ordinal}", set.id.name);
+        if own.iter().any(|pod| pod.id.name == name) {
+            continue;
+        }
+        *made += 1;
+        let uid = format!("{}/{name}-{made}", set.id.namespace);
+        let mut next = pod(&set.id, Some(&set.body.template), (name, uid), ground.wall(0));
+        next.view.labels.insert(labels::CONTROLLER_REVISION_HASH.to_owned(), update.clone());
+        made_now.push(next);
+    }
+    let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
+    for pod in own.iter().filter(|pod| ordinal(pod).is_none_or(|number| number >= replicas) && !pod.terminating) {
+        super::end_pod(&pod.id.uid, ground);
+    }
+    if set.body.strategy["type"] != "OnDelete" {
+        let behind = own.iter().filter(|pod| !pod.terminating).find(|pod| {
+            pod.labels.get(labels::CONTROLLER_REVISION_HASH) != Some(&update)
+                && ordinal(pod).is_some_and(|number| number < replicas)
+        });
+        if let Some(pod) = behind {
+            let what = format!("StatefulSet {} may roll, and would delete pod {}", set.id.name, pod.id.name);
+            ground.checks.fail(ground.now, what);
+        }
+    }
+    let live = own.iter().filter(|pod| !pod.terminating);
+    let updated = live.clone().filter(|pod| pod.labels.get(labels::CONTROLLER_REVISION_HASH) == Some(&update)).count();
+    let (count, seen) = (live.count(), object.view.generation);
+    ground.server.change_object(&object.key(), |known| {
+        let status = &mut known["status"];
+        status["observedGeneration"] = json!(status["observedGeneration"].as_i64().unwrap_or_default().max(seen));
+        status["replicas"] = json!(count);
+        status["updatedReplicas"] = json!(updated);
+        status["updateRevision"] = json!(update);
+    });
+    made_now
+}
