@@ -1,4 +1,4 @@
-//! An application on the cluster: a namespace, a Deployment of the reference server and a Service.
+//! An application on the cluster: a namespace, a workload of the reference server and a Service.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -17,10 +17,38 @@ use crate::{Kubectl, Watch};
 /// Longest wait for something that normally takes seconds; machines are busy.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 
-/// What the Deployment looks like.
+/// The Service that gives a StatefulSet's pods their names.
+const HEADLESS: &str = "web-pods";
+
+/// Kind of the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Deployment.
+    Deployment,
+    /// StatefulSet, with a headless Service of its own.
+    StatefulSet,
+    /// DaemonSet.
+    DaemonSet,
+}
+
+impl Workload {
+    /// How `kubectl` is told which one is meant.
+    #[must_use]
+    pub fn web(self) -> &'static str {
+        match self {
+            Self::Deployment => "deployment/web",
+            Self::StatefulSet => "statefulset/web",
+            Self::DaemonSet => "daemonset/web",
+        }
+    }
+}
+
+/// What the workload looks like.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Replicas.
+    /// Its kind.
+    pub workload: Workload,
+    /// Replicas; of a DaemonSet the number of nodes, which is what is waited for.
     pub replicas: u32,
     /// Which server: the name of its image, without registry and tag. The reference server's is `echo`.
     pub repository: String,
@@ -32,13 +60,14 @@ pub struct Shape {
     pub mode: Option<&'static str>,
     /// Whether the pods get the readiness gate (label on the namespace).
     pub gate: bool,
-    /// Merged into the Deployment's JSON.
+    /// Merged into the workload's JSON.
     pub patch: Value,
 }
 
 impl Default for Shape {
     fn default() -> Self {
         Self {
+            workload: Workload::Deployment,
             replicas: 3,
             repository: "echo".to_owned(),
             version: "v1",
@@ -56,8 +85,10 @@ pub struct App {
     pub kubectl: Kubectl,
     /// The pods, live.
     pub pods: Watch,
-    /// The Deployment, live.
-    pub deployments: Watch,
+    /// The workload, live.
+    pub workloads: Watch,
+    /// Its kind.
+    pub workload: Workload,
     /// Address of the Service.
     pub address: SocketAddr,
     repository: String,
@@ -76,7 +107,7 @@ pub struct Identity {
 }
 
 impl App {
-    /// Makes namespace `namespace` with Deployment `web` and Service `web` and waits until all pods are ready.
+    /// Makes namespace `namespace` with workload `web` and Service `web` and waits until all pods are ready.
     pub fn start(cluster: &Arc<Cluster>, namespace: &str, shape: &Shape) -> anyhow::Result<Self> {
         let app = Self::create(cluster, namespace, shape)?;
         app.wait_serving(shape.replicas as usize)?;
@@ -91,13 +122,17 @@ impl App {
             &["apply"],
             &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}),
         )?;
-        kubectl.feed(&["apply"], &service())?;
-        kubectl.feed(&["apply"], &deployment(shape))?;
+        kubectl.feed(&["apply"], &service("web", &json!({})))?;
+        if shape.workload == Workload::StatefulSet {
+            kubectl.feed(&["apply"], &service(HEADLESS, &json!({"clusterIP": "None"})))?;
+        }
+        kubectl.feed(&["apply"], &manifest(shape))?;
         let service = kubectl.get(&["service", "web"])?;
         let ip = service["spec"]["clusterIP"].as_str().context("the Service has no clusterIP")?;
         Ok(Self {
             pods: Watch::start(&kubectl, &["pods"])?,
-            deployments: Watch::start(&kubectl, &["deployments"])?,
+            workloads: Watch::start(&kubectl, &[shape.workload.web().trim_end_matches("/web")])?,
+            workload: shape.workload,
             address: format!("{ip}:80").parse().context("clusterIP")?,
             kubectl,
             repository: shape.repository.clone(),
@@ -145,20 +180,24 @@ impl App {
         image(&self.repository, version)
     }
 
-    /// `kubectl set image deployment/web web=<its server of that version>`.
+    /// `kubectl set image <workload> web=<its server of that version>`.
     pub fn set_version(&self, version: &str) -> anyhow::Result<()> {
-        self.kubectl.run(&["set", "image", "deployment/web", &format!("web={}", self.image(version))]).map(drop)
+        self.kubectl.run(&["set", "image", self.workload.web(), &format!("web={}", self.image(version))]).map(drop)
     }
 
-    /// `kubectl rollout status deployment/web`: blocks until it says done.
+    /// `kubectl rollout status <workload>`: blocks until it says done. It refuses a strategy `OnDelete`, so the hold of a
+    /// StatefulSet or DaemonSet must have ended; that is waited for.
     pub fn rollout_status(&self) -> anyhow::Result<String> {
-        self.kubectl.run(&["rollout", "status", "deployment/web", &format!("--timeout={}s", PATIENCE.as_secs())])
+        if self.workload != Workload::Deployment {
+            self.wait_unheld()?;
+        }
+        self.kubectl.run(&["rollout", "status", self.workload.web(), &format!("--timeout={}s", PATIENCE.as_secs())])
     }
 
-    /// Waits until the Deployment is neither held nor paused and has seen its newest spec.
+    /// Waits until the workload is neither held nor paused and its newest spec was seen.
     pub fn wait_unheld(&self) -> anyhow::Result<Value> {
-        self.deployments.wait("the Deployment to be lifted", PATIENCE, |deployments| {
-            let web = deployments.get("web")?;
+        self.workloads.wait("the workload to be lifted", PATIENCE, |workloads| {
+            let web = workloads.get("web")?;
             let idle = !is_held(web)
                 && web["spec"]["paused"] != true
                 && web["status"]["observedGeneration"] == web["metadata"]["generation"];
@@ -166,9 +205,27 @@ impl App {
         })
     }
 
-    /// Waits until the Deployment is held.
+    /// Waits until the workload is held.
     pub fn wait_held(&self) -> anyhow::Result<()> {
-        self.deployments.wait("the Deployment to be held", PATIENCE, |d| is_held(d.get("web")?).then_some(()))
+        self.workloads.wait("the workload to be held", PATIENCE, |all| is_held(all.get("web")?).then_some(()))
+    }
+
+    /// Waits until `count` pods have the image of `version`, and returns their names in the order in which they got it. All that
+    /// while at most one pod may be away.
+    pub fn wait_one_by_one(&self, version: &str, count: usize) -> anyhow::Result<Vec<String>> {
+        let (image, begin) = (self.image(version), Instant::now());
+        let mut order: Vec<String> = Vec::new();
+        while order.len() < count {
+            anyhow::ensure!(begin.elapsed() < PATIENCE, "waited {PATIENCE:?} for {count} pods, got {order:?}");
+            self.pods.next_change(Duration::from_millis(250));
+            let pods = self.pods.objects();
+            let away: Vec<&String> = pods.iter().filter(|(_, pod)| !is_ready(pod)).map(|(name, _)| name).collect();
+            anyhow::ensure!(away.len() <= 1, "these pods are away at the same time: {away:?}");
+            let updated = pods.iter().filter(|(_, pod)| image_of(pod) == image).map(|(name, _)| name);
+            let new: Vec<String> = updated.filter(|name| !order.contains(name)).cloned().collect();
+            order.extend(new);
+        }
+        Ok(order)
     }
 
     /// Waits until at least `count` pods run `version` and are ready.
@@ -231,8 +288,8 @@ impl Drop for App {
 
 /// Whether the guard holds it.
 #[must_use]
-pub fn is_held(deployment: &Value) -> bool {
-    deployment["metadata"]["annotations"]["hitless.dev/rollout"] == "held"
+pub fn is_held(workload: &Value) -> bool {
+    workload["metadata"]["annotations"]["hitless.dev/rollout"] == "held"
 }
 
 /// Whether the controller has opened this Service for a Hold.
@@ -279,9 +336,9 @@ pub fn all_ready(pods: &Objects, count: usize) -> bool {
     pods.len() == count && pods.values().all(is_ready)
 }
 
-/// The Deployment `web` of that shape.
+/// The workload `web` of that shape.
 #[must_use]
-pub fn deployment(shape: &Shape) -> Value {
+pub fn manifest(shape: &Shape) -> Value {
     let mut annotations = json!({});
     if let Some(update) = shape.update {
         annotations["hitless.dev/update"] = json!(update);
@@ -290,21 +347,29 @@ pub fn deployment(shape: &Shape) -> Value {
         "name": "web", "image": image(&shape.repository, shape.version), "ports": [{"containerPort": 8080, "name": "http"}],
         "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
     });
-    let mut deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "annotations": annotations},
-        "spec": {"replicas": shape.replicas, "selector": {"matchLabels": {"app": "web"}},
+    let mut workload = json!({
+        "apiVersion": "apps/v1", "kind": format!("{:?}", shape.workload), "metadata": {"name": "web", "annotations": annotations},
+        "spec": {"selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}},
     });
-    if let Some(mode) = shape.mode {
-        deployment["spec"]["template"]["metadata"]["annotations"] = json!({"hitless.dev/mode": mode});
+    if shape.workload != Workload::DaemonSet {
+        workload["spec"]["replicas"] = json!(shape.replicas);
     }
-    merge(&mut deployment, &shape.patch);
-    deployment
+    if shape.workload == Workload::StatefulSet {
+        workload["spec"]["serviceName"] = json!(HEADLESS);
+    }
+    if let Some(mode) = shape.mode {
+        workload["spec"]["template"]["metadata"]["annotations"] = json!({"hitless.dev/mode": mode});
+    }
+    merge(&mut workload, &shape.patch);
+    workload
 }
 
-fn service() -> Value {
-    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
-        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}})
+fn service(name: &str, more: &Value) -> Value {
+    let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}});
+    merge(&mut service["spec"], more);
+    service
 }
 
 /// JSON merge patch, RFC 7396, without removal.

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The native way, with a preStop hook that asks the node's endpoint. hitless operates none of these pods.
 fn with_hook(namespace: &str, replicas: u32) -> anyhow::Result<Shape> {
-    let plain = app::deployment(&Shape::default());
+    let plain = app::manifest(&Shape::default());
     let mut container = plain.pointer("/spec/template/spec/containers/0").context("no container")?.clone();
     let seconds = TIMEOUT.as_secs();
     let path = format!("/v1/pods/{namespace}/drain?labelSelector=app%3Dweb&wait=drained&timeout={seconds}s");

@@ -65,7 +65,7 @@ fn a_single_replica_changes_its_image_and_no_connection_fails() -> anyhow::Resul
         ensure!(report.versions.contains_key("v1") && report.versions.contains_key("v2"), "{:?}", report.versions);
     }
     ensure!(app.identities() == before, "the pod was replaced: {before:?} became {:?}", app.identities());
-    app.deployments.wait("the gap to be learned", PATIENCE, |deployments| {
+    app.workloads.wait("the gap to be learned", PATIENCE, |deployments| {
         deployments.get("web")?["metadata"]["annotations"]["hitless.dev/gap"].as_str().map(drop)
     })
 }
@@ -86,7 +86,7 @@ const LONGEST_SHORT_GAP: u64 = CAP / 2;
 
 /// Waits until the longest gap that is known of the Deployment is one of these.
 fn wait_gap(app: &App, what: &str, is_one: impl Fn(u64) -> bool) -> anyhow::Result<u64> {
-    app.deployments.wait(what, PATIENCE, |deployments| {
+    app.workloads.wait(what, PATIENCE, |deployments| {
         let known = deployments.get("web")?["metadata"]["annotations"]["hitless.dev/gap"].as_str()?;
         let known: BTreeMap<String, u64> = serde_json::from_str(known).ok()?;
         known.into_values().max().filter(|gap| is_one(*gap))

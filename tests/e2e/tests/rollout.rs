@@ -163,7 +163,7 @@ fn a_pod_deleted_in_mid_rollout_comes_back_new() -> anyhow::Result<()> {
 #[test]
 fn resume_and_every_kind_of_reapply_keep_the_rollout_held() -> anyhow::Result<()> {
     let app = in_mid_rollout("t-reapply")?;
-    let mut manifest = app::deployment(&slow());
+    let mut manifest = app::manifest(&slow());
     manifest["spec"]["template"]["spec"]["containers"][0]["image"] = json!(echo_image("v2"));
     let mut unpaused = manifest.clone();
     unpaused["spec"]["paused"] = json!(false);

@@ -56,7 +56,7 @@ impl Fixture {
             let metadata = json!({"name": name, "labels": {"kubernetes.io/os": "linux", "type": "kwok"}});
             let node = json!({"metadata": metadata, "spec": {"unschedulable": true}});
             api.admin(&Call::create("/api/v1/nodes", node)).await?;
-            let room = json!({"cpu": "1", "memory": "1Gi", "pods": "10"});
+            let room = json!({"cpu": "1", "memory": "1Gi", "pods": "20"});
             let status = json!({"status": {"capacity": room, "allocatable": room}});
             api.admin(&Call::merge(format!("/api/v1/nodes/{name}/status"), status)).await?;
         }
@@ -73,6 +73,7 @@ impl Fixture {
             api.admin(&Call::create("/apis/hitless.dev/v1alpha1/nodetransitions", body)).await?;
         }
         create_workloads(api).await?;
+        create_sets(api).await?;
         let mut agent = pod(AGENT_POD, NODE, &json!({}));
         agent["spec"]["serviceAccountName"] = json!(names::AGENT);
         let agent = api.admin(&Call::create(pods(names::SYSTEM_NAMESPACE), agent)).await?;
@@ -94,6 +95,7 @@ impl Fixture {
             format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{ROLE}"),
             format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{ROLE}"),
         ];
+        paths.extend([Set::StatefulSet, Set::DaemonSet].map(|of| format!("{}/held", system_sets(of))));
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/apis/hitless.dev/v1alpha1/nodetransitions/{name}")));
         paths.extend([NAMESPACE, BARE, GATED].map(|name| format!("/api/v1/namespaces/{name}")));
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/api/v1/nodes/{name}")));
@@ -214,6 +216,11 @@ async fn create_ledger(api: &Api, pods: &Reserved) -> anyhow::Result<()> {
     for (name, uid) in pods {
         reservations[uid] = json!({"id": format!("{uid}.0"), "pod": name, "node": NODE, "since": "2026-01-01T00:00:00.000000Z",
             "images": {"web": "web:2", "setup": "setup:2"}, "fromImages": {"web": "web:1"}, "labels": {"controller-revision-hash": "new"}});
+        match name.as_str() {
+            "reserved" => reservations[uid]["labels"]["app"] = json!("named"),
+            "operated" => reservations[uid]["labels"]["pod-template-generation"] = json!("2"),
+            _ => {}
+        }
     }
     let body = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionLedger", "metadata": {"name": names::LEDGER}, "spec": {"reservations": reservations}});
     api.admin(&Call::create(format!("/apis/hitless.dev/v1alpha1/namespaces/{NAMESPACE}/transitionledgers"), body))
@@ -273,4 +280,112 @@ async fn create_workloads(api: &Api) -> anyhow::Result<()> {
         api.admin(&Call::create(apps("replicasets"), body)).await?;
     }
     Ok(())
+}
+
+/// The kinds that are held by their own strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Set {
+    StatefulSet,
+    DaemonSet,
+}
+
+impl Set {
+    pub(crate) fn resource(self) -> &'static str {
+        match self {
+            Self::StatefulSet => "statefulsets",
+            Self::DaemonSet => "daemonsets",
+        }
+    }
+
+    /// The strategy of most of them, as the guard remembers it.
+    pub(crate) fn wanted(self) -> &'static str {
+        match self {
+            Self::StatefulSet => r#"{"type":"RollingUpdate","rollingUpdate":{"partition":2}}"#,
+            Self::DaemonSet => r#"{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"25%","maxSurge":0}}"#,
+        }
+    }
+
+    pub(crate) fn rolling(self) -> Value {
+        let fields = match self {
+            Self::StatefulSet => json!({"partition": 2}),
+            Self::DaemonSet => json!({"maxUnavailable": "25%", "maxSurge": 0}),
+        };
+        json!({"type": "RollingUpdate", "rollingUpdate": fields})
+    }
+}
+
+/// A StatefulSet or DaemonSet whose pods are never scheduled.
+pub(crate) fn set(of: Set, name: &str, metadata: &Value, strategy: Value) -> Value {
+    let mut body = workload(name, 1, metadata);
+    body["apiVersion"] = json!("apps/v1");
+    body["kind"] = json!(format!("{of:?}"));
+    body["spec"]["updateStrategy"] = strategy;
+    if let (Set::DaemonSet, Some(spec)) = (of, body["spec"].as_object_mut()) {
+        spec.remove("replicas");
+    }
+    body
+}
+
+/// Path of a kind of set in kube-system.
+fn system_sets(of: Set) -> String {
+    format!("/apis/apps/v1/namespaces/kube-system/{}", of.resource())
+}
+
+async fn create_sets(api: &Api) -> anyhow::Result<()> {
+    let opted = json!({"annotations": {"hitless.dev/update": "in-place"}});
+    let only = json!({"annotations": {"hitless.dev/update": "in-place-only"}});
+    let on_delete = || json!({"type": "OnDelete"});
+    for of in [Set::StatefulSet, Set::DaemonSet] {
+        let held = json!({"annotations": {"hitless.dev/update": "in-place", "hitless.dev/rollout": "held", "hitless.dev/update-strategy": of.wanted()}});
+        let mut host = set(of, "host", &opted, of.rolling());
+        host["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
+        let mut owners = set(of, "owners", &opted, on_delete());
+        if of == Set::DaemonSet {
+            // This one has pods, on the nodes without a machine.
+            owners["spec"]["template"]["spec"]["nodeSelector"] = json!({"type": "kwok"});
+            owners["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+        }
+        let system = set(of, "held", &held, on_delete());
+        api.admin(&Call::create(system_sets(of), system)).await?;
+        for body in [
+            set(of, "plain", &json!({}), of.rolling()),
+            set(of, "opted", &opted, of.rolling()),
+            set(of, "only", &only, of.rolling()),
+            set(of, "held", &held, on_delete()),
+            set(of, "settled", &opted, on_delete()),
+            host,
+            owners,
+        ] {
+            api.admin(&Call::create(apps(of.resource()), body)).await?;
+        }
+    }
+    let sets = apps("statefulsets");
+    let mut zero = set(Set::StatefulSet, "zero", &opted, Set::StatefulSet.rolling());
+    zero["spec"]["replicas"] = json!(0);
+    api.admin(&Call::create(sets.as_str(), zero)).await?;
+    let partition = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
+    api.admin(&Call::create(sets.as_str(), set(Set::StatefulSet, "staged", &json!({}), partition))).await?;
+
+    // A newer version of what keeps its pods at the old one.
+    for (path, pods) in [
+        (format!("{sets}/owners"), "/status/updatedReplicas"),
+        (format!("{sets}/staged"), "/status/updatedReplicas"),
+        (format!("{}/owners", apps("daemonsets")), "/status/updatedNumberScheduled"),
+    ] {
+        let updated = async || {
+            let set = api.admin(&Call::get(path.as_str())).await.unwrap_or_default();
+            let seen = set["status"]["observedGeneration"] == set["metadata"]["generation"];
+            seen.then(|| set.pointer(pods).and_then(Value::as_i64).unwrap_or(0))
+        };
+        eventually(&format!("{path} to have pods"), async || updated().await.is_some_and(|count| count > 0)).await?;
+        let newer = json!({"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}});
+        api.admin(&Call::merge(path.as_str(), newer)).await?;
+        eventually(&format!("{path} to be behind"), async || updated().await == Some(0)).await?;
+    }
+    api.admin(&Call::merge(format!("{sets}/staged"), json!({"metadata": opted}))).await?;
+    let settled = format!("{sets}/settled");
+    eventually("the StatefulSet controller to make a pod", async || {
+        api.admin(&Call::get(settled.as_str())).await.is_ok_and(|it| it["status"]["updatedReplicas"] == 1)
+    })
+    .await
 }

@@ -53,7 +53,7 @@ impl Row {
                 format!("{at} is {} instead of {value}", object.pointer(at).cloned().unwrap_or_default())
             }
         };
-        Some(format!("{} [{:?}]: {wrong}", self.says, self.who))
+        Some(format!("{} [{:?}, {}]: {wrong}", self.says, self.who, self.call.path))
     }
 }
 
@@ -120,6 +120,22 @@ async fn the_api_server_finds_no_type_error_in_any_policy() -> anyhow::Result<()
     for policy in tokio::time::timeout(SETTLE, checked).await.context("policies are not checked")?? {
         let warnings = &policy["status"]["typeChecking"]["expressionWarnings"];
         ensure!(warnings.is_null(), "{}: {warnings}", policy["metadata"]["name"]);
+    }
+    Ok(())
+}
+
+/// Kruise has a StatefulSet and a DaemonSet too, in a group of its own.
+#[test]
+fn the_guards_are_for_kubernetes_own_kinds_only() -> anyhow::Result<()> {
+    for (file, resource) in
+        [("guard", "deployments"), ("guard-statefulset", "statefulsets"), ("guard-daemonset", "daemonsets")]
+    {
+        let path = format!("{}/../../manifests/policies/{file}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).context(path)?;
+        let mut rules = text.lines().map(str::trim).filter(|line| line.starts_with("- {apiGroups:"));
+        let own =
+            |rule: &str| rule.contains("apiGroups: [apps],") && rule.contains(&format!("resources: [{resource}]"));
+        ensure!(rules.clone().count() > 0 && rules.all(own), "{file}.yaml matches other kinds");
     }
     Ok(())
 }

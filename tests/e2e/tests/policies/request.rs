@@ -53,7 +53,7 @@ impl Who {
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     method: &'static str,
-    path: String,
+    pub(crate) path: String,
     content_type: &'static str,
     body: Value,
     /// Whether the API server can go through it without doing it.
@@ -92,6 +92,10 @@ impl Call {
 
     pub(crate) fn json_patch(path: impl Into<String>, body: Value) -> Self {
         Self::new("PATCH", path, "application/json-patch+json", body)
+    }
+
+    pub(crate) fn replace(path: impl Into<String>, body: Value) -> Self {
+        Self::new("PUT", path, "application/json", body)
     }
 
     /// Server-side apply, taking fields over from others.

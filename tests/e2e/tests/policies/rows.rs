@@ -4,6 +4,7 @@ mod agent;
 mod controller;
 mod gate;
 mod objects;
+mod sets;
 mod workloads;
 
 use serde_json::Value;
@@ -13,7 +14,7 @@ use crate::{Expect, Row};
 
 /// All rows.
 pub(crate) fn all() -> Vec<Row> {
-    [agent::rows(), controller::rows(), gate::rows(), objects::rows(), workloads::rows()]
+    [agent::rows(), controller::rows(), gate::rows(), objects::rows(), sets::rows(), workloads::rows()]
         .into_iter()
         .flatten()
         .collect()

@@ -232,7 +232,10 @@ fn ledger() -> Vec<Row> {
     let side = json!([{"op": "replace", "path": "/spec/containers/1/image", "value": "side:2"}]);
     let hash =
         |value: &str| Call::merge(at("reserved"), json!({"metadata": {"labels": {"controller-revision-hash": value}}}));
-    let generation = Call::merge(at("reserved"), json!({"metadata": {"labels": {"pod-template-generation": "2"}}}));
+    let generation = |name: &str, value: &str| {
+        Call::merge(at(name), json!({"metadata": {"labels": {"pod-template-generation": value}}}))
+    };
+    let foreign = Call::merge(at("reserved"), json!({"metadata": {"labels": {"app": "named"}}}));
     let revision = Call::merge(at("free"), json!({"metadata": {"annotations": {"hitless.dev/revision": "new"}}}));
     let back_and_other_label = json!([
         {"op": "replace", "path": "/spec/containers/0/image", "value": "web:3"},
@@ -247,7 +250,10 @@ fn ledger() -> Vec<Row> {
             patch("reserved", setup("setup:3")),
         ),
         denied(Who::Agent, "not an image that is neither there nor back", image, web_image("operated", "web:3")),
-        denied(Who::Agent, "not a revision label that the ledger does not name", label, generation),
+        denied(Who::Agent, "not a revision label that the ledger does not name", label, generation("reserved", "2")),
+        denied(Who::Agent, "not another generation than the ledger's", label, generation("operated", "3")),
+        allowed(Who::Agent, "the generation of the template that the ledger names", generation("operated", "2")),
+        denied(Who::Agent, "no other label, not even one that the ledger names", "revision labels", foreign),
         denied(Who::Agent, "not another revision than the ledger's, before the way back", label, {
             Call::json_patch(
                 at("operated"),
