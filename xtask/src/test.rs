@@ -1,15 +1,23 @@
 //! `cargo xtask test`: all tests, from nothing. What CI runs.
+//!
+//! Two cores are enough if none of them idles: Go and Rust are built side by side, and what needs processors for long runs below
+//! the end-to-end tests, which mostly wait.
 
+mod binaries;
+mod deny;
+mod e2e;
+mod minutes;
+
+use std::collections::VecDeque;
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
-use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use hitless_cluster::{Cluster, Place, UpOptions, missing_requirements};
-use hitless_e2e::Stack;
+use hitless_cluster::missing_requirements;
 use hitless_e2e::build::{Programs, workspace};
-use hitless_e2e::stack::{CLUSTER, TIMES};
+
+use binaries::{Binary, Job, cargo_below, long_jobs, run_all};
+use minutes::{Minutes, Output, below};
 
 /// Runs all tests.
 #[derive(Args)]
@@ -34,18 +42,10 @@ enum Part {
     E2e,
 }
 
-/// Version of cargo-deny that is installed into `.cache/tools` when it is not there.
-const CARGO_DENY: &str = "0.20.2";
-/// Packages with tests that need root, and what they are.
-const PRIVILEGED: [(&str, &str); 3] = [
-    ("hitless-kernel", "tests on real network namespaces"),
-    ("hitless-cluster", "the test that brings a cluster up and down"),
-    ("hitless-e2e", "the end-to-end tests on a real cluster"),
-];
+/// Test binaries that run at a time if they need nothing but processors: one of them often has a single thread to do.
+const LONG_AT_A_TIME: usize = 2;
 
 pub(crate) fn run(options: &Test) -> anyhow::Result<ExitCode> {
-    let begin = Instant::now();
-    let wanted = |part: Part| options.part.is_none_or(|only| only == part);
     let missing = missing_requirements();
     if !missing.is_empty() {
         let list: Vec<String> = missing.iter().map(|what| format!("  - {}: {}", what.what, what.why)).collect();
@@ -56,107 +56,104 @@ pub(crate) fn run(options: &Test) -> anyhow::Result<ExitCode> {
         );
         eprintln!("Without the following some tests are left out, see the end:\n{}", list.join("\n"));
     }
-    if wanted(Part::Lint) {
-        lint()?;
+    let minutes = Minutes::start();
+    let outcome = parts(options, &minutes, missing.is_empty());
+    eprintln!("\n{}", minutes.table());
+    let left_out = outcome?;
+    let failed = minutes.failed();
+    if !failed.is_empty() {
+        bail!("these failed, see their output above:\n  - {}", failed.join("\n  - "));
     }
-    if wanted(Part::Unit) {
-        unit(missing.is_empty())?;
+    if !left_out.is_empty() {
+        eprintln!("\nLeft out, because this machine lacks what is listed above:\n  - {}", left_out.join("\n  - "));
     }
-    if wanted(Part::E2e) && missing.is_empty() {
-        e2e(options)?;
-    }
-    if !missing.is_empty() {
-        eprintln!("\nLeft out, because this machine lacks what is listed above:");
-        for (package, what) in PRIVILEGED {
-            eprintln!("  - {package}: {what}");
-        }
-    }
-    eprintln!("\ncargo xtask test: everything passed in {:.1} minutes", begin.elapsed().as_secs_f64() / 60.0);
+    eprintln!("\ncargo xtask test: everything passed");
     Ok(ExitCode::SUCCESS)
 }
 
-fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
-    step(Command::new("cargo").args(arguments).current_dir(workspace()), &format!("cargo {}", arguments.join(" ")))
-}
-
-/// Runs one step with its own output, and says how long it took.
-fn step(command: &mut Command, name: &str) -> anyhow::Result<()> {
-    eprintln!("\n== {name}");
-    let begin = Instant::now();
-    let status = command.status().with_context(|| name.to_owned())?;
-    ensure!(status.success(), "{name} failed with {status}");
-    eprintln!("== {name}: {:.0} s", begin.elapsed().as_secs_f64());
-    Ok(())
-}
-
-fn lint() -> anyhow::Result<()> {
-    cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
-    let root = workspace().join(".cache/tools");
-    let deny = root.join("bin/cargo-deny");
-    let version = Command::new(&deny)
-        .arg("--version")
-        .output()
-        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    if !version.is_ok_and(|version| version.contains(CARGO_DENY)) {
-        let root = root.to_string_lossy().into_owned();
-        cargo(&["install", "--quiet", "--locked", "--root", &root, &format!("cargo-deny@{CARGO_DENY}")])?;
+/// Runs the parts that are wanted; returns what was left out. An error ends everything; a test that fails stands in the table,
+/// and the others go on.
+fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<Vec<String>> {
+    let wanted = |part: Part| options.part.is_none_or(|only| only == part);
+    if wanted(Part::Lint) {
+        quick_lints(minutes)?;
     }
-    let mut check = Command::new(&deny);
-    check.args(["--log-level", "error", "check", "licenses", "bans", "sources"]).current_dir(workspace());
-    step(&mut check, "cargo deny check licenses bans sources")
-}
-
-fn unit(privileged: bool) -> anyhow::Result<()> {
-    if privileged {
-        hitless_cluster::ensure_packages(&|line| eprintln!("{line}"))?;
+    let cluster = privileged && (wanted(Part::Unit) || wanted(Part::E2e));
+    if cluster {
+        minutes.work("system packages", || Ok(hitless_cluster::ensure_packages(&|line| minutes.say(line))?))?;
     }
-    let mut arguments = vec!["test", "--workspace", "--locked", "--exclude", "hitless-e2e"];
-    if !privileged {
-        for (package, _) in &PRIVILEGED[..2] {
-            arguments.extend(["--exclude", package]);
+    // From here on the processors are busy until the last test has ended.
+    std::thread::scope(|scope| {
+        let kubernetes = cluster.then(|| scope.spawn(|| prepare_cluster(minutes, wanted(Part::E2e))));
+        let binaries = if wanted(Part::Unit) || wanted(Part::E2e) { binaries::build(minutes)? } else { Vec::new() };
+        let programs = if privileged && wanted(Part::E2e) { Some(build_programs(minutes)?) } else { None };
+        let mut long = if wanted(Part::Unit) { long_jobs(&binaries)? } else { VecDeque::new() };
+        if wanted(Part::Lint) {
+            long.push_front(clippy());
         }
-    }
-    cargo(&arguments)?;
-    cargo(&["test", "--locked", "-p", "hitless-e2e", "--lib"])?;
-    if !privileged {
-        cargo(&["test", "--locked", "-p", "hitless-kernel", "-p", "hitless-cluster", "--lib"])?;
+        scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME));
+        let short = binaries.iter().filter(|binary| binary.long().is_none() && !binary.is_end_to_end());
+        let (short, left_out): (Vec<&Binary>, Vec<&Binary>) =
+            short.partition(|binary| privileged || !binary.is_privileged());
+        let mut left_out: Vec<String> = left_out.into_iter().map(Binary::title).collect();
+        // The tests of the cluster itself need Kubernetes, and the others do not wait for it.
+        let (of_cluster, others): (Vec<&Binary>, Vec<&Binary>) =
+            short.into_iter().partition(|binary| binary.is_privileged() && binary.package == "tests/cluster");
+        if wanted(Part::Unit) {
+            run_all(minutes, jobs(&others)?, 1);
+        }
+        if let Some(kubernetes) = kubernetes {
+            kubernetes.join().map_err(|_panicked| anyhow::anyhow!("a thread panicked, see above"))??;
+        }
+        if wanted(Part::Unit) {
+            run_all(minutes, jobs(&of_cluster)?, 1);
+        }
+        match programs {
+            Some(programs) => e2e::run(options, minutes, programs, &binaries)?,
+            None if wanted(Part::E2e) => left_out.push("the end-to-end tests on a real cluster".to_owned()),
+            None => {}
+        }
+        Ok(left_out)
+    })
+}
+
+/// What is known within seconds ends everything.
+fn quick_lints(minutes: &Minutes) -> anyhow::Result<()> {
+    let mut format = Command::new("cargo");
+    format.args(["fmt", "--all", "--check"]).current_dir(workspace());
+    minutes.step("cargo fmt", Output::Shown, &mut format)?;
+    let allowed = minutes.work("licences, bans and sources", deny::check)?;
+    minutes.say(&allowed);
+    Ok(())
+}
+
+fn clippy() -> Job {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    ("cargo clippy".to_owned(), cargo_below(&arguments))
+}
+
+/// Everything that a cluster is made of, and what the end-to-end tests put on it, beside the builds of Rust.
+fn prepare_cluster(minutes: &Minutes, servers: bool) -> anyhow::Result<()> {
+    let own = std::env::current_exe().context("the path of this program")?;
+    let mut build = below(5, &own.to_string_lossy());
+    build.args(["cluster", "build"]);
+    minutes.step("build Kubernetes", Output::Kept, &mut build)?;
+    if servers {
+        let fetch = || hitless_e2e::servers::fetch_all(&|line| minutes.say(line));
+        minutes.work("fetch other people's servers", fetch)?;
     }
     Ok(())
 }
 
-fn e2e(options: &Test) -> anyhow::Result<()> {
-    let name = "e2e";
-    eprintln!("\n== building hitless as shipped");
-    let programs = Programs::build()?;
-    cargo(&["test", "--locked", "-p", "hitless-e2e", "--no-run"])?;
-    eprintln!("\n== fetching other people's servers");
-    hitless_e2e::servers::fetch_all(&|line| eprintln!("{line}"))?;
-    eprintln!("\n== bringing up cluster {name}");
-    let cluster = Arc::new(Cluster::up(&UpOptions { name: name.to_owned(), nodes: 2 }, &|line| eprintln!("{line}"))?);
-    let outcome = install_and_test(options, &cluster, programs);
-    if options.keep {
-        eprintln!("The cluster {name} is left up: `cargo xtask cluster exec --name {name} -- kubectl get pods -A`");
-    } else {
-        Cluster::down(name)?;
+/// hitless as it is shipped, and what the end-to-end tests run beside it.
+fn build_programs(minutes: &Minutes) -> anyhow::Result<Programs> {
+    for (name, mut command) in Programs::commands() {
+        minutes.step(&format!("build {name}"), Output::Shown, &mut command)?;
     }
-    outcome
+    Programs::existing()
 }
 
-fn install_and_test(options: &Test, cluster: &Arc<Cluster>, programs: Programs) -> anyhow::Result<()> {
-    eprintln!("\n== installing hitless");
-    let stack = Stack::install_on(Arc::clone(cluster), programs)?;
-    let times = workspace().join(".cache/e2e-times");
-    std::fs::write(&times, "")?;
-    // The tests talk to the API server themselves, so they run in the control plane's network namespace. Nothing is
-    // downloaded there: everything was built before.
-    let mut tests = stack.cluster.command(Place::ControlPlane, "cargo")?;
-    tests.args(["test", "--locked", "--offline", "--no-fail-fast", "-p", "hitless-e2e", "--tests", "--"]);
-    tests.args(["--test-threads", "3"]).args(&options.filter);
-    tests.env(CLUSTER, stack.cluster.name()).env(TIMES, &times).current_dir(workspace());
-    let outcome = step(&mut tests, "end-to-end tests");
-    let mut rows: Vec<String> = std::fs::read_to_string(&times)?.lines().map(str::to_owned).collect();
-    rows.sort();
-    eprintln!("\nSeconds of each end-to-end test:\n{}", rows.join("\n"));
-    outcome
+fn jobs(binaries: &[&Binary]) -> anyhow::Result<VecDeque<Job>> {
+    let job = |binary: &&Binary| Ok((binary.title(), binary.command(|program| Ok(Command::new(program)))?));
+    binaries.iter().map(job).collect()
 }

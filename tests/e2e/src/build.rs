@@ -39,27 +39,26 @@ pub fn workspace() -> PathBuf {
 impl Programs {
     /// Builds what has changed; cargo's own progress goes to standard error.
     pub fn build() -> anyhow::Result<Self> {
-        let profile = std::env::var(PROFILE).unwrap_or_else(|_| "release".to_owned());
-        // Apart, because cargo gives all packages of one build the features that any of them wishes of a library.
-        Self::build_packages(&profile, &["hitless-agent", "hitless-controller", "kubectl-hitless"])?;
-        Self::build_packages(&profile, &["hitless-load", "hitless-streams"])?;
-        Ok(Self::built(&profile))
+        for (name, mut cargo) in Self::commands() {
+            let status = cargo.status().context("run cargo")?;
+            ensure!(status.success(), "cargo could not build {name}");
+        }
+        Self::existing()
     }
 
-    fn build_packages(profile: &str, packages: &[&str]) -> anyhow::Result<()> {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(workspace()).args(["build", "--locked", "--bins", "--target", TARGET, "--profile", profile]);
-        cargo.args(packages.iter().flat_map(|package| ["-p", package]));
-        // The same flags as in the Dockerfile; a caller's own would make other binaries.
-        cargo.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
-        let status = cargo.status().context("run cargo")?;
-        ensure!(status.success(), "cargo could not build {}", packages.join(", "));
-        Ok(())
+    /// What [`Programs::build`] runs, and what each builds.
+    #[must_use]
+    pub fn commands() -> [(&'static str, Command); 2] {
+        let profile = profile();
+        // Apart, because cargo gives all packages of one build the features that any of them wishes of a library.
+        let shipped = command(&profile, &["hitless-agent", "hitless-controller", "kubectl-hitless"]);
+        let tests = command(&profile, &["hitless-load", "hitless-streams"]);
+        [("hitless", shipped), ("load and streams", tests)]
     }
 
     /// The programs of an earlier [`Programs::build`] of this profile.
     pub fn existing() -> anyhow::Result<Self> {
-        let programs = Self::built(&std::env::var(PROFILE).unwrap_or_else(|_| "release".to_owned()));
+        let programs = Self::built(&profile());
         ensure!(
             programs.agent.is_file(),
             "{} is not built: run the tests by `cargo xtask test`",
@@ -81,4 +80,17 @@ impl Programs {
             streams: directory.join("streams"),
         }
     }
+}
+
+fn profile() -> String {
+    std::env::var(PROFILE).unwrap_or_else(|_| "release".to_owned())
+}
+
+fn command(profile: &str, packages: &[&str]) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace()).args(["build", "--locked", "--bins", "--target", TARGET, "--profile", profile]);
+    cargo.args(packages.iter().flat_map(|package| ["-p", package]));
+    // The same flags as in the Dockerfile; a caller's own would make other binaries.
+    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo
 }

@@ -1,0 +1,100 @@
+//! The end-to-end tests: a cluster, hitless on it, and the test binaries in two phases.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use hitless_cluster::{Cluster, Place, UpOptions};
+use hitless_e2e::Stack;
+use hitless_e2e::build::{Programs, workspace};
+use hitless_e2e::stack::{CLUSTER, TIMES};
+
+use super::Test;
+use super::binaries::{Binary, Job, run_all};
+use super::minutes::Minutes;
+
+/// Tests that look at nothing but namespaces and nodes' answers of their own, so any others may run beside them; the longest
+/// first. `gate` has a budget of the whole cluster, but for pods with a label that only its own have.
+///
+/// All others run alone: `faults` and `hold_faults` kill agents and controllers or take them away, `hooks` gives the agents other
+/// rights, which restarts them, `policies` stops the controller, `uninstall` removes everything. So does a new file until
+/// somebody has looked.
+const SHARING: [&str; 7] = ["rollout", "servers", "gate", "rules", "hold", "endpoint", "streams"];
+/// How many test binaries of those run at a time. `servers` tests one server after the other by itself.
+const AT_A_TIME: usize = 2;
+/// Tests of one binary that run at a time; those that disturb the installation take turns by themselves.
+const THREADS: &str = "3";
+/// This one leaves an installation that is minutes younger.
+const LAST: &str = "uninstall";
+
+pub(super) fn run(options: &Test, minutes: &Minutes, programs: Programs, binaries: &[Binary]) -> anyhow::Result<()> {
+    let name = "e2e";
+    let say = |line: &str| minutes.say(line);
+    let up = || Ok(Cluster::up(&UpOptions { name: name.to_owned(), nodes: 2 }, &say)?);
+    let cluster = Arc::new(minutes.work(&format!("bring up cluster {name}"), up)?);
+    let outcome = install_and_test(options, minutes, &cluster, programs, binaries);
+    if options.keep {
+        minutes.say(&format!(
+            "The cluster {name} is left up: `cargo xtask cluster exec --name {name} -- kubectl get pods -A`"
+        ));
+    } else {
+        minutes.work(&format!("take down cluster {name}"), || Ok(Cluster::down(name)?))?;
+    }
+    outcome
+}
+
+fn install_and_test(
+    options: &Test,
+    minutes: &Minutes,
+    cluster: &Arc<Cluster>,
+    programs: Programs,
+    binaries: &[Binary],
+) -> anyhow::Result<()> {
+    let stack = minutes.work("install hitless", || Stack::install_on(Arc::clone(cluster), programs))?;
+    let times = workspace().join(".cache/e2e-times");
+    fs::write(&times, "")?;
+    let (sharing, alone) = phases(binaries);
+    let jobs = |binaries: &[&Binary]| -> anyhow::Result<VecDeque<Job>> {
+        binaries.iter().map(|binary| job(options, &stack, &times, binary)).collect()
+    };
+    run_all(minutes, jobs(&sharing)?, AT_A_TIME);
+    run_all(minutes, jobs(&alone)?, 1);
+    let mut rows: Vec<String> = fs::read_to_string(&times)?.lines().map(str::to_owned).collect();
+    rows.sort();
+    minutes.say(&format!("\nSeconds of each end-to-end test:\n{}", rows.join("\n")));
+    ensure!(!rows.is_empty() || options.filter.is_some(), "no end-to-end test has run");
+    Ok(())
+}
+
+/// What may run beside others, and what runs alone, each in its order.
+fn phases(binaries: &[Binary]) -> (Vec<&Binary>, Vec<&Binary>) {
+    let all = binaries.iter().filter(|binary| binary.is_end_to_end());
+    let place = |binary: &Binary| SHARING.iter().position(|name| *name == binary.name);
+    let (mut sharing, mut alone): (Vec<&Binary>, Vec<&Binary>) = all.partition(|binary| place(binary).is_some());
+    sharing.sort_by_key(|binary| place(binary));
+    alone.sort_by_key(|binary| binary.name == LAST);
+    (sharing, alone)
+}
+
+/// The tests talk to the API server themselves, so they run in the control plane's network namespace.
+fn job(options: &Test, stack: &Stack, times: &Path, binary: &Binary) -> anyhow::Result<Job> {
+    let mut command = binary.command(|program| Ok(stack.cluster.command(Place::ControlPlane, program)?))?;
+    command.args(["--test-threads", THREADS]).args(&options.filter);
+    command.env(CLUSTER, stack.cluster.name()).env(TIMES, times);
+    Ok((binary.title(), command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_shares_the_cluster_is_there_and_uninstall_comes_last() {
+        for name in SHARING.into_iter().chain([LAST]) {
+            let file = workspace().join(format!("tests/e2e/tests/{name}.rs"));
+            assert!(file.is_file(), "{}", file.display());
+        }
+    }
+}
