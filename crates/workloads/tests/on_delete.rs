@@ -1,0 +1,256 @@
+//! StatefulSets and DaemonSets: who goes when, what is written when, and what is left alone.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_workloads::{Object, Obstacle, Plan, Stage, Template, World, kind};
+use hitless_world::carry_out;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+/// A workload in the middle of a change from `web:v1` to `web:v2`, as the guard has stored it and the native controller has seen it.
+struct Scene {
+    workload: Value,
+    revisions: Vec<Value>,
+    pods: Vec<Value>,
+    operating: BTreeSet<String>,
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]}})
+}
+
+fn owner(kind: &str) -> Value {
+    json!([{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": "uid-web", "controller": true}])
+}
+
+fn revision(kind: &str, name: &str, number: i64, template: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ControllerRevision",
+        "metadata": {"namespace": "shop", "name": name, "uid": name, "ownerReferences": owner(kind),
+            "labels": {"controller-revision-hash": name}},
+        "revision": number, "data": {"spec": {"template": template}},
+    })
+}
+
+fn pod(kind: &str, name: &str, revision: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"namespace": "shop", "name": name, "uid": name, "ownerReferences": owner(kind),
+            "labels": {"controller-revision-hash": revision, "pod-template-generation": "1"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "web", "image": image}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+impl Scene {
+    fn new(kind: &str, names: &[&str], strategy: &Value) -> Self {
+        let (old, new) = (template("web:v1"), template("web:v2"));
+        let workload = json!({
+            "apiVersion": "apps/v1", "kind": kind,
+            "metadata": {"namespace": "shop", "name": "web", "uid": "uid-web", "resourceVersion": "1", "generation": 2,
+                "annotations": {"hitless.dev/update": "in-place", "deprecated.daemonset.template.generation": "2"}},
+            "spec": {"replicas": names.len(), "template": new, "updateStrategy": strategy},
+            "status": {"observedGeneration": 2, "updateRevision": "new", "desiredNumberScheduled": names.len()},
+        });
+        Self {
+            workload,
+            revisions: vec![revision(kind, "old", 1, &old), revision(kind, "new", 2, &new)],
+            pods: names.iter().map(|name| pod(kind, name, "old", "web:v1")).collect(),
+            operating: BTreeSet::new(),
+        }
+    }
+
+    /// A StatefulSet of three, held.
+    fn stateful_set(strategy: &Value) -> Self {
+        Self::new("StatefulSet", &["web-0", "web-1", "web-2"], strategy).held()
+    }
+
+    fn held(mut self) -> Self {
+        self.workload = self.kind().held(self.workload.clone());
+        self
+    }
+
+    fn root(&self) -> Object {
+        kind::read(self.workload.clone()).unwrap().unwrap()
+    }
+
+    fn kind(&self) -> &'static dyn kind::Kind {
+        kind::of_workload(&self.root().id.group_kind).unwrap()
+    }
+
+    fn with<R>(&self, look: impl FnOnce(&World<'_>, &Object) -> R) -> R {
+        let all = std::iter::once(&self.workload).chain(&self.revisions);
+        let objects: Vec<Arc<Object>> = all.map(|each| Arc::new(kind::read(each.clone()).unwrap().unwrap())).collect();
+        let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
+        let pods: Vec<Arc<PodView>> = self.pods.iter().map(view).collect();
+        let world = World::new(&objects, &pods, self.operating.clone());
+        look(&world, &objects[0])
+    }
+
+    fn plan(&self) -> Plan {
+        self.with(|world, root| self.kind().plan(root, world))
+    }
+
+    /// Names of the pods that may go now.
+    fn due(&self) -> Vec<String> {
+        self.plan().wishes.into_iter().filter(|wish| wish.intent.is_ok()).map(|wish| wish.pod.name).collect()
+    }
+
+    /// What an agent and the native controller make of the pod's operation.
+    fn operate(&mut self, name: &str) {
+        let plan = self.plan();
+        let wish = plan.wishes.into_iter().find(|wish| wish.pod.name == name).unwrap();
+        let operation = wish.intent.unwrap().operation;
+        let pod = self.pods.iter_mut().find(|pod| pod["metadata"]["name"] == name).unwrap();
+        pod["spec"]["containers"][0]["image"] = json!(operation.containers["web"].to);
+        for (label, change) in &operation.labels {
+            assert_eq!(pod["metadata"]["labels"][label].as_str(), change.from.as_deref());
+            pod["metadata"]["labels"][label] = json!(change.to);
+        }
+        let updated =
+            self.pods.iter().filter(|pod| pod["metadata"]["labels"]["controller-revision-hash"] == "new").count();
+        self.workload["status"]["updatedReplicas"] = json!(updated);
+        self.workload["status"]["updatedNumberScheduled"] = json!(updated);
+    }
+
+    /// Carries the plan's only write out.
+    fn write(&mut self) -> &'static str {
+        let write = self.plan().writes.remove(0);
+        self.workload = carry_out(&write, Some(&self.workload), "2", "").unwrap().unwrap();
+        write.verb
+    }
+}
+
+#[test]
+fn the_last_ordinal_goes_first_and_the_others_say_whose_turn_it_is() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
+    assert_eq!((scene.plan().stage, scene.due()), (Stage::Rolling, vec!["web-2".to_owned()]));
+    let waits = scene.plan().wishes.into_iter().find(|wish| wish.pod.name == "web-0").unwrap();
+    assert!(matches!(waits.intent, Err(Obstacle::NotItsTurn { first, .. }) if first == "web-2"));
+    scene.operate("web-2");
+    assert_eq!(scene.due(), ["web-1"]);
+    scene.operating.insert("web-2".to_owned());
+    assert_eq!(scene.due(), Vec::<String>::new(), "the first one has not come back");
+    scene.operating.clear();
+    scene.pods[2]["status"]["conditions"] = json!([]);
+    assert_eq!(scene.due(), Vec::<String>::new(), "it is not Ready");
+}
+
+#[test]
+fn as_many_go_at_a_time_as_the_owner_says_and_missing_pods_count() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "70%"}}));
+    assert_eq!(scene.due(), ["web-2", "web-1"], "70% of 3 is 2, rounded down");
+    scene.pods.remove(0);
+    assert_eq!(scene.due(), ["web-2"], "web-0 is not there");
+}
+
+#[test]
+fn pods_below_the_partition_keep_their_version_and_the_strategy_is_put_back_all_the_same() {
+    let partition = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}});
+    let mut scene = Scene::stateful_set(&partition);
+    assert_eq!(scene.workload["spec"]["updateStrategy"], json!({"type": "OnDelete"}));
+    scene.operate("web-2");
+    assert_eq!(scene.write(), "put-strategy-back");
+    assert_eq!(scene.workload["spec"]["updateStrategy"], partition);
+    let annotations = scene.workload["metadata"]["annotations"].as_object().unwrap();
+    assert!(annotations.keys().all(|name| name != "hitless.dev/rollout" && name != "hitless.dev/update-strategy"));
+    scene.workload["status"]["observedGeneration"] = scene.workload["metadata"]["generation"].clone();
+    assert_eq!(scene.plan().stage, Stage::Idle);
+}
+
+#[test]
+fn the_strategy_is_put_back_only_when_the_native_controller_counts_every_pod() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
+    for name in ["web-2", "web-1", "web-0"] {
+        scene.operate(name);
+    }
+    scene.workload["status"]["updatedReplicas"] = json!(2);
+    let plan = scene.plan();
+    assert_eq!((plan.stage, plan.writes), (Stage::Finishing, vec![]), "it would delete the third one");
+    scene.workload["status"]["updatedReplicas"] = json!(3);
+    scene.operating.insert("web-0".to_owned());
+    assert_eq!(scene.plan().writes, [], "an operation has not ended");
+    scene.operating.clear();
+    assert_eq!(scene.write(), "put-strategy-back");
+}
+
+#[test]
+fn before_the_native_controller_has_made_the_revision_nobody_goes() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
+    scene.workload["metadata"]["generation"] = json!(3);
+    let plan = scene.plan();
+    assert_eq!((plan.stage, plan.wishes.len(), plan.behind.len()), (Stage::Rolling, 0, 3));
+}
+
+#[test]
+fn an_owners_own_on_delete_is_driven_and_never_put_back() {
+    let mut scene = Scene::new("StatefulSet", &["web-0"], &json!({"type": "OnDelete"}));
+    assert!(scene.plan().permanent);
+    scene.operate("web-0");
+    let plan = scene.plan();
+    assert_eq!((plan.stage, plan.writes), (Stage::Idle, vec![]));
+}
+
+#[test]
+fn a_version_that_was_judged_bad_is_put_back_and_not_tried_again() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
+    let write = scene.with(|world, root| scene.kind().halt(root, world)).unwrap();
+    scene.workload = carry_out(&write, Some(&scene.workload), "2", "").unwrap().unwrap();
+    assert_eq!(scene.workload["spec"]["template"], template("web:v1"));
+    scene.workload["status"]["updateRevision"] = json!("old");
+    scene.workload["status"]["observedGeneration"] = scene.workload["metadata"]["generation"].clone();
+    scene.workload["status"]["updatedReplicas"] = json!(3);
+    assert_eq!(scene.write(), "put-strategy-back");
+    let halted: Value =
+        serde_json::from_str(scene.workload["metadata"]["annotations"]["hitless.dev/halted"].as_str().unwrap())
+            .unwrap();
+    assert_eq!(halted["revision"], Template::new(template("web:v2")).revision(), "it stays known");
+
+    // Somebody applies the same manifest again.
+    scene.workload["spec"]["template"] = template("web:v2");
+    let mut scene = scene.held();
+    assert!(matches!(scene.plan().stage, Stage::Refused(because) if because.reason == "Halted"));
+    assert_eq!(scene.write(), "restore-template");
+    assert_eq!(scene.workload["spec"]["template"], template("web:v1"));
+}
+
+#[test]
+fn another_change_than_of_images_is_left_to_the_native_controller() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
+    scene.workload["spec"]["template"]["spec"]["hostPID"] = json!(true);
+    scene.revisions[1]["data"]["spec"]["template"] = scene.workload["spec"]["template"].clone();
+    assert!(matches!(scene.plan().stage, Stage::SteppingAside(_)));
+    assert_eq!(scene.write(), "put-strategy-back");
+    scene.workload["status"]["observedGeneration"] = scene.workload["metadata"]["generation"].clone();
+    assert_eq!(scene.plan().stage, Stage::Native);
+}
+
+#[test]
+fn a_daemon_set_gets_both_labels_in_the_same_operation_and_the_gate_says_how_many_go() {
+    let mut scene = Scene::new("DaemonSet", &["web-a", "web-b"], &json!({"type": "RollingUpdate"})).held();
+    assert_eq!(scene.due(), ["web-a", "web-b"]);
+    let size = kind::size(&scene.root()).unwrap();
+    assert_eq!((size.desired, size.max_unavailable), (2, Some(1)));
+    scene.operate("web-a");
+    assert_eq!(scene.pods[0]["metadata"]["labels"]["pod-template-generation"], "2");
+    scene.operate("web-b");
+    assert_eq!(scene.write(), "put-strategy-back");
+}
+
+#[test]
+fn pods_on_their_nodes_network_are_refused_by_name() {
+    let mut scene = Scene::new("DaemonSet", &["web-a"], &json!({"type": "RollingUpdate"}));
+    scene.workload["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
+    let scene = scene.held();
+    assert!(matches!(scene.plan().stage, Stage::SteppingAside(because) if because.reason == "HostNetwork"));
+}
+
+#[test]
+fn a_kind_of_the_same_name_in_another_group_is_none_of_ours() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
+    scene.workload["apiVersion"] = json!("apps.kruise.io/v1beta1");
+    assert!(kind::read(scene.workload).is_none());
+}
