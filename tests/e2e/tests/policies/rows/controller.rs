@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{allowed, allowed_as, denied};
 use crate::Row;
-use crate::fixture::{BARE, NAMESPACE, Set, apps, pods, workload};
+use crate::fixture::{BARE, NAMESPACE, Set, apps, pods, set, workload};
 use crate::request::{Call, Who};
 
 pub(super) fn rows() -> Vec<Row> {
@@ -122,7 +122,9 @@ fn template(of: Set) -> Vec<Row> {
         {"op": "replace", "path": "/spec/updateStrategy", "value": of.rolling()}]);
     let opt_in = json!({"op": "add", "path": "/metadata/annotations", "value": {"hitless.dev/update": "in-place"}});
     let unselected = json!([{"op": "remove", "path": "/spec/template/spec/nodeSelector"}]);
-    let (whose, only) = ("never in kube-system", "only set images of containers");
+    let mut whole = set(of, "held", &json!({}), of.rolling())["spec"]["template"].clone();
+    whole["spec"]["containers"][0]["image"] = json!("web:0");
+    let (opted, only) = ("never in kube-system", "only set images of containers");
     let mut rows = vec![
         allowed_as(
             Who::Controller,
@@ -133,23 +135,23 @@ fn template(of: Set) -> Vec<Row> {
                 ("/spec/template/metadata/annotations/kubectl.kubernetes.io~1restartedAt", json!("then")),
             ],
         ),
-        denied(Who::Uninstall, "the account it leaves by changes no image of a set", whose, patch(json!([image()]))),
+        denied(Who::Uninstall, "the account it leaves by changes no image of a set", opted, patch(json!([image()]))),
         denied(
             Who::Controller,
             "no image where the set did not opt in",
-            whose,
+            opted,
             Call::json_patch(plain(of), json!([image()])),
         ),
         denied(
             Who::Controller,
             "not even with an opt-in of its own making",
-            whose,
+            opted,
             Call::json_patch(plain(of), json!([opt_in, image()])),
         ),
         denied(
             Who::Controller,
             "no template in kube-system",
-            whose,
+            opted,
             Call::json_patch(held(of).replace(NAMESPACE, "kube-system"), json!([image()])),
         ),
         denied(Who::Controller, "no lost node selector", only, patch(unselected)),
