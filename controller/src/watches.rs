@@ -179,3 +179,27 @@ fn read(kind: &dyn Kind, resource: &Resource, object: DynamicObject) -> Option<O
     let object = kind.read(&resource.group_kind, value);
     object.inspect_err(|error| tracing::error!(?name, %error, "skipping an object that does not parse")).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+
+    #[test]
+    fn every_resource_of_a_kind_may_be_read_and_written_as_the_kind_says() {
+        let text = include_str!("../../manifests/rbac/controller.yaml");
+        let role = text.split("\n---\n").find(|part| part.contains("\nkind: ClusterRole\n")).unwrap();
+        let role: ClusterRole = serde_saphyr::from_str(role).unwrap();
+        for (_, resource) in kind::resources() {
+            let is_about = |rule: &&PolicyRule| {
+                let has = |list: &Option<Vec<String>>, word: &str| list.iter().flatten().any(|known| known == word);
+                has(&rule.api_groups, &resource.group_kind.group) && has(&rule.resources, resource.plural)
+            };
+            let rules = role.rules.iter().flatten().filter(is_about);
+            let mut verbs: Vec<&str> = rules.flat_map(|rule| &rule.verbs).map(String::as_str).collect();
+            let mut wanted = [&["get", "list", "watch"], resource.verbs].concat();
+            (verbs.sort_unstable(), wanted.sort_unstable());
+            assert_eq!(verbs, wanted, "{}", resource.plural);
+        }
+    }
+}

@@ -115,7 +115,7 @@ pub enum Obstacle {
         container: String,
     },
     /// Others of its workload go first.
-    #[error("{kind} pods are operated in order, and {first} comes first")]
+    #[error("pods of {kind} go in order, the last ordinal first; {first} comes before it")]
     NotItsTurn {
         /// Kind of the workload.
         kind: &'static str,

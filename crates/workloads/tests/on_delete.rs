@@ -137,6 +137,8 @@ fn the_last_ordinal_goes_first_and_the_others_say_whose_turn_it_is() {
     scene.operating.clear();
     scene.pods[2]["status"]["conditions"] = json!([]);
     assert_eq!(scene.due(), Vec::<String>::new(), "it is not Ready");
+    scene.pods[0]["status"]["conditions"] = json!([]);
+    assert_eq!(scene.due(), ["web-0"], "it is not available anyway, and may need it");
 }
 
 #[test]

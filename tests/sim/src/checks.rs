@@ -298,6 +298,7 @@ impl Checks {
         if !operation.forward {
             return;
         }
+        self.in_order(server, before, after);
         if operation.held {
             return self.held_images(server, before, operation);
         }

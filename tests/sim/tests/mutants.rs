@@ -237,6 +237,37 @@ const BUGS: &[Bug] = &[
             "    if case.is_hold() && !MUTANT {\n        return",
         )],
     },
+    Bug {
+        what: "a StatefulSet's first ordinal goes first",
+        changes: &[(
+            "crates/workloads/src/kinds/stateful_set.rs",
+            "in_order.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));",
+            "in_order.sort_by_key(|(ordinal, _)| if MUTANT { *ordinal } else { -*ordinal });",
+        )],
+    },
+    Bug {
+        what: "the owner's update strategy is not put back",
+        changes: &[(
+            "crates/workloads/src/kinds/on_delete.rs",
+            "let write = settled.then(|| {",
+            "let write = (settled && !MUTANT).then(|| {",
+        )],
+    },
+    Bug {
+        what: "what the workload says of its unavailable pods is ignored",
+        changes: &[
+            (
+                "crates/gate/src/decide.rs",
+                "|_| Limits::at_most(u64::from(most))",
+                "|_| Limits::at_most(u64::from(if MUTANT { 99 } else { most }))",
+            ),
+            (
+                "crates/workloads/src/kinds/stateful_set.rs",
+                "at_a_time: Some(set.at_a_time()),",
+                "at_a_time: Some(if MUTANT { 99 } else { set.at_a_time() }),",
+            ),
+        ],
+    },
 ];
 
 #[test]

@@ -21,7 +21,8 @@ use super::minutes::Minutes;
 /// All others run alone: `faults` and `hold_faults` kill agents and controllers or take them away, `hooks` gives the agents other
 /// rights, which restarts them, `policies` stops the controller, `uninstall` removes everything. So does a new file until
 /// somebody has looked.
-const SHARING: [&str; 7] = ["rollout", "servers", "gate", "rules", "hold", "endpoint", "streams"];
+const SHARING: [&str; 9] =
+    ["rollout", "servers", "gate", "stateful_set", "daemon_set", "rules", "hold", "endpoint", "streams"];
 /// How many test binaries of those run at a time. `servers` tests one server after the other by itself.
 const AT_A_TIME: usize = 2;
 /// Tests of one binary that run at a time; those that disturb the installation take turns by themselves.

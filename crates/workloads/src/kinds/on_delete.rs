@@ -123,7 +123,9 @@ impl<'a> Subject<'a> {
             if matches!(needed, Need::Nothing) && !is_away(pod) {
                 continue;
             }
-            let has_room = room.is_none_or(|room| room > 0) || world.operating.contains(&pod.id.uid);
+            // A pod that is not available anyway goes whatever its turn is: it may need the operation to become available, and those
+            // before it may wait for that.
+            let has_room = room.is_none_or(|room| room > 0) || is_away(pod);
             room = room.map(|room| room.saturating_sub(1));
             if let Need::Operation(intent) = needed {
                 let turn = || Obstacle::NotItsTurn {

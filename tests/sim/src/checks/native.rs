@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hitless_api::names::annotations;
+use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_workloads::Object;
 use hitless_workloads::kinds::deployment::Deployment;
@@ -28,6 +28,38 @@ impl Checks {
         let is_out = |pod: &Arc<PodView>| !pod.terminating && pod.in_service().is_some_and(|is| !is.is_true);
         if let Some(pod) = pods.find(|pod| own(pod) && is_out(pod) && self.is_out(&pod.id.uid)) {
             self.fail(server.now, format!("{} was let go while pod {} is operated", next.id.label(), pod.id.name));
+        }
+    }
+
+    /// Images of a pod are about to be patched: of a StatefulSet's pods those with a higher ordinal come first.
+    pub(super) fn in_order(&mut self, server: &Server, before: &PodView, after: &PodView) {
+        let name = labels::CONTROLLER_REVISION_HASH;
+        let owner = before.owner.as_ref().filter(|owner| owner.group_kind.is("apps", "StatefulSet"));
+        let set = owner.and_then(|owner| server.object("StatefulSet", &owner.namespace, &owner.name));
+        let update = set.and_then(|set| set.json["status"]["updateRevision"].as_str());
+        let (Some(owner), Some(update)) = (owner, update) else { return };
+        if before.labels.get(name) == after.labels.get(name)
+            || after.labels.get(name).is_none_or(|label| label != update)
+        {
+            // A restart, or an operation that was granted before the template changed once more.
+            return;
+        }
+        if self.pods.get(&before.id.uid).is_some_and(|truth| truth.free) {
+            // It was not available anyway.
+            return;
+        }
+        let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok());
+        let ledger = server.ledgers.get(owner.namespace.as_str());
+        let is_reserved = |uid: &String| ledger.is_some_and(|ledger| ledger.spec.reservations.contains_key(uid));
+        let passed = server.pods.values().map(|pod| &pod.view).find(|other| {
+            other.owner.as_ref().is_some_and(|own| own.uid == owner.uid)
+                && !other.terminating
+                && ordinal(other) > ordinal(before)
+                && other.labels.get(name).is_none_or(|label| label != update)
+                && !is_reserved(&other.id.uid)
+        });
+        if let Some(other) = passed {
+            self.fail(server.now, format!("pod {} goes before {}", before.id.name, other.id.name));
         }
     }
 
