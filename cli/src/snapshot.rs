@@ -25,6 +25,8 @@ pub(crate) struct Snapshot {
     pub(crate) cluster: Cluster,
     /// The same objects of workloads' kinds as the API server has them.
     pub(crate) objects: Vec<Arc<WorkloadObject>>,
+    /// Resources of workloads that could not be listed.
+    pub(crate) unlisted: Vec<&'static str>,
     /// The namespace that is looked at; `None`: all. Pods of others are read where a budget of the whole cluster counts them.
     pub(crate) namespace: Option<String>,
     pub(crate) events: Vec<Arc<EventView>>,
@@ -73,6 +75,7 @@ impl Snapshot {
 /// What can be left out if the user may not read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
+    Workloads,
     Transitions,
     Ledgers,
     Rules,
@@ -95,7 +98,8 @@ impl Part {
             // What agents can do is in the first of them.
             Self::Transitions | Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => true,
             // What is said without them is said without them of the mode, too.
-            Self::Ledgers
+            Self::Workloads
+            | Self::Ledgers
             | Self::Rules
             | Self::Budgets
             | Self::ClusterBudgets
@@ -111,6 +115,7 @@ impl Part {
     fn consequence(self) -> &'static str {
         match self {
             Self::Transitions => "which operations run, which have failed, and which mode pods would get, is not known",
+            Self::Workloads => "what these workloads wish for their pods is not known",
             Self::Ledgers => "pods with a place in a budget count as free",
             Self::Rules => "they are left out of the answer",
             Self::Budgets | Self::ClusterBudgets | Self::DisruptionBudgets => "they may be in the way all the same",
@@ -127,6 +132,7 @@ impl Part {
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Workloads => "some kinds of workloads",
             Self::Transitions => "NodeTransitions",
             Self::Ledgers => "TransitionLedgers",
             Self::Rules => "PodTransitionRules",

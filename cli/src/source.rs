@@ -147,8 +147,13 @@ pub(crate) async fn read(client: &Client, scope: &Scope) -> Result<Snapshot, Fai
 async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     let apis = Apis::new(client, scope, scope);
     let all = ListParams::default;
-    let objects = apis.objects.iter().map(|(resource, api)| async move {
-        list(&format!("list {}", resource.plural), api, all(), |object| WorkloadObject::listed(resource, object)).await
+    let objects = apis.objects.iter().enumerate().map(|(index, (resource, api))| async move {
+        let listed = |object| WorkloadObject::listed(resource, object);
+        match list(&format!("list {}", resource.plural), api, all(), listed).await {
+            // Somebody may read Deployments and no other workloads.
+            Err(Failure::Forbidden { message, .. }) if index > 0 => Ok((Vec::new(), Some((resource.plural, message)))),
+            other => Ok((other?, None)),
+        }
     });
     let (objects, pods) = futures::try_join!(try_join_all(objects), list("list pods", &apis.pods, all(), pod))?;
     let transitions = match list("list NodeTransitions", &apis.transitions, all(), view::<_, NodeTransitionView>).await
@@ -179,6 +184,10 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
         nodes(client),
     );
     let mut unread = BTreeMap::new();
+    let (objects, forbidden): (Vec<_>, Vec<_>) = objects.into_iter().unzip();
+    let forbidden: Vec<(&str, String)> = forbidden.into_iter().flatten().collect();
+    unread.extend(forbidden.first().map(|(_, message)| (Part::Workloads, message.clone())));
+    let unlisted = forbidden.iter().map(|(plural, _)| *plural).collect();
     let mut cluster = Cluster {
         pods,
         node_transitions: by(optional(Part::Transitions, transitions, &mut unread)?, |each| &each.node),
@@ -198,7 +207,8 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     cluster.budgets.extend(cluster_budgets.into_iter().filter(|budget| budget.is_cluster_wide()));
     let events = optional(Part::Events, events, &mut unread)?.unwrap_or_default();
     let agents = optional(Part::Agents, agents, &mut unread)?.unwrap_or_default();
-    let snapshot = Snapshot { cluster, objects: Vec::new(), namespace: scope.namespace(), events, settings, unread };
+    let snapshot =
+        Snapshot { cluster, objects: Vec::new(), unlisted, namespace: scope.namespace(), events, settings, unread };
     let mut snapshot = snapshot.with_objects(objects.concat());
     let mut reads_all = matches!(scope, Scope::All);
     if snapshot.counts_cluster_wide() && scope.besides_system().is_some() {

@@ -89,8 +89,10 @@ impl Live {
         };
         let apis = Apis::new(client, scope, &counted);
         let all = || Selection::all(Listing::Paged(PAGE));
-        for ((_, api), cache) in apis.objects.into_iter().zip(live.objects.clone()) {
-            live.watch(None, api, all(), cache);
+        for ((resource, api), cache) in apis.objects.into_iter().zip(live.objects.clone()) {
+            if !live.first.unlisted.contains(&resource.plural) {
+                live.watch(None, api, all(), cache);
+            }
         }
         live.watch(None, apis.pods, all(), live.pods.clone());
         live.watch(Some(Part::Transitions), apis.transitions, all(), live.transitions.clone());
@@ -163,6 +165,7 @@ impl Live {
         let snapshot = Snapshot {
             cluster,
             objects: Vec::new(),
+            unlisted: self.first.unlisted.clone(),
             namespace: self.first.namespace.clone(),
             events: self.events.values(),
             settings: self.first.settings.clone(),

@@ -98,7 +98,9 @@ impl<'a> Subject<'a> {
             return Plan { permanent, wishes, behind, total, ..self.idle(Stage::Rolling, None) };
         }
         if permanent {
-            return Plan { permanent, total, ..self.idle(Stage::Idle, None) };
+            let over = Halted::of(self.object).is_some_and(|halted| halted.back_to != self.template.revision());
+            let forget = over.then(|| strategy::forget_halt(self.object));
+            return Plan { permanent, total, ..self.idle(Stage::Idle, forget) };
         }
         let updated = self.pods.iter().filter(|pod| self.is_at_target(pod)).count();
         let settled = self.pods.len() == self.desired

@@ -47,6 +47,11 @@ fn release_with(object: &Object, strategy: &Value, forget_halt: bool) -> Write {
     })
 }
 
+/// Takes the mark of a version that was judged bad off, where no strategy is put back: it is the owner's own.
+pub(in crate::kinds) fn forget_halt(object: &Object) -> Write {
+    Write::patch("forget-halt", object, |patch| patch.remove(&["metadata", "annotations", annotations::HALTED]))
+}
+
 /// The object as the guard policy stores it when its template changes.
 pub(in crate::kinds) fn held(mut root: Value) -> Value {
     let strategy = root["spec"]["updateStrategy"].clone();
