@@ -91,7 +91,6 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
         if wanted(Part::Lint) {
             long.push_front(clippy());
         }
-        scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME));
         let short = binaries.iter().filter(|binary| binary.long().is_none() && !binary.is_end_to_end());
         let (short, left_out): (Vec<&Binary>, Vec<&Binary>) =
             short.partition(|binary| privileged || !binary.is_privileged());
@@ -102,6 +101,8 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
         if wanted(Part::Unit) {
             run_all(minutes, jobs(&others)?, 1);
         }
+        // Only now, for some of the short ones watch real time.
+        scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME));
         if let Some(kubernetes) = kubernetes {
             kubernetes.join().map_err(|_panicked| anyhow::anyhow!("a thread panicked, see above"))??;
         }
@@ -135,7 +136,8 @@ fn clippy() -> Job {
 /// Everything that a cluster is made of, and what the end-to-end tests put on it, beside the builds of Rust.
 fn prepare_cluster(minutes: &Minutes, servers: bool) -> anyhow::Result<()> {
     let own = std::env::current_exe().context("the path of this program")?;
-    let mut build = below(5, &own.to_string_lossy());
+    // Below Rust's builds and the short tests, above what runs for long: the end-to-end tests wait for it.
+    let mut build = below(10, &own.to_string_lossy());
     build.args(["cluster", "build"]);
     minutes.step("build Kubernetes", Output::Kept, &mut build)?;
     if servers {

@@ -189,6 +189,8 @@ pub struct Candidate {
     pub priority: i32,
     /// `hitless.dev/leader`: goes last among equal priorities.
     pub leader: bool,
+    /// In which order the workload wants its pods to go: lower goes first.
+    pub rank: i32,
     /// Where everything else is equal it goes first, because it saves a write.
     pub preferred: bool,
     /// Rules that the pod's annotation excuses it from, see [`skipped_rules`].
@@ -218,6 +220,7 @@ impl Candidate {
             again: false,
             priority: annotation(PRIORITY).and_then(|value| value.trim().parse().ok()).unwrap_or_default(),
             leader: says_true(annotation(LEADER)) || says_true(pod.labels.get(LEADER).map(String::as_str)),
+            rank: 0,
             preferred: false,
             skips: annotation(SKIP_RULES).map(skipped_rules).unwrap_or_default(),
             conditions: pod

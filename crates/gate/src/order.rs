@@ -23,7 +23,7 @@ pub(crate) struct Known<'a> {
 /// Candidates in the order in which they are decided, each once, and the uids of those that are not there.
 ///
 /// First those whose last attempt was cancelled or failed, then those that are unavailable anyway (they cost nothing, and may be
-/// broken in a way that the operation mends), then the higher priority, leaders last, then those that save a write, then spread
+/// broken in a way that the operation mends), then the higher priority, leaders last, then as their workload ranks them, then those that save a write, then spread
 /// over zones and nodes, then namespace and name.
 pub(crate) fn in_order<'a>(gate: &'a Gate, candidates: &'a [Candidate]) -> (Vec<Known<'a>>, BTreeSet<&'a str>) {
     let mut by_uid: HashMap<&str, &Candidate> = HashMap::with_capacity(candidates.len());
@@ -53,8 +53,8 @@ pub(crate) fn in_order<'a>(gate: &'a Gate, candidates: &'a [Candidate]) -> (Vec<
 
 fn sort(gate: &Gate, known: &mut Vec<Known<'_>>) {
     fn rank(each: &Known<'_>) -> impl Ord + use<> {
-        let Candidate { again, priority, leader, preferred, .. } = each.candidate;
-        (!again, each.pod.is_available(), Reverse(*priority), *leader, !preferred)
+        let Candidate { again, priority, leader, rank, preferred, .. } = each.candidate;
+        (!again, each.pod.is_available(), Reverse(*priority), *leader, *rank, !preferred)
     }
     fn name<'k>(each: &'k Known<'_>) -> (&'k str, &'k str, &'k crate::index::Uid) {
         (each.namespace, each.name.as_str(), &each.pod.uid)

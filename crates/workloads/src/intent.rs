@@ -95,11 +95,13 @@ pub struct PodWish {
     pub pod: PodRef,
     /// How to mend it, or why that can't be done in place.
     pub intent: Result<PodIntent, Obstacle>,
+    /// Place in the workload's order: lower goes first.
+    pub rank: i32,
 }
 
 impl PodWish {
     pub(crate) fn new(pod: &PodView, intent: Result<PodIntent, Obstacle>) -> Self {
-        Self { pod: pod.id.clone(), intent }
+        Self { pod: pod.id.clone(), intent, rank: 0 }
     }
 }
 

@@ -126,7 +126,8 @@ impl<'a> Pass<'a, '_> {
     fn details(&mut self, pod: &'a PodView) -> Option<Details> {
         let uid = pod.id.uid.as_str();
         let is_wished = self.wishes.by_pod.contains_key(uid);
-        let assumed = || Wish { pod, intent: Ok(PodIntent::assumed(pod)), workload: self.wishes.workload_of(pod) };
+        let assumed =
+            || Wish { pod, intent: Ok(PodIntent::assumed(pod)), workload: self.wishes.workload_of(pod), rank: 0 };
         let wish = if is_wished { self.wishes.by_pod.remove(uid)? } else { assumed() };
         let is_under_way = self.ended.busy.contains(uid) || self.ended.regrant.contains_key(uid);
         let mut in_the_way: Vec<Waiting> = grants::in_the_way(&wish, &self.ended, &self.draft, self.gate).collect();

@@ -28,6 +28,8 @@ struct Ready<'a> {
     prospect: Prospect,
     /// Its top workload.
     owner: Option<&'a ObjectRef>,
+    /// Place in the workload's order.
+    rank: i32,
 }
 
 /// What an operation begins with.
@@ -162,7 +164,7 @@ fn candidate<'a>(
     let intent = wish.intent.clone().map_err(Waiting::Obstacle)?;
     let Some(node) = pod.node.as_deref() else { return Err(Waiting::NotScheduled) };
     let prospect = prospect(wish, wishes, draft.snapshot, gate, policies, &holds.traffic)?;
-    Ok(Ready { pod, node, intent, prospect, owner: wishes.owner(pod) })
+    Ok(Ready { pod, node, intent, prospect, owner: wishes.owner(pod), rank: wish.rank })
 }
 
 /// What is in the way of the wish but its own policies, the rules and Services. The first is what is said of the pod.
@@ -367,6 +369,7 @@ fn ask(ended: &Ended<'_>, draft: &Draft<'_>, gate: &Gate, candidates: &HashMap<&
         .values()
         .map(|ready| Candidate {
             again: ended.again.contains(ready.pod.id.uid.as_str()),
+            rank: ready.rank,
             preferred: draft.is_touched(ready.node),
             ..Candidate::of(ready.pod, ready.intent.id())
         })

@@ -16,6 +16,8 @@ pub(super) struct Wish<'a> {
     pub(super) intent: Result<PodIntent, Obstacle>,
     /// Index of the plan of the workload that it belongs to, if that is looked after.
     pub(super) workload: Option<usize>,
+    /// Place in the workload's order.
+    pub(super) rank: i32,
 }
 
 /// All wishes, and the indices to look things up.
@@ -97,9 +99,9 @@ pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
     let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload };
     for (index, plan) in wishes.plans.iter().enumerate() {
-        for PodWish { pod, intent } in &plan.wishes {
+        for PodWish { pod, intent, rank } in &plan.wishes {
             if let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) {
-                wishes.by_pod.insert(uid, Wish { pod, intent: intent.clone(), workload: Some(index) });
+                wishes.by_pod.insert(uid, Wish { pod, intent: intent.clone(), workload: Some(index), rank: *rank });
             }
         }
     }
@@ -109,11 +111,11 @@ pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
         wishes.workload_of(pod).map(|index| &wishes.plans[index])
     };
     let requested: Vec<PodWish> = REQUESTS.iter().flat_map(|kind| kind.wishes(&snapshot.pods, &plan_of)).collect();
-    for PodWish { pod, intent } in requested {
+    for PodWish { pod, intent, rank } in requested {
         let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) else { continue };
         let (uid, pod) = (*uid, *pod);
         let workload = wishes.workload_of(pod);
-        wishes.by_pod.entry(uid).or_insert(Wish { pod, intent, workload });
+        wishes.by_pod.entry(uid).or_insert(Wish { pod, intent, workload, rank });
     }
     wishes
 }

@@ -120,7 +120,7 @@ impl<'a> Subject<'a> {
         let mut room = self.at_a_time.map(|most| most.saturating_sub(missing));
         let mut first: Option<&str> = None;
         let mut wishes = Vec::new();
-        for pod in &self.in_order {
+        for (rank, pod) in (0..).zip(&self.in_order) {
             let needed = self.need(pod);
             if matches!(needed, Need::Nothing) && !is_away(pod) {
                 continue;
@@ -134,7 +134,8 @@ impl<'a> Subject<'a> {
                     kind: self.resource.plural,
                     first: first.unwrap_or("a pod that is not there").to_owned(),
                 };
-                wishes.push(PodWish::new(pod, if has_room { intent } else { Err(turn()) }));
+                let rank = if self.at_a_time.is_some() { rank } else { 0 };
+                wishes.push(PodWish { rank, ..PodWish::new(pod, if has_room { intent } else { Err(turn()) }) });
             }
             first = first.or(Some(&pod.id.name));
         }

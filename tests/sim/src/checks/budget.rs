@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::Seen;
 use hitless_api::names::annotations;
-use hitless_workloads::Body;
+use hitless_workloads::{Body, Object};
 
 /// Share of a workload's pods that may be unavailable where no rule selects a pod.
 const IMPLICIT_PERCENT: usize = 25;
@@ -119,12 +119,18 @@ fn desired(seen: &Seen, owner: &str) -> Option<usize> {
 
 /// How many of its pods a workload's own update strategy lets be away, if it says so in place.
 fn own_limit(seen: &Seen, owner: &str) -> Option<usize> {
-    let object = seen.objects.iter().find(|known| known.id.uid == owner)?;
+    strategy_limit(seen.objects.iter().find(|known| known.id.uid == owner).map(|object| &**object))
+}
+
+/// The same of this workload.
+pub(super) fn strategy_limit(object: Option<&Object>) -> Option<usize> {
+    let object = object?;
     let (strategy, total, up) = match &object.body {
-        Body::StatefulSet(body) => (&body.strategy, desired(seen, owner)?, false),
-        Body::DaemonSet(body) => (&body.strategy, desired(seen, owner)?, true),
+        Body::StatefulSet(body) => (&body.strategy, body.replicas, false),
+        Body::DaemonSet(body) => (&body.strategy, body.status.desired_number_scheduled, true),
         Body::Deployment(_) | Body::ReplicaSet(_) | Body::ControllerRevision(_) => return None,
     };
+    let total = usize::try_from(total).unwrap_or_default();
     let kept = object.annotations.get(annotations::UPDATE_STRATEGY);
     let kept: Option<serde_json::Value> = kept.and_then(|text| serde_json::from_str(text).ok());
     let limit = &kept.as_ref().unwrap_or(strategy)["rollingUpdate"]["maxUnavailable"];

@@ -51,15 +51,18 @@ impl Checks {
         let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok());
         let ledger = server.ledgers.get(owner.namespace.as_str());
         let is_reserved = |uid: &String| ledger.is_some_and(|ledger| ledger.spec.reservations.contains_key(uid));
-        let passed = server.pods.values().map(|pod| &pod.view).find(|other| {
+        let before_it = server.pods.values().map(|pod| &pod.view).filter(|other| {
             other.owner.as_ref().is_some_and(|own| own.uid == owner.uid)
                 && !other.terminating
                 && ordinal(other) > ordinal(before)
                 && other.labels.get(name).is_none_or(|label| label != update)
                 && !is_reserved(&other.id.uid)
         });
-        if let Some(other) = passed {
-            self.fail(server.now, format!("pod {} goes before {}", before.id.name, other.id.name));
+        // So many may go side by side.
+        let at_a_time = budget::strategy_limit(set.map(|set| &*set.view)).unwrap_or(1);
+        let names: Vec<&str> = before_it.map(|other| other.id.name.as_str()).collect();
+        if names.len() >= at_a_time {
+            self.fail(server.now, format!("pod {} goes before {}", before.id.name, names.join(", ")));
         }
     }
 
