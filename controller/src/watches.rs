@@ -198,7 +198,8 @@ mod tests {
             let rules = role.rules.iter().flatten().filter(is_about);
             let mut verbs: Vec<&str> = rules.flat_map(|rule| &rule.verbs).map(String::as_str).collect();
             let mut wanted = [&["get", "list", "watch"], resource.verbs].concat();
-            (verbs.sort_unstable(), wanted.sort_unstable());
+            verbs.sort_unstable();
+            wanted.sort_unstable();
             assert_eq!(verbs, wanted, "{}", resource.plural);
         }
     }

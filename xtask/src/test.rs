@@ -95,20 +95,18 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
         let (short, left_out): (Vec<&Binary>, Vec<&Binary>) =
             short.partition(|binary| privileged || !binary.is_privileged());
         let mut left_out: Vec<String> = left_out.into_iter().map(Binary::title).collect();
-        // The tests of the cluster itself need Kubernetes, and the others do not wait for it.
+        // The test of the cluster itself comes last: it takes longest.
         let (of_cluster, others): (Vec<&Binary>, Vec<&Binary>) =
             short.into_iter().partition(|binary| binary.is_privileged() && binary.package == "tests/cluster");
-        if wanted(Part::Unit) {
-            run_all(minutes, jobs(&others)?, 1);
-        }
-        // Only now, for some of the short ones watch real time.
-        scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME));
+        // Some of the short ones watch real time, so nothing runs beside them.
         if let Some(kubernetes) = kubernetes {
             kubernetes.join().map_err(|_panicked| anyhow::anyhow!("a thread panicked, see above"))??;
         }
         if wanted(Part::Unit) {
+            run_all(minutes, jobs(&others)?, 1);
             run_all(minutes, jobs(&of_cluster)?, 1);
         }
+        scope.spawn(move || run_all(minutes, long, LONG_AT_A_TIME));
         match programs {
             Some(programs) => e2e::run(options, minutes, programs, &binaries)?,
             None if wanted(Part::E2e) => left_out.push("the end-to-end tests on a real cluster".to_owned()),

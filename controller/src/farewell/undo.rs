@@ -33,7 +33,7 @@ pub(super) enum UndoError {
 /// One write that puts something back.
 #[derive(Debug, PartialEq)]
 enum Back {
-    Workload(Write),
+    Workload(Box<Write>),
     Close(ServiceWrite),
     Raise { pod: PodRef, resource_version: String },
 }
@@ -91,7 +91,7 @@ fn uninstalled() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)>
 }
 
 fn release(kind: &dyn Kind, objects: &[Object]) -> impl Iterator<Item = Back> {
-    objects.iter().filter_map(|object| kind.release(object)).map(Back::Workload)
+    objects.iter().filter_map(|object| kind.release(object)).map(|write| Back::Workload(Box::new(write)))
 }
 
 /// Services that were opened for a Hold.

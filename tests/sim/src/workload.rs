@@ -50,7 +50,7 @@ impl Named<'_> {
     }
 
     /// A StatefulSet or DaemonSet that has opted in and is at rest.
-    pub(crate) fn with_strategy(&self, kind: &str, template: Value, strategy: Value) -> Value {
+    pub(crate) fn with_strategy(&self, kind: &str, template: &Value, strategy: &Value) -> Value {
         let Self { namespace, name, uid, replicas } = self;
         json!({
             "apiVersion": "apps/v1", "kind": kind,

@@ -19,12 +19,12 @@ use super::minutes::Minutes;
 /// first. `gate` has a budget of the whole cluster, but for pods with a label that only its own have.
 ///
 /// All others run alone: `faults` and `hold_faults` kill agents and controllers or take them away, `hooks` gives the agents other
-/// rights, which restarts them, `policies` stops the controller, `uninstall` removes everything. So does a new file until
-/// somebody has looked.
-const SHARING: [&str; 9] =
-    ["rollout", "servers", "gate", "stateful_set", "daemon_set", "rules", "hold", "endpoint", "streams"];
-/// How many test binaries of those run at a time. `servers` tests one server after the other by itself.
-const AT_A_TIME: usize = 2;
+/// rights, which restarts them, `policies` stops the controller, `uninstall` removes everything. `servers` disturbs nobody, but is
+/// disturbed: in a Hold a real server has to be back before its clients' time is up, and beside `rollout` on a busy machine some
+/// were not. A new file runs alone until somebody has looked.
+const SHARING: [&str; 8] = ["rollout", "gate", "stateful_set", "daemon_set", "rules", "hold", "endpoint", "streams"];
+/// How many test binaries of those run at a time. Two have not been seen green yet beside the long tests of the other parts.
+const AT_A_TIME: usize = 1;
 /// Tests of one binary that run at a time; those that disturb the installation take turns by themselves.
 const THREADS: &str = "3";
 /// This one leaves an installation that is minutes younger.

@@ -235,7 +235,7 @@ fn unfinished<'a>(snapshot: &'a Snapshot, pod: &PodView) -> Option<&'a Grant> {
 }
 
 fn label<'a>(wishes: &Wishes<'a>, pod: &'a PodView) -> String {
-    wishes.owner(pod).map(target_name).unwrap_or_else(|| format!("pod/{}", pod.id.name))
+    wishes.owner(pod).map_or_else(|| format!("pod/{}", pod.id.name), target_name)
 }
 
 /// What is wished for the pod, also where the workload's own objects are written first.

@@ -147,13 +147,13 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
                 running(pod, node, nodes, ground);
             }
         }
-        _ => on_delete(kind, &named, template, nodes, ground),
+        _ => on_delete(kind, &named, &template, nodes, ground),
     }
     Wish { kind, namespace: namespace.to_owned(), name, image: 1, before: 1, hopeless: false }
 }
 
 /// A StatefulSet or a DaemonSet with its revision and pods, at rest.
-fn on_delete(kind: &str, named: &Named<'_>, template: serde_json::Value, nodes: &mut [Node], ground: &mut Ground) {
+fn on_delete(kind: &str, named: &Named<'_>, template: &serde_json::Value, nodes: &mut [Node], ground: &mut Ground) {
     let parsed = Template::new(template.clone());
     let strategy = match (kind, ground.chance.index(4)) {
         ("StatefulSet", 0) => json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 2}}),
@@ -161,7 +161,7 @@ fn on_delete(kind: &str, named: &Named<'_>, template: serde_json::Value, nodes: 
         ("DaemonSet", 0) => json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}),
         _ => json!({"type": "RollingUpdate"}),
     };
-    let workload = named.with_strategy(kind, template, strategy);
+    let workload = named.with_strategy(kind, template, &strategy);
     let revision = ground.server.put_object(revisions::make(&workload, &parsed, 1)).view;
     let owner = ground.server.put_object(workload).view.id.clone();
     let hash = if kind == "DaemonSet" {
