@@ -128,7 +128,7 @@ impl Cluster {
                 }
             }
             Change::Owner(number, desired) => {
-                let facts = desired.map(|desired| OwnerFacts::of(desired));
+                let facts = desired.map(OwnerFacts::of);
                 gate.set_owner(&owner(number), facts);
                 match facts {
                     Some(facts) => drop(self.owners.insert(owner(number), facts)),
