@@ -10,6 +10,7 @@ use std::sync::Arc;
 use hitless_api::pod::PodView;
 
 use crate::ground::Ground;
+use crate::server::WorkloadObject;
 
 /// Pods whose controller has this uid.
 fn pods_of(uid: &str, ground: &Ground) -> Vec<Arc<PodView>> {
@@ -20,4 +21,11 @@ fn pods_of(uid: &str, ground: &Ground) -> Vec<Arc<PodView>> {
 fn end_pod(uid: &str, ground: &mut Ground) {
     let Ground { server, checks, .. } = ground;
     server.change_pod(checks, uid, |pod| pod.view.terminating = true);
+}
+
+/// Whether a later sync has seen more: a native controller never does two at a time for one object.
+fn is_overtaken(object: &WorkloadObject, ground: &Ground) -> bool {
+    let known = ground.server.objects.get(&object.key());
+    let observed = known.and_then(|known| known.json["status"]["observedGeneration"].as_i64());
+    observed.is_none_or(|observed| observed > object.view.generation)
 }

@@ -2,7 +2,7 @@
 
 use hitless_api::Outcome;
 use hitless_gate::Gate;
-use hitless_workloads::kind;
+use hitless_workloads::{Stage, kind};
 
 use super::completion::{Ended, Failure};
 use super::intents::Wishes;
@@ -15,11 +15,14 @@ pub(super) fn steps<'a>(
     gate: &'a Gate,
 ) -> impl Iterator<Item = Step> + 'a {
     wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
+        // Only what was operated, judged and undone speaks against the version itself.
         let is_bad =
-            |failure: &&Failure<'_>| failure.workload == Some(index) && failure.result.outcome != Outcome::Refused;
+            |failure: &&Failure<'_>| failure.workload == Some(index) && failure.result.outcome == Outcome::RolledBack;
         let first = ended.failures.iter().find(is_bad)?;
         let count = ended.failures.iter().filter(is_bad).count();
-        if !plan.writes.is_empty() || count < gate.tolerated_failures(&first.grant.pod.uid) as usize {
+        // A restart may fail, too, where nothing is rolled.
+        let is_rolling = matches!(plan.stage, Stage::Rolling | Stage::Finishing);
+        if !is_rolling || !plan.writes.is_empty() || count < gate.tolerated_failures(&first.grant.pod.uid) as usize {
             return None;
         }
         let kind = kind::of_workload(&plan.workload.group_kind)?;

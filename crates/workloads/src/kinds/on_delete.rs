@@ -190,7 +190,12 @@ impl<'a> Subject<'a> {
     }
 
     /// Puts the template back that the newest of the pods have which have another one, else that of the last revision before.
+    ///
+    /// Never while the native controller would roll it: that is for its owner to do.
     pub(super) fn halt(&self) -> Option<Write> {
+        if !is_on_delete(self.strategy) {
+            return None;
+        }
         let other = |shape: &&'a Shape| shape.revision != self.template.revision();
         let of_pods = self.pods.iter().filter_map(|pod| self.shape(pod)).find(other);
         let before = || self.revisions.values().filter(|(_, shape)| other(shape)).max_by_key(|(number, _)| *number);

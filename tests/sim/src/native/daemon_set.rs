@@ -21,6 +21,9 @@ pub(crate) fn sync(
     ground: &mut Ground,
 ) -> Vec<(NodePod, usize)> {
     let Some(set) = object.view.daemon_set() else { return Vec::new() };
+    if super::is_overtaken(object, ground) {
+        return Vec::new();
+    }
     let revision = revisions::of_template(object, &set.body.template, ground);
     let Some(hash) = revision.view.labels.get(labels::CONTROLLER_REVISION_HASH).cloned() else { return Vec::new() };
     let generation = object.view.annotations.get(annotations::TEMPLATE_GENERATION).cloned().unwrap_or_default();

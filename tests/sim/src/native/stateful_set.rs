@@ -15,6 +15,9 @@ use crate::server::WorkloadObject;
 /// One sync: the revision, pods that are missing or too many, the status. Returns the pods that are to be made.
 pub(crate) fn sync(object: &WorkloadObject, made: &mut u64, ground: &mut Ground) -> Vec<NodePod> {
     let Some(set) = object.view.stateful_set() else { return Vec::new() };
+    if super::is_overtaken(object, ground) {
+        return Vec::new();
+    }
     let revision = revisions::of_template(object, &set.body.template, ground);
     let update = revision.view.id.name.clone();
     let own: Vec<Arc<PodView>> = super::pods_of(&set.id.uid, ground);
