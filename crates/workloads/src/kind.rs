@@ -94,19 +94,23 @@ pub fn of_workload(group_kind: &GroupKind) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| kind.resources().first().is_some_and(|own| own.group_kind == *group_kind))
 }
 
+/// The resources of every kind, one that several kinds need as often.
+fn of_every_kind() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
+    KINDS.iter().copied().flat_map(|kind| kind.resources().iter().map(move |resource| (kind, resource)))
+}
+
 /// All resources that are watched, each once, with a kind that reads it.
 pub fn resources() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
-    let all = || KINDS.iter().copied().flat_map(|kind| kind.resources().iter().map(move |resource| (kind, resource)));
-    all().enumerate().filter_map(move |(index, (kind, resource))| {
-        let is_first = all().take(index).all(|(_, earlier)| earlier.group_kind != resource.group_kind);
+    of_every_kind().enumerate().filter_map(|(index, (kind, resource))| {
+        let is_first = of_every_kind().take(index).all(|(_, earlier)| earlier.group_kind != resource.group_kind);
         is_first.then_some((kind, resource))
     })
 }
 
-/// The resource with this group and kind.
+/// The resource with this group and kind. Asked of every object in every round.
 #[must_use]
 pub fn resource(group_kind: &GroupKind) -> Option<(&'static dyn Kind, &'static Resource)> {
-    resources().find(|(_, resource)| resource.group_kind == *group_kind)
+    of_every_kind().find(|(_, resource)| resource.group_kind == *group_kind)
 }
 
 /// How many pods the object is meant to have, if that makes sense.
