@@ -87,7 +87,7 @@ pub(crate) enum Output {
 
 #[derive(Debug, Args)]
 pub(crate) struct RestartArgs {
-    /// deployment/NAME or pod/NAME
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, pod/web-0
     pub(crate) target: Target,
     /// Only this container; may be given several times
     #[arg(short, long = "container", value_name = "NAME", value_delimiter = ',')]
@@ -102,7 +102,7 @@ pub(crate) struct RestartArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
-    /// deployment/NAME
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
     pub(crate) target: Target,
     /// How long to wait, e.g. 90s, 10m
     #[arg(long, default_value = "10m", value_parser = duration)]
@@ -111,7 +111,7 @@ pub(crate) struct WaitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
-    /// pod/NAME or deployment/NAME, or a name alone
+    /// KIND/NAME, e.g. pod/web-0, deployment/web, statefulset/db, or a name alone
     #[arg(value_name = "POD|WORKLOAD")]
     pub(crate) target: Named,
     /// How it is shown
@@ -121,7 +121,7 @@ pub(crate) struct WhyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// deployment/NAME
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
     #[arg(value_name = "WORKLOAD")]
     pub(crate) target: Target,
     /// The new image; the container may be left out where there is only one. May be given several times
@@ -130,7 +130,7 @@ pub(crate) struct PlanArgs {
     /// Read the objects from this file, directory or - (standard input) instead of the cluster; may be given several times
     #[arg(short, long = "filename", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Spread the pods that are made for a Deployment from a file over so many nodes
+    /// How many nodes there are, for workloads from files whose pods are not in them
     #[arg(long, value_name = "N", requires = "files")]
     pub(crate) nodes: Option<u32>,
     /// Seconds that one operation is assumed to take, from leaving service to being back

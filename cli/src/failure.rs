@@ -1,4 +1,4 @@
-//! Why a command did not end well: what is wrong, why, what to do, and the exit code (CONTRACT 21).
+//! Why a command did not end well: what is wrong, why, what to do, and the exit code (docs/contract.md 21).
 
 use hitless_runtime::client::ClientError;
 use hitless_runtime::write::WriteError;

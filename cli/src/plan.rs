@@ -55,7 +55,11 @@ fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Times
     match &change.way {
         Way::InPlace(prepared) => simulate::run(prepared, &arguments.target, assumed, &mut report),
         Way::Native(why) => report.why.clone_from(why),
-        Way::Nothing => "all pods have these images already".clone_into(&mut report.why),
+        Way::Nothing if change.images.values().all(|image| image.from == image.to) => {
+            "all pods have these images already".clone_into(&mut report.why);
+        }
+        Way::Nothing => "no pod would get them: there is none, or its update strategy leaves all out (partition)"
+            .clone_into(&mut report.why),
     }
     Ok(report)
 }

@@ -1,25 +1,22 @@
 //! A picture of a cluster made from files: what is not in them is assumed, and said.
 
-use std::collections::BTreeSet;
+mod made_up;
+
 use std::sync::Arc;
 
 use hitless_api::names;
 use hitless_api::pod::PodView;
 use hitless_api::{DrainPolicy, PodTransitionRule, TransitionBudget};
-use hitless_gate::selector;
 use hitless_rollout::snapshot::{NodeView, Snapshot as Cluster, Unknown};
 use hitless_workloads::kind;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::files::Object;
 use crate::snapshot::{Snapshot, WorkloadObject};
-
-/// Most pods that are made for a Deployment.
-const MOST: u64 = 10_000;
 
 /// The picture, and what was assumed. `nodes`: over how many made pods are spread.
 pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapshot, Vec<String>), Failure> {
@@ -57,15 +54,8 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
         None => known_nodes.iter().map(|node| node.name.clone()).collect(),
     };
     snapshot.nodes = known_nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node))).collect();
-    for object in objects.iter().filter(|object| (object.group(), object.kind()) == ("apps", "Deployment")) {
-        let made = make_pods(object, &mut raw, &mut pods, &names);
-        if made > 0 {
-            let place = if names.is_empty() { ", each on a node of its own (spread them with --nodes)" } else { "" };
-            said.push(format!(
-                "the files have no pods of deployment/{}; as many as it wishes ({made}) were made up{place}",
-                object.name()
-            ));
-        }
+    for object in objects {
+        said.extend(made_up::complete(object, &mut raw, &mut pods, &names));
     }
     if !pods.is_empty() {
         said.push("pods without a status are assumed to be Ready and to have the readiness gate".to_owned());
@@ -112,62 +102,6 @@ fn with_uid(object: &Object) -> Value {
 
 fn uid_of(object: &Object) -> String {
     format!("{}/{}/{}", object.kind(), object.namespace(), object.name())
-}
-
-/// Gives the Deployment a ReplicaSet and pods where the files have none; returns how many pods were made.
-fn make_pods(object: &Object, raw: &mut Vec<WorkloadObject>, pods: &mut Vec<Value>, nodes: &[String]) -> u64 {
-    let value = with_uid(object);
-    let uid = value["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let is_owned = |each: &&WorkloadObject| each.view.owner.as_ref().is_some_and(|owner| owner.uid == uid);
-    let owned: BTreeSet<String> = raw.iter().filter(is_owned).map(|each| each.view.id.uid.clone()).collect();
-    let replicas = value["spec"]["replicas"].as_u64().unwrap_or(1);
-    let set_uid = owned.first().cloned().unwrap_or_else(|| format!("ReplicaSet of {}", uid_of(object)));
-    if owned.is_empty() {
-        let set = json!({
-            "apiVersion": "apps/v1", "kind": "ReplicaSet",
-            "metadata": {"name": format!("{}-files", object.name()), "namespace": object.namespace(), "uid": set_uid,
-                "generation": 1, "ownerReferences": [owner("Deployment", object.name(), &uid)]},
-            "spec": {"replicas": replicas, "selector": value["spec"]["selector"], "template": value["spec"]["template"]},
-            "status": {"replicas": replicas, "observedGeneration": 1}
-        });
-        raw.extend(WorkloadObject::of(set));
-    }
-    let wanted: Option<LabelSelector> = serde_json::from_value(value["spec"]["selector"].clone()).ok();
-    let mut has_pods = false;
-    for pod in pods.iter_mut().filter(|pod| pod["metadata"]["namespace"] == object.namespace()) {
-        let labels = serde_json::from_value(pod["metadata"]["labels"].clone()).unwrap_or_default();
-        let controller = pod["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default();
-        if owned.contains(controller) {
-            has_pods = true;
-        } else if wanted.as_ref().is_some_and(|wanted| selector::matches(wanted, &labels)) {
-            // Its ReplicaSet is not in the files.
-            pod["metadata"]["ownerReferences"] = json!([owner("ReplicaSet", "files", &set_uid)]);
-            has_pods = true;
-        }
-    }
-    if has_pods {
-        return 0;
-    }
-    let count = replicas.min(MOST);
-    let width = count.to_string().len();
-    for number in 0..count {
-        let name = format!("{}-{number:0width$}", object.name());
-        let mut pod = value["spec"]["template"].clone();
-        let node = usize::try_from(number).ok().and_then(|number| nodes.get(number % nodes.len().max(1)));
-        pod["metadata"]["name"] = name.clone().into();
-        pod["metadata"]["namespace"] = object.namespace().into();
-        pod["metadata"]["uid"] = format!("Pod/{}/{name}", object.namespace()).into();
-        pod["metadata"]["ownerReferences"] = json!([owner("ReplicaSet", "files", &set_uid)]);
-        if let Some(node) = node {
-            pod["spec"]["nodeName"] = node.clone().into();
-        }
-        pods.push(pod);
-    }
-    count
-}
-
-fn owner(kind: &str, name: &str, uid: &str) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true})
 }
 
 fn view(mut pod: Value) -> Result<PodView, Failure> {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_gate::{Because, Decision, RuleVerdict, Verdict};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{PodVerdict, Round, Waiting, explain, round};
+use hitless_workloads::Obstacle;
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::pace::Pace;
@@ -88,7 +89,9 @@ fn learns(steps: &[Step]) -> bool {
 /// Whether it stays in the way until somebody does something.
 fn stays(waiting: &Waiting) -> bool {
     match waiting {
-        Waiting::Obstacle(_)
+        Waiting::Obstacle(
+            Obstacle::DigestUnknown { .. } | Obstacle::UnknownRevision { .. } | Obstacle::UnknownContainer { .. },
+        )
         | Waiting::Drain(_)
         | Waiting::NoReadinessGate(_)
         | Waiting::HooksUnsupported { .. }
@@ -100,7 +103,8 @@ fn stays(waiting: &Waiting) -> bool {
         | Waiting::NodeGone(_)
         | Waiting::AgentNotReady(_)
         | Waiting::Halted { .. } => true,
-        Waiting::InProgress
+        Waiting::Obstacle(Obstacle::NotItsTurn { .. })
+        | Waiting::InProgress
         | Waiting::Clearing
         | Waiting::Unseen
         | Waiting::Rules

@@ -223,3 +223,32 @@ spec: {selector: {}, drain: {stragglerAfterSeconds: 7}}
     assert!(text.contains("Leave — LongConnections: those to port 8080 outlast a request"), "{text}");
     assert!(text.contains("waited for up to 7 s, then cut off"), "{text}");
 }
+
+#[test]
+fn stateful_sets_and_daemon_sets_from_files_go_as_their_own_strategies_say() {
+    let manifest = |kind: &str, more: &str| {
+        format!(
+            "
+---
+apiVersion: apps/v1
+kind: {kind}
+metadata: {{name: db, annotations: {{hitless.dev/update: in-place}}}}
+spec:
+  {more}
+  selector: {{matchLabels: {{app: db}}}}
+  template:
+    metadata: {{labels: {{app: db}}}}
+    spec: {{containers: [{{name: db, image: db:v1}}]}}
+"
+        )
+    };
+    let strategy = "updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 1, maxUnavailable: 2}}";
+    let text = manifest("StatefulSet", &format!("replicas: 4\n  ordinals: {{start: 5}}\n  {strategy}"));
+    let left_out = files(&text.replace("partition: 1", "partition: 4"), &["-f", "x", "sts/db", "--image", "db:v2"]);
+    assert!(left_out.unwrap().why.contains("(partition)"));
+    let report = files(&text, &["-f", "x", "sts/db", "--image", "db:v2"]).unwrap();
+    insta::assert_snapshot!("stateful_set", text::render(&report));
+    let strategy = "updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 50%}}";
+    let report = files(&manifest("DaemonSet", strategy), &["-f", "x", "--nodes", "4", "ds/db", "--image", "db:v2"]);
+    insta::assert_snapshot!("daemon_set", text::render(&report.unwrap()));
+}

@@ -160,7 +160,7 @@ impl Grant {
     pub const LONGEST_MODE_REASON: usize = 512;
     /// Default of [`Grant::ttl_seconds`].
     pub const DEFAULT_TTL_SECONDS: u32 = 60;
-    /// Allowance for clocks that disagree, in seconds (CONTRACT 9).
+    /// Allowance for clocks that disagree, in seconds (docs/contract.md 9).
     pub const CLOCK_SKEW_SECONDS: u32 = 30;
 
     /// The id of an operation: the pod's uid and the [`Self::digest`] of what the operation writes to the pod, so that the same

@@ -53,7 +53,7 @@ pub fn running_digest(container: &ContainerView) -> Option<&str> {
     (running.repository() == Reference::parse(&container.image).repository()).then_some(running.digest)?
 }
 
-/// Whether the container's image is the one that `target` names: by reference, or by digest (CONTRACT 1). Where a digest
+/// Whether the container's image is the one that `target` names: by reference, or by digest (docs/contract.md 1). Where a digest
 /// stands beside a tag on one side only, the tags decide, because that is what a restart makes of a name.
 #[must_use]
 pub fn is_same(container: &ContainerView, target: &str) -> bool {

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::kinds::daemon_set::DaemonSets;
 use crate::kinds::deployment::Deployments;
 use crate::kinds::stateful_set::StatefulSets;
+use crate::manifest::RolledOut;
 use crate::object::{Object, ReadError};
 use crate::plan::Plan;
 use crate::world::World;
@@ -86,6 +87,10 @@ pub trait Kind: Sync {
     fn revised(&self, held: Value) -> Vec<Value> {
         vec![held]
     }
+
+    /// The workload as its native controller leaves it when its rollout has ended; for forecasts from files. `root` has a uid,
+    /// `parts` are what the files have of what it consists of, `nodes` is how many nodes there are, 0 if not known.
+    fn rolled_out(&self, root: Value, parts: &[Value], nodes: u64) -> RolledOut;
 }
 
 /// The kind of workload that has these objects as its own.

@@ -17,6 +17,12 @@ use crate::{Kubectl, Watch};
 /// Longest wait for something that normally takes seconds; machines are busy.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 
+/// The same for something that so many pods do one after the other.
+#[must_use]
+pub fn patience_for(pods: usize) -> Duration {
+    PATIENCE + Duration::from_secs(10) * u32::try_from(pods).unwrap_or(u32::MAX)
+}
+
 /// The Service that gives a StatefulSet's pods their names.
 const HEADLESS: &str = "web-pods";
 
@@ -148,7 +154,7 @@ impl App {
 
     /// Waits until exactly `count` pods are there and ready.
     pub fn wait_ready(&self, count: usize) -> anyhow::Result<()> {
-        self.pods.wait(&format!("{count} ready pods"), PATIENCE, |pods| all_ready(pods, count).then_some(()))
+        self.pods.wait(&format!("{count} ready pods"), patience_for(count), |pods| all_ready(pods, count).then_some(()))
     }
 
     /// Waits until the Service answers on every node, for load may come from any: each node's kube-proxy follows the pods

@@ -8,7 +8,7 @@ use hitless_load::{Failure, Report};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::app::{Identity, PATIENCE, image_of, is_ready};
+use crate::app::{Identity, PATIENCE, image_of, is_ready, patience_for};
 use crate::traffic::Rate;
 use crate::{App, Stack, Traffic};
 
@@ -55,6 +55,7 @@ pub fn rollout(
     look: Watcher<'_>,
 ) -> anyhow::Result<Rollout> {
     let before = app.identities();
+    let patience = patience_for(before.len());
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
     traffic.wait_for_requests(u64::from(rate.fresh + rate.keepalive), PATIENCE)?;
     let (since, begin) = (Timestamp::now(), Instant::now());
@@ -62,7 +63,7 @@ pub fn rollout(
     while !finished(app, version, before.len()) {
         app.pods.next_change(Duration::from_millis(250));
         look(app, &traffic.report());
-        anyhow::ensure!(begin.elapsed() < PATIENCE, "the rollout to {version} did not end in {PATIENCE:?}");
+        anyhow::ensure!(begin.elapsed() < patience, "the rollout to {version} did not end in {patience:?}");
     }
     app.rollout_status()?;
     let seconds = begin.elapsed().as_secs_f64();

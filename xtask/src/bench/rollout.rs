@@ -1,106 +1,213 @@
-//! Seconds and failures of an upgrade of three replicas, one at a time, in three ways.
+//! Seconds and failed requests of a new image under load, for each kind of workload and in three ways: hitless, an image patch a pod,
+//! the native rolling update.
 
-use std::collections::BTreeMap;
-
+use anyhow::ensure;
 use clap::Args;
-use hitless_e2e::app::Shape;
+use hitless_e2e::app::{Shape, Workload};
 use hitless_e2e::measure::{self, Rollout as Measured};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Stack};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::spread::Spread;
 
+/// Pods that may be away at a time, in all three ways.
+const AT_A_TIME: u32 = 1;
+
 #[derive(Args)]
 pub(super) struct Rollout {
-    /// How often each way is measured.
-    #[arg(long, default_value_t = 10)]
+    /// How often each workload is measured.
+    #[arg(long, default_value_t = 1)]
     runs: u32,
-    /// Replicas.
+    /// Rollouts of one workload after each other with hitless. The first one learns how long the container takes to listen again.
     #[arg(long, default_value_t = 3)]
-    replicas: u32,
+    rollouts: usize,
+    /// Only workloads whose name contains this, e.g. `statefulset-20`.
+    #[arg(long)]
+    only: Option<String>,
+    /// The pods' annotation `hitless.dev/mode`: `Leave` or `Hold`. Without it hitless chooses.
+    #[arg(long)]
+    mode: Option<Mode>,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Clone, Copy, clap::ValueEnum)]
+#[value(rename_all = "PascalCase")]
+enum Mode {
+    Leave,
+    Hold,
+}
+
+/// What is measured: each kind as its users have it.
+const SETUPS: [(Workload, u32); 4] = [
+    (Workload::Deployment, 3),
+    (Workload::StatefulSet, 3),
+    (Workload::StatefulSet, 20),
+    // One pod on each of the cluster's nodes.
+    (Workload::DaemonSet, 2),
+];
+
+#[derive(Serialize)]
 struct Figures {
+    workloads: Vec<Figure>,
+}
+
+/// One workload in one run.
+#[derive(Serialize)]
+struct Figure {
+    kind: String,
     replicas: u32,
-    hitless: Vec<Measured>,
-    raw_seconds: Vec<f64>,
-    native: Vec<Measured>,
-    hitless_median_seconds: f64,
-    raw_median_seconds: f64,
-    native_median_seconds: f64,
-    hitless_per_pod_over_raw_per_pod: f64,
-    hitless_writes_per_pod: BTreeMap<String, f64>,
+    at_a_time: u32,
+    run: u32,
+    rollouts: Vec<Ours>,
+    raw_seconds: f64,
+    native: Native,
+}
+
+/// One rollout with hitless.
+#[derive(Serialize)]
+struct Ours {
+    seconds: f64,
+    /// Requests without an answer, after the retry that HTTP/1.1 allows on a kept-alive connection.
+    failed: u64,
+    /// The same without any retry.
+    failed_unretried: u64,
+    requests: u64,
+    longest_pause_ms: u64,
+    pods_recreated: usize,
+    /// API writes of agent and controller per pod, Events apart.
+    own_writes_per_pod: f64,
+    /// API writes of everybody per pod, by component.
+    writes_per_pod: Value,
+}
+
+#[derive(Serialize)]
+struct Native {
+    seconds: f64,
+    failed: u64,
+    requests: u64,
+    pods_recreated: usize,
 }
 
 pub(super) fn run(options: &Rollout, stack: &Stack, json: bool) -> anyhow::Result<()> {
-    let mut figures = Figures { replicas: options.replicas, ..Figures::default() };
-    let shape = Shape { replicas: options.replicas, ..Shape::default() };
-    // One at a time, as in the table of peers.
-    let native = serde_json::json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}}});
-    let native = Shape { update: None, gate: false, patch: native, ..shape.clone() };
-    // A namespace of its own for each run: no run inherits the kubelet's back-off of an earlier one.
+    let wanted = |(kind, replicas): &(Workload, u32)| {
+        options.only.as_ref().is_none_or(|only| name(*kind, *replicas).contains(&only.to_lowercase()))
+    };
+    let setups: Vec<(Workload, u32)> = SETUPS.into_iter().filter(wanted).collect();
+    ensure!(!setups.is_empty(), "--only: there are {:?}", SETUPS.map(|(kind, replicas)| name(kind, replicas)));
+    let mut workloads = Vec::new();
     for run in 1..=options.runs {
-        let app = App::start(&stack.cluster, &format!("bench-hitless-{run}"), &shape)?;
-        figures.hitless.push(measure::rollout(stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?);
-        drop(app);
-        let app = App::start(&stack.cluster, &format!("bench-raw-{run}"), &native)?;
-        figures.raw_seconds.push(measure::raw_patches(&app, "v2")?);
-        drop(app);
-        let app = App::start(&stack.cluster, &format!("bench-native-{run}"), &native)?;
-        figures.native.push(measure::rollout(stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?);
-        if let (Some(ours), Some(raw), Some(theirs)) =
-            (figures.hitless.last(), figures.raw_seconds.last(), figures.native.last())
-        {
-            eprintln!("{}", row(&format!("run {run} hitless"), ours));
-            for failure in &ours.failures {
-                let at = jiff::Timestamp::from_millisecond(i64::try_from(ours.started_unix_ms + failure.due_ms)?)?;
-                eprintln!("  failed: due {at}, {failure:?}");
-            }
-            eprintln!("run {run} raw       {raw:6.2} s");
-            eprintln!("{}", row(&format!("run {run} native "), theirs));
+        for (kind, replicas) in &setups {
+            let figure = measure(options, stack, *kind, *replicas, run)?;
+            eprintln!("{}", table(&[&figure], options.rollouts));
+            workloads.push(figure);
         }
     }
-    let median = |all: &[Measured]| all.iter().map(|one| one.seconds).collect::<Spread>().median();
-    figures.hitless_median_seconds = median(&figures.hitless);
-    figures.raw_median_seconds = figures.raw_seconds.iter().copied().collect::<Spread>().median();
-    figures.native_median_seconds = median(&figures.native);
-    figures.hitless_per_pod_over_raw_per_pod = figures.hitless_median_seconds / figures.raw_median_seconds;
-    for component in figures.hitless.iter().flat_map(|one| one.writes_per_pod.keys()) {
-        let of = |one: &Measured| one.writes_per_pod.get(component).copied().unwrap_or_default();
-        let median = figures.hitless.iter().map(of).collect::<Spread>().median();
-        figures.hitless_writes_per_pod.insert(component.clone(), median);
-    }
     if json {
-        println!("{}", serde_json::to_string(&figures)?);
+        println!("{}", serde_json::to_string(&Figures { workloads })?);
         return Ok(());
     }
-    let pods = f64::from(options.replicas);
-    println!(
-        "medians of {} runs, {} replicas one at a time, 100 fresh + 100 keep-alive requests/s",
-        options.runs, options.replicas
-    );
-    for (name, seconds) in [
-        ("hitless", figures.hitless_median_seconds),
-        ("raw patches", figures.raw_median_seconds),
-        ("native", figures.native_median_seconds),
-    ] {
-        println!("{name:<12} {seconds:6.2} s, {:5.2} s per pod", seconds / pods);
+    println!("medians of {} runs, one pod at a time, 100 fresh + 100 keep-alive requests/s", options.runs);
+    for (kind, replicas) in &setups {
+        let kind = format!("{kind:?}");
+        let same: Vec<&Figure> = workloads.iter().filter(|one| one.kind == kind && one.replicas == *replicas).collect();
+        println!("{}", table(&same, options.rollouts));
     }
-    println!("hitless over raw patches, per pod: {:.2}", figures.hitless_per_pod_over_raw_per_pod);
-    println!("API writes per pod with hitless: {:?}", figures.hitless_writes_per_pod);
     Ok(())
 }
 
-fn row(name: &str, one: &Measured) -> String {
-    format!(
-        "{name} {:6.2} s, requests {}, failed fresh {}, keep-alive {} (unretried {}), pods made anew {}",
-        one.seconds,
-        one.requests,
-        one.failed_fresh,
-        one.failed_keepalive,
-        one.failed_keepalive_unretried,
-        one.pods_recreated
-    )
+/// A namespace of its own for each way: none inherits the kubelet's back-off of another.
+fn measure(options: &Rollout, stack: &Stack, kind: Workload, replicas: u32, run: u32) -> anyhow::Result<Figure> {
+    let name = name(kind, replicas);
+    let mode = options.mode.map(|mode| match mode {
+        Mode::Leave => "Leave",
+        Mode::Hold => "Hold",
+    });
+    let ours = Shape { workload: kind, replicas, mode, patch: one_at_a_time(kind), ..Shape::default() };
+    let theirs = Shape { update: None, gate: false, mode: None, ..ours.clone() };
+    let app = App::start(&stack.cluster, &format!("bench-{name}-hitless-{run}"), &ours)?;
+    let mut rollouts = Vec::new();
+    for (number, version) in ["v2", "v1"].into_iter().cycle().take(options.rollouts).enumerate() {
+        let measured = measure::rollout(stack, &app, version, Rate::default(), 0, &mut |_, _| {})?;
+        for failure in &measured.failures {
+            let at = jiff::Timestamp::from_millisecond(i64::try_from(measured.started_unix_ms + failure.due_ms)?)?;
+            eprintln!("{name}, run {run}, rollout {}: failed: due {at}, {failure:?}", number + 1);
+        }
+        rollouts.push(Ours::try_from(measured)?);
+    }
+    drop(app);
+    let app = App::start(&stack.cluster, &format!("bench-{name}-raw-{run}"), &theirs)?;
+    let raw_seconds = measure::raw_patches(&app, "v2")?;
+    drop(app);
+    let app = App::start(&stack.cluster, &format!("bench-{name}-native-{run}"), &theirs)?;
+    let native = measure::rollout(stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?.into();
+    Ok(Figure { kind: format!("{kind:?}"), replicas, at_a_time: AT_A_TIME, run, rollouts, raw_seconds, native })
+}
+
+fn name(kind: Workload, replicas: u32) -> String {
+    format!("{kind:?}-{replicas}").to_lowercase()
+}
+
+/// What a StatefulSet and a DaemonSet do by default. A Deployment would start another pod first and take away a quarter of many.
+fn one_at_a_time(kind: Workload) -> Value {
+    match kind {
+        Workload::Deployment => {
+            json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": AT_A_TIME, "maxSurge": 0}}}})
+        }
+        Workload::StatefulSet | Workload::DaemonSet => Value::Null,
+    }
+}
+
+impl TryFrom<Measured> for Ours {
+    type Error = serde_json::Error;
+
+    fn try_from(measured: Measured) -> Result<Self, Self::Error> {
+        let own = measured.writes_per_pod.iter().filter(|(who, _)| who.starts_with("hitless-"));
+        Ok(Self {
+            seconds: measured.seconds,
+            failed: measured.failed,
+            failed_unretried: measured.failed_fresh + measured.failed_keepalive_unretried,
+            requests: measured.requests,
+            longest_pause_ms: measured.longest_pause_ms,
+            pods_recreated: measured.pods_recreated,
+            own_writes_per_pod: own.map(|(_, writes)| writes).sum(),
+            writes_per_pod: serde_json::to_value(&measured.writes_per_pod)?,
+        })
+    }
+}
+
+impl From<Measured> for Native {
+    fn from(measured: Measured) -> Self {
+        Self {
+            seconds: measured.seconds,
+            failed: measured.failed,
+            requests: measured.requests,
+            pods_recreated: measured.pods_recreated,
+        }
+    }
+}
+
+/// The medians of one workload's runs, failed requests summed up.
+fn table(runs: &[&Figure], rollouts: usize) -> String {
+    let Some(first) = runs.first() else { return String::new() };
+    let median = |of: &dyn Fn(&Figure) -> f64| runs.iter().map(|run| of(run)).collect::<Spread>().median();
+    let mut lines = vec![format!("{} of {}, {} at a time", first.kind, first.replicas, first.at_a_time)];
+    for number in 0..rollouts {
+        let failed: u64 = runs.iter().map(|run| run.rollouts[number].failed).sum();
+        let requests: u64 = runs.iter().map(|run| run.rollouts[number].requests).sum();
+        lines.push(format!(
+            "  hitless, rollout {}  {:6.2} s, {failed} of {requests} requests failed, {:.1} own writes a pod",
+            number + 1,
+            median(&|run| run.rollouts[number].seconds),
+            median(&|run| run.rollouts[number].own_writes_per_pod),
+        ));
+    }
+    let failed: u64 = runs.iter().map(|run| run.native.failed).sum();
+    let requests: u64 = runs.iter().map(|run| run.native.requests).sum();
+    lines.push(format!("  raw image patches   {:6.2} s", median(&|run| run.raw_seconds)));
+    lines.push(format!(
+        "  native              {:6.2} s, {failed} of {requests} requests failed",
+        median(&|run| run.native.seconds)
+    ));
+    lines.join("\n")
 }

@@ -13,6 +13,7 @@ pub use body::{DaemonSet, DaemonSetBody};
 use super::on_delete::{Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
 use crate::kind::{Kind, Resource, Size};
+use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::{Because, Plan};
 use crate::world::World;
@@ -75,6 +76,26 @@ impl Kind for DaemonSets {
         let revision = revision::planned(&held);
         held["status"]["observedGeneration"] = held["metadata"]["generation"].clone();
         vec![held, revision]
+    }
+
+    fn rolled_out(&self, mut root: Value, parts: &[Value], nodes: u64) -> RolledOut {
+        let part = revision::newest(&root, parts);
+        let known = root["status"]["desiredNumberScheduled"].as_u64();
+        let count = known.filter(|_| nodes == 0).unwrap_or(nodes).max(1);
+        let generation = manifest::generation(&mut root);
+        root["status"]["desiredNumberScheduled"] = count.into();
+        for (field, value) in [("observedGeneration", generation), ("updatedNumberScheduled", count.into())] {
+            manifest::status(&mut root, field, value);
+        }
+        let hash = &part["metadata"]["labels"][labels::CONTROLLER_REVISION_HASH];
+        RolledOut {
+            count,
+            first_ordinal: None,
+            owner: manifest::owner(&root),
+            labels: revision::label(hash),
+            part,
+            root,
+        }
     }
 }
 

@@ -16,13 +16,16 @@ mod live;
 mod plan;
 mod writes;
 
+use std::collections::BTreeMap;
+
 use hitless_api::GroupKind;
 use hitless_api::names::{self, annotations};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use body::{Deployment, DeploymentBody, ReplicaSet, ReplicaSetBody};
 
 use crate::kind::{Kind, Resource, Size};
+use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::Plan;
 use crate::world::World;
@@ -98,4 +101,24 @@ impl Kind for Deployments {
         root["metadata"]["annotations"][annotations::ROLLOUT] = names::ROLLOUT_HELD.into();
         root
     }
+
+    fn rolled_out(&self, root: Value, parts: &[Value], _: u64) -> RolledOut {
+        let count = root["spec"]["replicas"].as_u64().unwrap_or(1);
+        let part = parts.first().cloned().unwrap_or_else(|| first_replica_set(&root, count));
+        RolledOut { count, first_ordinal: None, owner: manifest::owner(&part), labels: BTreeMap::new(), part, root }
+    }
+}
+
+/// The ReplicaSet that the Deployment controller would make of a manifest.
+fn first_replica_set(root: &Value, replicas: u64) -> Value {
+    let meta = &root["metadata"];
+    let name = format!("{}-manifest", meta["name"].as_str().unwrap_or_default());
+    let uid = format!("{name} of {}", meta["uid"].as_str().unwrap_or_default());
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": meta["namespace"], "uid": uid, "generation": 1,
+            "ownerReferences": [manifest::owner(root)]},
+        "spec": {"replicas": replicas, "selector": root["spec"]["selector"], "template": root["spec"]["template"]},
+        "status": {"replicas": replicas, "observedGeneration": 1}
+    })
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::kind::Resource;
+use crate::manifest;
 use crate::object::{Body, Object, Typed};
 use crate::template::{Shape, Template};
 
@@ -65,20 +66,34 @@ impl Object {
 /// Shapes of a workload's revisions, with their number, by the value of the pods' label `controller-revision-hash`.
 pub(crate) type Revisions<'a> = BTreeMap<&'a str, (i64, &'a Shape)>;
 
-/// The ControllerRevision that a native controller would make of this workload's template.
+/// The ControllerRevision that a native controller would make of this workload's template when it is changed.
 pub(crate) fn planned(workload: &Value) -> Value {
+    made_of(workload, "planned", i64::MAX)
+}
+
+/// The newest of these, or else the one that a native controller would make of the workload's manifest.
+pub(crate) fn newest(workload: &Value, revisions: &[Value]) -> Value {
+    let newest = revisions.iter().max_by_key(|revision| revision["revision"].as_i64());
+    newest.cloned().unwrap_or_else(|| made_of(workload, "manifest", 1))
+}
+
+fn made_of(workload: &Value, hash: &str, number: i64) -> Value {
     let meta = &workload["metadata"];
-    let name = format!("{}-planned", meta["name"].as_str().unwrap_or_default());
-    let owner = json!({
-        "apiVersion": workload["apiVersion"], "kind": workload["kind"], "name": meta["name"], "uid": meta["uid"], "controller": true,
-    });
+    let name = format!("{}-{hash}", meta["name"].as_str().unwrap_or_default());
+    let uid = format!("{name} of {}", meta["uid"].as_str().unwrap_or_default());
     json!({
         "apiVersion": "apps/v1", "kind": "ControllerRevision",
-        "metadata": {"name": name, "namespace": meta["namespace"], "uid": name, "ownerReferences": [owner],
-            "labels": {labels::CONTROLLER_REVISION_HASH: "planned"}},
-        "revision": i64::MAX,
+        "metadata": {"name": name, "namespace": meta["namespace"], "uid": uid, "ownerReferences": [manifest::owner(workload)],
+            "labels": {labels::CONTROLLER_REVISION_HASH: hash}},
+        "revision": number,
         "data": {"spec": {"template": workload["spec"]["template"]}},
     })
+}
+
+/// The label of a pod that is of this revision.
+pub(crate) fn label(revision: &Value) -> BTreeMap<String, String> {
+    let revision = revision.as_str().unwrap_or_default().to_owned();
+    BTreeMap::from([(labels::CONTROLLER_REVISION_HASH.to_owned(), revision)])
 }
 
 /// By their names: that is the label of a StatefulSet's pods.

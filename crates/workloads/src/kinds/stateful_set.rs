@@ -13,6 +13,7 @@ pub use body::{StatefulSet, StatefulSetBody};
 use super::on_delete::{Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
 use crate::kind::{Kind, Resource, Size};
+use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::{Because, Plan};
 use crate::world::World;
@@ -77,6 +78,27 @@ impl Kind for StatefulSets {
         held["status"]["observedGeneration"] = held["metadata"]["generation"].clone();
         held["status"]["updateRevision"] = revision["metadata"]["name"].clone();
         vec![held, revision]
+    }
+
+    fn rolled_out(&self, mut root: Value, parts: &[Value], _: u64) -> RolledOut {
+        let part = revision::newest(&root, parts);
+        let count = root["spec"]["replicas"].as_u64().unwrap_or(1);
+        let generation = manifest::generation(&mut root);
+        for (field, value) in [
+            ("observedGeneration", generation),
+            ("updatedReplicas", count.into()),
+            ("updateRevision", part["metadata"]["name"].clone()),
+        ] {
+            manifest::status(&mut root, field, value);
+        }
+        RolledOut {
+            count,
+            first_ordinal: Some(root["spec"]["ordinals"]["start"].as_u64().unwrap_or_default()),
+            owner: manifest::owner(&root),
+            labels: revision::label(&part["metadata"]["name"]),
+            part,
+            root,
+        }
     }
 }
 

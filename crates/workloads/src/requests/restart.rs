@@ -1,4 +1,4 @@
-//! Restarts wished by annotation on a pod, carried out exactly once (CONTRACT 2).
+//! Restarts wished by annotation on a pod, carried out exactly once (docs/contract.md 2).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
