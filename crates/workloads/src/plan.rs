@@ -73,6 +73,8 @@ pub struct Plan {
     pub wishes: Vec<PodWish>,
     /// Revision that pods are brought to, or are at.
     pub target: String,
+    /// Revision at which the workload's own strategy keeps some of its pods, if that is another one.
+    pub kept_back: Option<String>,
     /// uids of pods that are not as the target says.
     pub behind: BTreeSet<String>,
     /// Pods that are brought to the target in the end.
@@ -96,6 +98,7 @@ impl Plan {
             writes: Vec::new(),
             wishes: Vec::new(),
             target: String::new(),
+            kept_back: None,
             behind: BTreeSet::new(),
             total: 0,
             notes: Vec::new(),
@@ -110,7 +113,13 @@ impl Plan {
         self.total - self.behind.len()
     }
 
-    /// Whether operations that lead to [`Plan::target`] are still wanted.
+    /// Whether pods are brought to this revision.
+    #[must_use]
+    pub fn leads_to(&self, revision: &str) -> bool {
+        self.target == revision || self.kept_back.as_deref() == Some(revision)
+    }
+
+    /// Whether operations that lead to one of its revisions are still wanted.
     #[must_use]
     pub fn is_active(&self) -> bool {
         match self.stage {

@@ -164,6 +164,30 @@ fn pods_below_the_partition_keep_their_version_and_the_strategy_is_put_back_all_
 }
 
 #[test]
+fn a_pod_below_the_partition_that_came_up_new_is_brought_back_to_the_current_revision() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}));
+    scene.workload["status"]["currentRevision"] = json!("old");
+    for (revision, at) in [(0, "2026-01-01T00:00:00Z"), (1, "2026-01-02T00:00:00Z")] {
+        scene.revisions[revision]["metadata"]["creationTimestamp"] = json!(at);
+    }
+    for name in ["web-2", "web-1"] {
+        scene.operate(name);
+    }
+    let below = pod("StatefulSet", "web-0", "new", "web:v2");
+    scene.pods[0] = below.clone();
+    scene.pods[0]["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:01Z");
+    let back = scene.plan().wishes.remove(0).intent.unwrap().operation;
+    assert_eq!(back.containers["web"].to, "web:v1");
+    assert_eq!(back.labels["controller-revision-hash"].to.as_deref(), Some("old"));
+    scene.operate("web-0");
+    assert_eq!((scene.due(), scene.write()), (vec![], "put-strategy-back"));
+    // Brought to it before the partition was raised: its owner has seen it there.
+    let mut scene = Scene { pods: vec![below], ..scene.held() };
+    scene.pods[0]["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:01Z");
+    assert_eq!(scene.due(), Vec::<String>::new());
+}
+
+#[test]
 fn the_strategy_is_put_back_only_when_the_native_controller_counts_every_pod() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
     for name in ["web-2", "web-1", "web-0"] {

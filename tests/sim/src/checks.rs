@@ -37,7 +37,7 @@ use crate::clock::Micros;
 use crate::counts::HoldCounts;
 use crate::server::Server;
 
-pub(crate) use budget::number as image_number;
+pub(crate) use budget::{number as image_number, partition};
 use holds::{Replaced, Services};
 
 /// The operation that an agent's write belongs to.

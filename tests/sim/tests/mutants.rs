@@ -246,6 +246,30 @@ const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        what: "a StatefulSet's partition is ignored",
+        changes: &[(
+            "crates/workloads/src/kinds/stateful_set.rs",
+            "*ordinal >= start.saturating_add(set.partition())",
+            "MUTANT || *ordinal >= start.saturating_add(set.partition())",
+        )],
+    },
+    Bug {
+        what: "the owner's update strategy is put back before the native controller counts all pods",
+        changes: &[(
+            "crates/workloads/src/kinds/on_delete.rs",
+            "&& self.counts == Some(updated)",
+            "&& (MUTANT || self.counts == Some(updated))",
+        )],
+    },
+    Bug {
+        what: "a template that was judged bad is left in place",
+        changes: &[(
+            "crates/workloads/src/kinds/stateful_set.rs",
+            "subject(root.stateful_set()?, world).halt()",
+            "subject(root.stateful_set()?, world).halt().filter(|_| !MUTANT)",
+        )],
+    },
+    Bug {
         what: "the owner's update strategy is not put back",
         changes: &[(
             "crates/workloads/src/kinds/on_delete.rs",

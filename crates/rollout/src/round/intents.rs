@@ -44,21 +44,24 @@ impl<'a> Wishes<'a> {
     /// Index of the plan of the workload whose pods are still to be brought to where the grant leads.
     pub(super) fn workload_of_target(&self, grant: &Grant) -> Option<usize> {
         let revision = target(grant)?;
+        self.workload_of_grant(grant).filter(|index| self.plans[*index].target == revision)
+    }
+
+    /// The workload that the grant was given for, while it is opted in.
+    fn workload_of_grant(&self, grant: &Grant) -> Option<usize> {
         // Grants of the version before name no owner.
         let index = match &grant.owner {
             Some(owner) => self.by_workload.get(&owner.uid).copied(),
             None => self.pods.get(grant.pod.uid.as_str()).and_then(|pod| self.workload_of(pod)),
         };
-        index.filter(|index| {
-            let plan = &self.plans[*index];
-            plan.opt_in != OptIn::No && plan.target == revision
-        })
+        index.filter(|index| self.plans[*index].opt_in != OptIn::No)
     }
 
     /// Whether what the grant leads to is still wished.
     pub(super) fn wants(&self, grant: &Grant) -> bool {
-        if target(grant).is_some() {
-            return self.workload_of_target(grant).is_some_and(|index| self.plans[index].is_active());
+        if let Some(revision) = target(grant) {
+            let plan = self.workload_of_grant(grant).map(|index| &self.plans[index]);
+            return plan.is_some_and(|plan| plan.is_active() && plan.leads_to(revision));
         }
         let pod = self.pods.get(grant.pod.uid.as_str()).copied();
         REQUESTS.iter().any(|kind| kind.wants(grant, pod))

@@ -121,6 +121,7 @@ fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
         template,
         strategy,
         labels,
+        kept_back: None,
         revisions,
         desired: usize::try_from(status.desired_number_scheduled).unwrap_or_default(),
         in_order: pods.clone(),

@@ -40,12 +40,22 @@ pub(super) struct Subject<'a> {
     pub(super) pods: Vec<&'a PodView>,
     /// Those that are to be brought to the target, in the order in which they go.
     pub(super) in_order: Vec<&'a PodView>,
+    /// Pods that are to be at another revision than the target, and are not.
+    pub(super) kept_back: Option<KeptBack<'a>>,
     /// At most so many go or are away at a time, the first ones; `None`: the order is of no interest.
     pub(super) at_a_time: Option<usize>,
     /// Whether the native controller has seen the template, and how many pods it counts as updated.
     pub(super) counts: Option<usize>,
     /// It can't be operated, whatever the change is.
     pub(super) impossible: Option<Because>,
+}
+
+/// Pods that go back to the revision at which the owner's strategy keeps them.
+pub(super) struct KeptBack<'a> {
+    pub(super) pods: Vec<&'a PodView>,
+    pub(super) template: Template,
+    /// Labels of a pod of that revision.
+    pub(super) labels: BTreeMap<String, String>,
 }
 
 impl<'a> Subject<'a> {
@@ -92,7 +102,7 @@ impl<'a> Subject<'a> {
         let mut wishes = self.wishes(world);
         share(&mut wishes);
         let behind: BTreeSet<String> = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
-        let total = self.in_order.len();
+        let total = self.in_order.len() + self.kept_back.as_ref().map_or(0, |kept| kept.pods.len());
         let permanent = !self.object.held_by_guard();
         if !wishes.is_empty() {
             return Plan { permanent, wishes, behind, total, ..self.idle(Stage::Rolling, None) };
@@ -120,8 +130,8 @@ impl<'a> Subject<'a> {
         let mut room = self.at_a_time.map(|most| most.saturating_sub(missing));
         let mut first: Option<&str> = None;
         let mut wishes = Vec::new();
-        for (rank, pod) in (0..).zip(&self.in_order) {
-            let needed = self.need(pod);
+        let needs = self.in_order.iter().map(|pod| (*pod, self.need(pod))).chain(self.kept_back());
+        for (rank, (pod, needed)) in (0..).zip(needs) {
             if matches!(needed, Need::Nothing) && !is_away(pod) {
                 continue;
             }
@@ -142,17 +152,26 @@ impl<'a> Subject<'a> {
         wishes
     }
 
+    fn kept_back(&self) -> Vec<(&'a PodView, Need)> {
+        let Some(kept) = &self.kept_back else { return Vec::new() };
+        let goal = Goal { template: &kept.template, labels: kept.labels.clone() };
+        kept.pods.iter().map(|pod| (*pod, self.need_for(&goal, pod))).collect()
+    }
+
     fn need(&self, pod: &PodView) -> Need {
         if self.is_at_target(pod) {
             return Need::Nothing;
         }
+        self.need_for(&Goal { template: self.template, labels: self.labels.clone().unwrap_or_default() }, pod)
+    }
+
+    fn need_for(&self, goal: &Goal<'_>, pod: &PodView) -> Need {
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH);
         let Some(shape) = self.shape(pod) else {
             let revision = label.cloned().unwrap_or_default();
             return Need::Operation(Err(Obstacle::UnknownRevision { revision }));
         };
-        let goal = Goal { template: self.template, labels: self.labels.clone().unwrap_or_default() };
-        need(pod, &goal, Some(&shape.revision), [shape])
+        need(pod, goal, Some(&shape.revision), [shape])
     }
 
     /// The native controllers go by this label.
@@ -233,6 +252,7 @@ impl<'a> Subject<'a> {
             stage,
             writes: write.into_iter().collect(),
             target: self.template.revision().to_owned(),
+            kept_back: self.kept_back.as_ref().map(|kept| kept.template.revision().to_owned()),
             ..Plan::nothing(self.object)
         }
     }

@@ -6,16 +6,18 @@ use std::collections::BTreeMap;
 
 use hitless_api::GroupKind;
 use hitless_api::names::labels;
+use hitless_api::pod::PodView;
 use serde_json::Value;
 
 pub use body::{StatefulSet, StatefulSetBody};
 
-use super::on_delete::{Subject, held, release};
+use super::on_delete::{KeptBack, Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
 use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::{Because, Plan};
+use crate::template::Template;
 use crate::world::World;
 use crate::write::Write;
 
@@ -109,9 +111,10 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
     let target = status.update_revision.clone().filter(|_| is_current);
     let pods = world.pods(&set.object.id.uid).iter().copied();
     let pods: Vec<_> = pods.filter(|pod| !pod.terminating && !pod.finished).collect();
-    let mut in_order: Vec<_> = pods.iter().filter_map(|pod| Some((body::ordinal(&pod.id.name)?, *pod))).collect();
+    let all = pods.iter().filter_map(|pod| Some((body::ordinal(&pod.id.name)?, *pod)));
     // Pods below the partition keep their version (StatefulSet's own rule).
-    in_order.retain(|(ordinal, _)| *ordinal >= start.saturating_add(set.partition()));
+    let (mut in_order, below): (Vec<_>, Vec<_>) =
+        all.partition(|(ordinal, _)| *ordinal >= start.saturating_add(set.partition()));
     in_order.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
     let host_network = template.content()["spec"]["hostNetwork"] == true;
     Subject {
@@ -120,6 +123,7 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
         template,
         strategy,
         labels: target.map(|name| BTreeMap::from([(labels::CONTROLLER_REVISION_HASH.to_owned(), name)])),
+        kept_back: kept_back(set, children, below.into_iter().map(|(_, pod)| pod)),
         revisions: revision::by_name(children),
         desired: usize::try_from(replicas).unwrap_or_default(),
         pods,
@@ -128,4 +132,35 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
         counts: is_current.then(|| usize::try_from(status.updated_replicas).unwrap_or_default()),
         impossible: host_network.then(Because::host_network),
     }
+}
+
+/// Pods below the partition that came up at another revision than the current one, because the StatefulSet controller knows no
+/// partition while the strategy is `OnDelete`. A pod that is older than the revision it has was brought to it when the partition
+/// was lower: it stays.
+fn kept_back<'a>(
+    set: StatefulSet<'a>,
+    children: &[&'a Object],
+    below: impl Iterator<Item = &'a PodView>,
+) -> Option<KeptBack<'a>> {
+    let name = set.body.status.current_revision.as_deref().filter(|_| set.object.held_by_guard())?;
+    let revisions = || children.iter().filter_map(|object| object.controller_revision());
+    let current = revisions().find(|each| each.object.id.name == name)?;
+    let template = &set.body.template;
+    let is_newer = |pod: &PodView| {
+        let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH);
+        let of_pod = revisions().find(|each| Some(&each.object.id.name) == label);
+        of_pod.is_some_and(|each| {
+            each.object.id.name != name
+                && each.body.shape.fixed == current.body.shape.fixed
+                && each.object.created.zip(pod.created).is_some_and(|(revision, pod)| pod >= revision)
+        })
+    };
+    if current.body.shape.fixed != template.shape().fixed {
+        return None;
+    }
+    Some(KeptBack {
+        pods: below.filter(|pod| is_newer(pod)).collect(),
+        template: Template::new(template.reshaped(&current.body.shape)),
+        labels: BTreeMap::from([(labels::CONTROLLER_REVISION_HASH.to_owned(), name.to_owned())]),
+    })
 }

@@ -131,11 +131,22 @@ pub(super) fn strategy_limit(object: Option<&Object>) -> Option<usize> {
         Body::Deployment(_) | Body::ReplicaSet(_) | Body::ControllerRevision(_) => return None,
     };
     let total = usize::try_from(total).unwrap_or_default();
-    let kept = object.annotations.get(annotations::UPDATE_STRATEGY);
-    let kept: Option<serde_json::Value> = kept.and_then(|text| serde_json::from_str(text).ok());
-    let limit = &kept.as_ref().unwrap_or(strategy)["rollingUpdate"]["maxUnavailable"];
-    let limit: Option<IntOrString> = serde_json::from_value(limit.clone()).ok();
+    let limit = owners_strategy(object, strategy)["rollingUpdate"]["maxUnavailable"].clone();
+    let limit: Option<IntOrString> = serde_json::from_value(limit).ok();
     Some(limit.and_then(|limit| scaled(&limit, total, up)).unwrap_or(1).max(1))
+}
+
+/// How many pods of a StatefulSet, the first ones, keep their version, as its owner wants it.
+pub(crate) fn partition(object: &Object) -> usize {
+    let strategy = object.stateful_set().map(|set| owners_strategy(object, &set.body.strategy));
+    let partition = strategy.and_then(|strategy| strategy["rollingUpdate"]["partition"].as_u64());
+    partition.and_then(|partition| usize::try_from(partition).ok()).unwrap_or_default()
+}
+
+/// The update strategy that the owner wants: a workload that is held has another one.
+fn owners_strategy(object: &Object, strategy: &serde_json::Value) -> serde_json::Value {
+    let kept = object.annotations.get(annotations::UPDATE_STRATEGY);
+    kept.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| strategy.clone())
 }
 
 fn within(rule: &TransitionRule, pod: &PodView, group: &Group) -> Result<(), String> {

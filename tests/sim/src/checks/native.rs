@@ -48,7 +48,11 @@ impl Checks {
             // It was not available anyway.
             return;
         }
-        let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok());
+        let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
+        let partition = set.map_or(0, |set| budget::partition(&set.view));
+        if ordinal(before).is_some_and(|ordinal| ordinal < partition) {
+            self.fail(server.now, format!("pod {} is below partition {partition} and is updated", before.id.name));
+        }
         let ledger = server.ledgers.get(owner.namespace.as_str());
         let is_reserved = |uid: &String| ledger.is_some_and(|ledger| ledger.spec.reservations.contains_key(uid));
         let before_it = server.pods.values().map(|pod| &pod.view).filter(|other| {

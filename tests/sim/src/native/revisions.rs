@@ -1,7 +1,9 @@
 //! ControllerRevisions, as the StatefulSet and DaemonSet controllers make them.
 
+use hitless_agent::instant::whole_seconds;
 use hitless_api::names::labels;
 use hitless_workloads::Template;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::ground::Ground;
@@ -21,7 +23,8 @@ pub(super) fn of_template(workload: &WorkloadObject, template: &Template, ground
         each.view.controller_revision().is_some_and(|revision| revision.body.shape.revision == template.revision())
     });
     let Some(known) = known else {
-        return ground.server.put_object(make(&workload.json, template, newest + 1));
+        let made = make(&workload.json, template, newest + 1, ground.wall(0));
+        return ground.server.put_object(made);
     };
     if number(known) < newest {
         ground.server.change_object(&known.key(), |revision| revision["revision"] = json!(newest + 1));
@@ -30,7 +33,7 @@ pub(super) fn of_template(workload: &WorkloadObject, template: &Template, ground
 }
 
 /// A new ControllerRevision with this number.
-pub(crate) fn make(workload: &Value, template: &Template, number: i64) -> Value {
+pub(crate) fn make(workload: &Value, template: &Template, number: i64, created: Timestamp) -> Value {
     let meta = &workload["metadata"];
     let hash = &template.revision()[..8];
     let name = format!("{}-{hash}", meta["name"].as_str().unwrap_or_default());
@@ -39,7 +42,7 @@ pub(crate) fn make(workload: &Value, template: &Template, number: i64) -> Value 
     json!({
         "apiVersion": "apps/v1", "kind": "ControllerRevision",
         "metadata": {"namespace": meta["namespace"], "name": name, "uid": format!("uid-{name}"), "generation": 1,
-            "labels": {labels::CONTROLLER_REVISION_HASH: hash}, "ownerReferences": [owner]},
+            "creationTimestamp": whole_seconds(created).to_string(), "labels": {labels::CONTROLLER_REVISION_HASH: hash}, "ownerReferences": [owner]},
         "revision": number,
         "data": {"spec": {"template": template.content()}},
     })

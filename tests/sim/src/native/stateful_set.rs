@@ -5,9 +5,11 @@ use std::sync::Arc;
 use hitless_agent::view::NodePod;
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
+use hitless_workloads::Template;
 use serde_json::json;
 
 use super::revisions;
+use crate::checks::partition;
 use crate::ground::Ground;
 use crate::kubernetes::pod;
 use crate::server::WorkloadObject;
@@ -20,6 +22,10 @@ pub(crate) fn sync(object: &WorkloadObject, made: &mut u64, ground: &mut Ground)
     }
     let revision = revisions::of_template(object, &set.body.template, ground);
     let update = revision.view.id.name.clone();
+    let rolls = set.body.strategy["type"] != "OnDelete";
+    let partition = if rolls { partition(set.object) } else { 0 };
+    let current = object.json["status"]["currentRevision"].as_str().unwrap_or(&update).to_owned();
+    let old_template = template_of(&current, object, ground);
     let own: Vec<Arc<PodView>> = super::pods_of(&set.id.uid, ground);
     let replicas = usize::try_from(set.body.replicas).unwrap_or_default();
     let mut made_now = Vec::new();
@@ -30,18 +36,20 @@ pub(crate) fn sync(object: &WorkloadObject, made: &mut u64, ground: &mut Ground)
         }
         *made += 1;
         let uid = format!("{}/{name}-{made}", set.id.namespace);
-        let mut next = pod(&set.id, Some(&set.body.template), (name, uid), ground.wall(0));
-        next.view.labels.insert(labels::CONTROLLER_REVISION_HASH.to_owned(), update.clone());
+        let old = old_template.as_ref().filter(|_| ordinal < partition);
+        let mut next = pod(&set.id, Some(old.unwrap_or(&set.body.template)), (name, uid), ground.wall(0));
+        let label = if old.is_some() { &current } else { &update };
+        next.view.labels.insert(labels::CONTROLLER_REVISION_HASH.to_owned(), label.clone());
         made_now.push(next);
     }
     let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
     for pod in own.iter().filter(|pod| ordinal(pod).is_none_or(|number| number >= replicas) && !pod.terminating) {
         super::end_pod(&pod.id.uid, ground);
     }
-    if set.body.strategy["type"] != "OnDelete" {
+    if rolls {
         let behind = own.iter().filter(|pod| !pod.terminating).find(|pod| {
             pod.labels.get(labels::CONTROLLER_REVISION_HASH) != Some(&update)
-                && ordinal(pod).is_some_and(|number| number < replicas)
+                && ordinal(pod).is_some_and(|number| (partition..replicas).contains(&number))
         });
         if let Some(pod) = behind {
             let what = format!("StatefulSet {} may roll, and would delete pod {}", set.id.name, pod.id.name);
@@ -57,6 +65,16 @@ pub(crate) fn sync(object: &WorkloadObject, made: &mut u64, ground: &mut Ground)
         status["replicas"] = json!(count);
         status["updatedReplicas"] = json!(updated);
         status["updateRevision"] = json!(update);
+        if rolls && updated == replicas || status["currentRevision"].is_null() {
+            status["currentRevision"] = json!(update);
+        }
     });
     made_now
+}
+
+/// The template of the StatefulSet's revision with this name.
+fn template_of(revision: &str, object: &WorkloadObject, ground: &Ground) -> Option<Template> {
+    let mut own = ground.server.owned_by(&object.view.id.uid);
+    let found = own.find(|each| each.view.id.name == revision)?;
+    Some(Template::new(found.json["data"]["spec"]["template"].clone()))
 }

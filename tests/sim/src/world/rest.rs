@@ -5,7 +5,7 @@ use hitless_rollout::round::Round;
 use hitless_workloads::Object;
 
 use super::World;
-use crate::checks::image_number;
+use crate::checks::{image_number, partition};
 use crate::kubelet::Image;
 use crate::server::WorkloadObject;
 
@@ -96,9 +96,12 @@ impl World {
         let uid = &workload.view.id.uid;
         let mut owners: Vec<&str> = server.owned_by(uid).map(|each| each.view.id.uid.as_str()).collect();
         owners.push(uid);
+        let partition = partition(&workload.view);
+        let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
         let mut pods = server.pods.values().map(|pod| &pod.view);
         let behind = pods.find(|pod| {
             pod.owner.as_ref().is_some_and(|owner| owners.contains(&owner.uid.as_str()))
+                && (partition == 0 || ordinal(pod).is_some_and(|ordinal| ordinal >= partition))
                 && image_number(&pod.containers[0].image) != wanted
         });
         if let Some(pod) = behind {

@@ -157,12 +157,13 @@ fn on_delete(kind: &str, named: &Named<'_>, template: &serde_json::Value, nodes:
     let parsed = Template::new(template.clone());
     let strategy = match (kind, ground.chance.index(4)) {
         ("StatefulSet", 0) => json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 2}}),
-        ("StatefulSet", 1) => json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}),
+        ("StatefulSet", 1) => json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}),
         ("DaemonSet", 0) => json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}),
         _ => json!({"type": "RollingUpdate"}),
     };
-    let workload = named.with_strategy(kind, template, &strategy);
-    let revision = ground.server.put_object(revisions::make(&workload, &parsed, 1)).view;
+    let mut workload = named.with_strategy(kind, template, &strategy);
+    let revision = ground.server.put_object(revisions::make(&workload, &parsed, 1, ground.wall(0))).view;
+    workload["status"]["currentRevision"] = json!(revision.id.name);
     let owner = ground.server.put_object(workload).view.id.clone();
     let hash = if kind == "DaemonSet" {
         revision.labels[labels::CONTROLLER_REVISION_HASH].clone()

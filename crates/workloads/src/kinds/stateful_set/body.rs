@@ -32,6 +32,8 @@ pub struct StatefulSetBody {
 pub struct StatefulSetStatus {
     /// `observedGeneration`.
     pub observed_generation: i64,
+    /// `currentRevision`: name of the ControllerRevision of pods that the partition keeps back.
+    pub current_revision: Option<String>,
     /// `updateRevision`: name of the ControllerRevision of the template.
     pub update_revision: Option<String>,
     /// `updatedReplicas`: pods of that revision.
