@@ -50,7 +50,8 @@ impl Checks {
         }
         let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
         let partition = set.map_or(0, |set| budget::partition(&set.view));
-        if ordinal(before).is_some_and(|ordinal| ordinal < partition) {
+        let is_current = set.is_some_and(|set| set.json["status"]["currentRevision"] == update);
+        if !is_current && ordinal(before).is_some_and(|ordinal| ordinal < partition) {
             self.fail(server.now, format!("pod {} is below partition {partition} and is updated", before.id.name));
         }
         let ledger = server.ledgers.get(owner.namespace.as_str());
