@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 pub use caches::{Caches, WatchTask};
 use pods::Pods;
 
-use crate::decide::Decision;
+use crate::decision::Decision;
 use crate::drain::Threads;
 use crate::hooks::runner::{self, Runner};
 use crate::hooks::task::Tasks;
@@ -37,8 +37,8 @@ use crate::http::{Published, Step, Waiters};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::report::{self, Pace};
-use crate::turn::{Turn, turn};
-use crate::view::{NodeIdentity, NodePod, Observation, View};
+use crate::turn::{NodeView, Turn, turn};
+use crate::view::{NodeIdentity, NodePod, Observation};
 
 /// The loop turns at least this often, so that its heartbeat shows.
 const LONGEST_SLEEP: Duration = Duration::from_secs(10);
@@ -173,7 +173,7 @@ impl Agent {
         self.remember_grants(transition.as_deref(), now);
         self.hooks.tell(&mut self.memories, now);
         let (node, memories) = (self.node.clone(), self.memories.clone());
-        let view = View {
+        let view = NodeView {
             node: &node,
             pods: &pods,
             transition: transition.as_deref(),
@@ -264,7 +264,7 @@ impl Agent {
         &self,
         steps: &[(&Grant, Decision)],
         observations: &BTreeMap<String, Observation>,
-        view: &View<'_>,
+        view: &NodeView<'_>,
         now: Timestamp,
     ) -> Vec<Transition> {
         let (no_memory, no_observation) = (Memory::default(), Observation::None);

@@ -7,6 +7,8 @@
 pub mod agent;
 pub mod config;
 pub mod decide;
+pub mod decision;
+pub mod deed;
 pub mod drain;
 pub mod hooks;
 pub mod http;

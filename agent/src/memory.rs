@@ -7,12 +7,12 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, HookTime, Phase, Transition};
 use jiff::Timestamp;
 
-use crate::decide::{Action, Decision, WaitingFor};
+use crate::decision::{Action, Decision, Direction, WaitingFor};
+use crate::deed::Deed;
 use crate::hooks::answer::Answer;
 use crate::hooks::called::Called;
 use crate::hooks::task::Saying;
 use crate::instant::after_seconds;
-use crate::patch::Direction;
 use crate::view::{Count, Held, HoldNumbers, Listening, Missing, Observation, Stage};
 
 /// Memory of one grant.
@@ -166,15 +166,14 @@ impl Memory {
 
     /// A write is about to be sent. What an image patch replaces is noted before the answer: the kubelet is quicker.
     pub fn sending(&mut self, action: &Action, grant: &Grant, pod: &PodView, now: Timestamp) {
-        let touched = pod.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
-        let ids = touched
-            .filter_map(|container| Some((container.name.clone(), container.status.as_ref()?.container_id.clone())));
-        let operated = || Some(Operated { at: now, before: ids.collect() });
+        let ids = Deed::of(grant).container_ids(pod);
+        let before = ids.map(|(name, id)| (name.to_owned(), id.to_owned()));
+        let operated = || Some(Operated { at: now, before: before.collect() });
         match action {
-            Action::Operate => self.operated = operated(),
-            Action::Undo => self.undone = operated(),
-            Action::Lower => self.lowering = Some(pod.resource_version.clone()),
-            Action::Look | Action::Raise { .. } => {}
+            Action::Patch(Direction::Forward) => self.operated = operated(),
+            Action::Patch(Direction::Back) => self.undone = operated(),
+            Action::LeaveService => self.lowering = Some(pod.resource_version.clone()),
+            Action::FetchPod | Action::ReturnToService { .. } => {}
         }
     }
 
@@ -182,18 +181,21 @@ impl Memory {
     pub fn done(&mut self, action: &Action, now: Timestamp) {
         self.denied = None;
         match action {
-            Action::Lower => (self.lowered, self.lowering) = (Some(now), None),
-            Action::Look | Action::Raise { .. } | Action::Operate | Action::Undo => {}
+            Action::LeaveService => (self.lowered, self.lowering) = (Some(now), None),
+            Action::FetchPod
+            | Action::ReturnToService { .. }
+            | Action::Patch(Direction::Forward)
+            | Action::Patch(Direction::Back) => {}
         }
     }
 
     /// A write was certainly not done.
     pub fn not_done(&mut self, action: &Action) {
         match action {
-            Action::Operate => self.operated = None,
-            Action::Undo => self.undone = None,
-            Action::Lower => self.lowering = None,
-            Action::Look | Action::Raise { .. } => {}
+            Action::Patch(Direction::Forward) => self.operated = None,
+            Action::Patch(Direction::Back) => self.undone = None,
+            Action::LeaveService => self.lowering = None,
+            Action::FetchPod | Action::ReturnToService { .. } => {}
         }
     }
 
@@ -212,7 +214,7 @@ impl Memory {
 }
 
 impl Denied {
-    /// The ledger may be newer than the API server's copy of it: so long a refusal counts for nothing (CONTRACT 25).
+    /// The ledger may be newer than the API server's copy of it: so long a refusal counts for nothing (docs/contract.md 25).
     pub const LAG_SECONDS: u32 = 5;
 
     /// Whether it has lasted too long to be a lag: what was refused once and not tried since may be allowed by now.

@@ -7,7 +7,7 @@ use hitless_api::node_transition::AgentInfo;
 use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Phase, Propagation, Transition, TransitionResult};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::decide::Decision;
+use crate::decision::Decision;
 use crate::hooks;
 use crate::instant::after;
 use crate::memory::Memory;

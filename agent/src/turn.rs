@@ -1,12 +1,62 @@
 //! One turn of the agent: every grant's next step, and who is to be put in service without one.
 
-use hitless_api::{Grant, PodRef};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_api::{Grant, GrantMode, NodeTransition, PodRef, Transition};
 use jiff::Timestamp;
 
-use crate::decide::{Decision, Input, begun, decide};
+use crate::decide::{OperationView, begun, decide};
+use crate::decision::Decision;
 use crate::in_service;
 use crate::memory::Memory;
-use crate::view::{Observation, View};
+use crate::view::{NodeIdentity, NodePod, Observation, PodLookup};
+
+/// All that one turn of the agent is decided from.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeView<'a> {
+    /// This node.
+    pub node: &'a NodeIdentity,
+    /// The pods of this node by uid.
+    pub pods: &'a BTreeMap<String, Arc<NodePod>>,
+    /// The node's `NodeTransition`, if there is one.
+    pub transition: Option<&'a NodeTransition>,
+    /// Both watches have delivered their first state: what is absent does not exist.
+    pub synced: bool,
+    /// Memory by grant id.
+    pub memories: &'a BTreeMap<String, Memory>,
+    /// What the kernel shows, by pod uid.
+    pub observations: &'a BTreeMap<String, Observation>,
+}
+
+impl<'a> NodeView<'a> {
+    /// The grants, in the controller's order.
+    pub fn grants(&self) -> impl Iterator<Item = &'a Grant> + use<'a> {
+        self.transition.into_iter().flat_map(|transition| &transition.spec.grants)
+    }
+
+    /// What the agent has reported of a grant.
+    #[must_use]
+    pub fn reported(&self, grant: &Grant) -> Option<&'a Transition> {
+        self.transition?.transition(grant)
+    }
+
+    /// Whether a grant for the pod has not ended yet that may want it out of service. A Hold never does.
+    #[must_use]
+    pub fn has_live_grant(&self, pod_uid: &str) -> bool {
+        self.grants().filter(|grant| grant.mode != GrantMode::Hold).any(|grant| {
+            grant.pod.uid == pod_uid && self.reported(grant).is_none_or(|reported| reported.result.is_none())
+        })
+    }
+
+    /// Where the pod of `grant` is.
+    fn pod(&self, grant: &Grant, memory: &Memory) -> PodLookup<'a> {
+        if let Some(pod) = self.pods.get(&grant.pod.uid) {
+            return PodLookup::Found(pod);
+        }
+        memory.missing.map_or(PodLookup::NotCached, PodLookup::Missing)
+    }
+}
 
 /// What is to be done now.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +77,7 @@ impl Turn<'_> {
 
 /// Decides one turn. Pure: the same view gives the same turn.
 #[must_use]
-pub fn turn<'a>(view: &View<'a>, now: Timestamp) -> Turn<'a> {
+pub fn turn<'a>(view: &NodeView<'a>, now: Timestamp) -> Turn<'a> {
     let raises = view.pods.values().map(|pod| &pod.view).filter_map(|pod| {
         let live = view.has_live_grant(&pod.id.uid);
         Some((pod.id.clone(), in_service::reason_to_raise(pod, view.synced, live)?))
@@ -37,25 +87,25 @@ pub fn turn<'a>(view: &View<'a>, now: Timestamp) -> Turn<'a> {
     Turn { raises: raises.collect(), steps: grants.map(|grant| (grant, step(view, grant, now))).collect() }
 }
 
-fn step(view: &View<'_>, grant: &Grant, now: Timestamp) -> Decision {
+fn step(view: &NodeView<'_>, grant: &Grant, now: Timestamp) -> Decision {
     let (no_memory, no_observation) = (Memory::default(), Observation::None);
     let memory = view.memories.get(&grant.id).unwrap_or(&no_memory);
     let observation = view.observations.get(&grant.pod.uid).unwrap_or(&no_observation);
-    decide(&input(view, grant, memory, observation, goes_later(view, grant)), now)
+    decide(&of_operation(view, grant, memory, observation, goes_later(view, grant)), now)
 }
 
-fn input<'a>(
-    view: &View<'a>,
+fn of_operation<'a>(
+    view: &NodeView<'a>,
     grant: &'a Grant,
     memory: &'a Memory,
     observation: &'a Observation,
     busy: bool,
-) -> Input<'a> {
-    Input {
+) -> OperationView<'a> {
+    OperationView {
         grant,
         granted_node_uid: view.transition.map_or("", |transition| transition.spec.node_uid.as_str()),
         node: view.node,
-        pod: view.presence(grant, memory),
+        pod: view.pod(grant, memory),
         reported: view.reported(grant),
         memory,
         observation,
@@ -64,7 +114,7 @@ fn input<'a>(
 }
 
 /// Whether another grant of the same pod goes first: the one that was begun, else the one that stands first.
-fn goes_later(view: &View<'_>, grant: &Grant) -> bool {
+fn goes_later(view: &NodeView<'_>, grant: &Grant) -> bool {
     let rivals = || {
         view.grants().enumerate().filter(|(_, other)| {
             other.pod.uid == grant.pod.uid && view.reported(other).is_none_or(|reported| reported.result.is_none())
@@ -76,7 +126,7 @@ fn goes_later(view: &View<'_>, grant: &Grant) -> bool {
     let no_memory = Memory::default();
     let rank = |(index, other): (usize, &Grant)| {
         let memory = view.memories.get(&other.id).unwrap_or(&no_memory);
-        let has_begun = begun(&input(view, other, memory, &Observation::None, false));
+        let has_begun = begun(&of_operation(view, other, memory, &Observation::None, false));
         (!has_begun, index, other.id.clone())
     };
     rivals().map(rank).min().is_some_and(|(_, _, first)| first != grant.id)

@@ -1,17 +1,14 @@
-//! What a decision is made from.
+//! What is seen: the pods of this node, as the API server has them, and what the kernel shows of them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, NodeTransition, Transition};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::memory::Memory;
-use crate::patch::Direction;
+use crate::decision::Direction;
 
 /// What the API server fills in where a pod says nothing.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -66,11 +63,11 @@ pub struct NodeIdentity {
 
 /// Where the pod of a grant is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence<'a> {
+pub enum PodLookup<'a> {
     /// On this node.
-    Here(&'a NodePod),
+    Found(&'a NodePod),
     /// Not in the cache of this node's pods; the API server has not been asked yet.
-    Unseen,
+    NotCached,
     /// The API server said why it is not in the cache.
     Missing(Missing),
 }
@@ -208,51 +205,4 @@ pub struct HoldNumbers {
     pub longest_milliseconds: u32,
     /// It had to end before the new processes listened.
     pub expired: bool,
-}
-
-/// All that one turn of the agent is decided from.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    /// This node.
-    pub node: &'a NodeIdentity,
-    /// The pods of this node by uid.
-    pub pods: &'a BTreeMap<String, Arc<NodePod>>,
-    /// The node's `NodeTransition`, if there is one.
-    pub transition: Option<&'a NodeTransition>,
-    /// Both watches have delivered their first state: what is absent does not exist.
-    pub synced: bool,
-    /// Memory by grant id.
-    pub memories: &'a BTreeMap<String, Memory>,
-    /// What the kernel shows, by pod uid.
-    pub observations: &'a BTreeMap<String, Observation>,
-}
-
-impl<'a> View<'a> {
-    /// The grants, in the controller's order.
-    pub fn grants(&self) -> impl Iterator<Item = &'a Grant> + use<'a> {
-        self.transition.into_iter().flat_map(|transition| &transition.spec.grants)
-    }
-
-    /// What the agent has reported of a grant.
-    #[must_use]
-    pub fn reported(&self, grant: &Grant) -> Option<&'a Transition> {
-        self.transition?.transition(grant)
-    }
-
-    /// Whether a grant for the pod has not ended yet that may want it out of service. A Hold never does.
-    #[must_use]
-    pub fn has_live_grant(&self, pod_uid: &str) -> bool {
-        self.grants().filter(|grant| grant.mode != GrantMode::Hold).any(|grant| {
-            grant.pod.uid == pod_uid && self.reported(grant).is_none_or(|reported| reported.result.is_none())
-        })
-    }
-
-    /// Where the pod of `grant` is.
-    #[must_use]
-    pub fn presence(&self, grant: &Grant, memory: &Memory) -> Presence<'a> {
-        if let Some(pod) = self.pods.get(&grant.pod.uid) {
-            return Presence::Here(pod);
-        }
-        memory.missing.map_or(Presence::Unseen, Presence::Missing)
-    }
 }

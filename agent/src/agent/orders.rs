@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode};
 
-use crate::decide::{Decision, Hold, Watch};
+use crate::decision::{Decision, Direction, Hold, Watch};
+use crate::deed::Deed;
 use crate::drain::{holder, observed};
-use crate::patch::Direction;
-use crate::view::View;
+use crate::turn::NodeView;
 
 /// Which pods are to be looked at.
-pub(super) fn looks(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<String, observed::Order> {
+pub(super) fn looks(steps: &[(&Grant, Decision)], view: &NodeView<'_>) -> BTreeMap<String, observed::Order> {
     let order = |(grant, decision): &(&Grant, Decision)| {
         let stage = match decision.watch {
             Watch::No => return None,
@@ -30,7 +30,7 @@ pub(super) fn looks(steps: &[(&Grant, Decision)], view: &View<'_>) -> BTreeMap<S
 /// Of which pods new connections are to be held. `has_decided`: this process has decided before.
 pub(super) fn holds(
     steps: &[(&Grant, Decision)],
-    view: &View<'_>,
+    view: &NodeView<'_>,
     has_decided: bool,
 ) -> BTreeMap<String, holder::Order> {
     let order = |(grant, decision): &(&Grant, Decision)| {
@@ -48,9 +48,7 @@ pub(super) fn holds(
     steps.iter().filter_map(order).collect()
 }
 
-/// containerID of each container of the grant that has one.
+/// containerID of each container that is replaced, where it has one.
 fn ids(grant: &Grant, pod: &PodView) -> Vec<String> {
-    let touched = pod.containers.iter().filter(|container| grant.containers.contains_key(&container.name));
-    let id = |container: &ContainerView| Some(container.status.as_ref()?.container_id.clone());
-    touched.filter_map(id).filter(|id| !id.is_empty()).collect()
+    Deed::of(grant).container_ids(pod).map(|(_, id)| id.to_owned()).filter(|id| !id.is_empty()).collect()
 }

@@ -13,9 +13,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Caches;
-use crate::decide::Action;
+use crate::decision::{Action, Direction};
+use crate::deed::Deed;
 use crate::memory::Memory;
-use crate::patch::{self, Direction};
+use crate::patch;
 use crate::view::{Missing, NodePod};
 
 /// First pause after a conflict; what was read anew is decided on at once. Every pause after another is twice as long.
@@ -66,17 +67,16 @@ impl Pods {
         if self.is_paused(&grant.pod.uid) {
             return;
         }
-        if *action == Action::Look {
+        if *action == Action::FetchPod {
             return self.look(grant, memory, node, pod.is_some()).await;
         }
         let Some(pod) = pod else { return };
         memory.sending(action, grant, &pod.view, super::now());
         let result = match action {
-            Action::Look => return,
-            Action::Lower => self.set_in_service(pod, false, "Leaving", &grant.id).await,
-            Action::Raise { reason, message } => self.set_in_service(pod, true, reason, message).await,
-            Action::Operate => self.patch_images(grant, pod, Direction::Forward).await,
-            Action::Undo => self.patch_images(grant, pod, Direction::Back).await,
+            Action::FetchPod => return,
+            Action::LeaveService => self.set_in_service(pod, false, "Leaving", &grant.id).await,
+            Action::ReturnToService { reason, message } => self.set_in_service(pod, true, reason, message).await,
+            Action::Patch(direction) => self.patch(grant, pod, *direction).await,
         };
         let now = super::now();
         match &result {
@@ -88,7 +88,7 @@ impl Pods {
             Err(WriteError::Conflict { message } | WriteError::Gone { message }) => {
                 memory.not_done(action);
                 // Another resourceVersion passes quickly; what an image patch tests may stay as it is.
-                if matches!(action, Action::Operate | Action::Undo) {
+                if matches!(action, Action::Patch(_)) {
                     memory.refused(action, "PatchConflict", message, now);
                 }
             }
@@ -154,8 +154,8 @@ impl Pods {
         Ok(())
     }
 
-    async fn patch_images(&self, grant: &Grant, pod: &NodePod, direction: Direction) -> Result<(), WriteError> {
-        let patch = patch::images(pod, grant, direction).build();
+    async fn patch(&self, grant: &Grant, pod: &NodePod, direction: Direction) -> Result<(), WriteError> {
+        let patch = Deed::of(grant).patch(pod, direction).build();
         let (api, params) = (self.api(&pod.view.id), params());
         let write = api.patch(&pod.view.id.name, &params, &patch);
         let pod = self.writes.send("pods", write).await?;

@@ -3,10 +3,10 @@
 use hitless_api::{Phase, StragglerPolicy};
 use jiff::{SignedDuration, Timestamp};
 
-use super::case::Case;
-use super::{Action, Decision, Hold, WaitingFor, hooks, leave, returned};
+use super::operation::Operation;
+use super::{hooks, leave, returned};
+use crate::decision::{Action, Decision, Direction, Hold, WaitingFor};
 use crate::instant::{after, after_seconds};
-use crate::patch::Direction;
 use crate::view::{Observation, Stage};
 
 /// No Hold begins while the API server takes longer to answer: clients would wait for the image patch. Its usual answer takes
@@ -20,54 +20,54 @@ const BETWEEN_ATTEMPTS_SECONDS: u32 = 5;
 const LAG: SignedDuration = SignedDuration::from_millis(300);
 /// ... and then let in, until the next attempt.
 const AFTER_DENIAL: SignedDuration = SignedDuration::from_secs(1);
-/// While the thread that holds is at work it tells when it is done; this is only in case it never does.
+/// While the thread that holds is at work it tells when it is done; this is only in operation it never does.
 const GLANCE: SignedDuration = SignedDuration::from_secs(1);
 /// The way back is not kept waiting for longer by a Hold that can't begin.
 const BACK_PATIENCE_SECONDS: u32 = 3;
 
 /// The pod has the images before the operation, and nothing was undone.
-pub(super) fn decide(case: &Case<'_>) -> Decision {
-    if let Some(cancel) = &case.grant.cancel {
-        return cancelled(case, &cancel.reason);
+pub(super) fn decide(operation: &Operation<'_>) -> Decision {
+    if let Some(cancel) = &operation.grant.cancel {
+        return cancelled(operation, &cancel.reason);
     }
-    if case.grant.while_unavailable && case.pod.available() {
-        return case.raise(returned::AVAILABLE);
+    if operation.grant.while_unavailable && operation.pod.available() {
+        return operation.raise(returned::AVAILABLE);
     }
-    if let Some(denied) = case.denied(&Action::Operate) {
-        return case.give_up(denied.reason, &denied.words);
+    if let Some(denied) = operation.denied(&Action::Patch(Direction::Forward)) {
+        return operation.give_up(denied.reason, &denied.words);
     }
-    match stage(case, Direction::Forward) {
+    match stage(operation, Direction::Forward) {
         Some(Stage::Settling(busy)) => {
-            parked(case, Decision::at(Phase::Settling).waiting_for(WaitingFor::InFlight(*busy)))
+            parked(operation, Decision::at(Phase::Settling).waiting_for(WaitingFor::InFlight(*busy)))
         }
-        Some(Stage::Settled(left)) => settled(case, *left),
-        other => hooks::before(case, Decision::at(Phase::Granted)).unwrap_or_else(|| begin(case, other)),
+        Some(Stage::Settled(left)) => settled(operation, *left),
+        other => hooks::before(operation, Decision::at(Phase::Granted)).unwrap_or_else(|| begin(operation, other)),
     }
 }
 
 /// Cancelled before the containers were touched. As in [`leave::cancelled`], writing the condition anew makes an image patch
 /// fail that is still on its way.
-pub(super) fn cancelled(case: &Case<'_>, reason: &str) -> Decision {
-    if case.pod.gated && case.out_of_service() {
-        return leave::cancelled(case, reason);
+pub(super) fn cancelled(operation: &Operation<'_>, reason: &str) -> Decision {
+    if operation.pod.gated && operation.out_of_service() {
+        return leave::cancelled(operation, reason);
     }
-    case.raise(returned::NEVER_BEGUN).saying("cancelled before the containers were touched")
+    operation.raise(returned::NEVER_BEGUN).saying("cancelled before the containers were touched")
 }
 
 /// The way back, under a Hold where that is quickly begun.
-pub(super) fn back(case: &Case<'_>, returning: Decision, since: Timestamp) -> Decision {
+pub(super) fn back(operation: &Operation<'_>, returning: Decision, since: Timestamp) -> Decision {
     let direction = Direction::Back;
-    let undo = |hold| case.doing(returning.clone(), Action::Undo).holding(hold);
+    let undo = |hold| operation.doing(returning.clone(), Action::Patch(Direction::Back)).holding(hold);
     let patience = after_seconds(since, BACK_PATIENCE_SECONDS);
-    match stage(case, direction) {
-        _ if !case.any_runs() => undo(Hold::Keep(direction)),
+    match stage(operation, direction) {
+        _ if !operation.any_runs() => undo(Hold::Keep(direction)),
         Some(Stage::Settling(busy)) => {
-            parked(case, returning.waiting_for(WaitingFor::InFlight(*busy))).holding(Hold::Park(direction))
+            parked(operation, returning.waiting_for(WaitingFor::InFlight(*busy))).holding(Hold::Park(direction))
         }
         Some(Stage::Settled(_)) => undo(Hold::Park(direction)),
         Some(Stage::Prepared(0) | Stage::Released | Stage::Failed(_)) => undo(Hold::Keep(direction)),
-        Some(Stage::Prepared(_)) if case.now < patience => returning.holding(Hold::Park(direction)),
-        None if case.now < patience => {
+        Some(Stage::Prepared(_)) if operation.now < patience => returning.holding(Hold::Park(direction)),
+        None if operation.now < patience => {
             let waiting = returning.waiting_for(WaitingFor::Prepared).waking_at(patience);
             waiting.holding(Hold::Prepare(direction))
         }
@@ -77,105 +77,107 @@ pub(super) fn back(case: &Case<'_>, returning: Decision, since: Timestamp) -> De
 
 /// The new containers are ready, and clients are still held: the kubelet was quicker than the thread that looks for the listener.
 /// What the thread has to tell is part of the result; that it tells is not relied on for longer than clients are held.
-pub(super) fn letting_in(case: &Case<'_>, operated: Timestamp) -> Option<Decision> {
-    let cap = SignedDuration::from_millis(case.grant.drain.hold_cap_milliseconds.into());
+pub(super) fn letting_in(operation: &Operation<'_>, operated: Timestamp) -> Option<Decision> {
+    let cap = SignedDuration::from_millis(operation.grant.drain.hold_cap_milliseconds.into());
     let latest = after(after(operated, cap), GLANCE);
-    let is_held = matches!(stage(case, Direction::Forward), Some(Stage::Settling(_) | Stage::Settled(_)));
+    let is_held = matches!(stage(operation, Direction::Forward), Some(Stage::Settling(_) | Stage::Settled(_)));
     let waiting = || Decision::at(Phase::Returning).waiting_for(WaitingFor::LetIn).waking_at(latest);
-    (is_held && case.now < latest).then(waiting)
+    (is_held && operation.now < latest).then(waiting)
 }
 
 /// Nothing is held.
-fn begin(case: &Case<'_>, stage: Option<&Stage>) -> Decision {
-    let expiry = case.expiry();
-    if case.now > expiry {
+fn begin(operation: &Operation<'_>, stage: Option<&Stage>) -> Decision {
+    let expiry = operation.expiry();
+    if operation.now > expiry {
         // A patch that was sent and not answered may still be on its way.
-        return if case.may_be_operated() { case.raise(returned::EXPIRED) } else { returned::expired() };
+        return if operation.may_be_patched() { operation.raise(returned::EXPIRED) } else { returned::expired() };
     }
     // Whoever comes after this process tells new containers from old ones by the grant alone: the pod never leaves service, so no
     // time of that does.
-    if !case.has_granted_containers() {
-        return case.raise(returned::CONTAINER_CHANGED);
+    if !operation.deed().is_as_granted(operation.pod) {
+        return operation.raise(returned::CONTAINER_CHANGED);
     }
     // A container that does not run has no connections, and none can be made to it.
-    if !case.any_runs() {
-        return leave::operate(case);
+    if !operation.any_runs() {
+        return leave::operate(operation);
     }
     let granted = Decision::at(Phase::Granted).until(expiry);
-    if case.out_of_service() {
+    if operation.out_of_service() {
         return granted.waiting_for(WaitingFor::InService);
     }
-    if let Some(at) = next_attempt(case).filter(|at| *at > case.now) {
+    if let Some(at) = next_attempt(operation).filter(|at| *at > operation.now) {
         return granted.waiting_for(WaitingFor::Attempt(at)).waking_at(at);
     }
     let granted = granted.holding(Hold::Prepare(Direction::Forward));
     match stage {
         // Before the next attempt everything is opened anew.
         Some(Stage::Released) => granted.holding(Hold::No).waiting_for(WaitingFor::Prepared),
-        // As in [`Case::give_up`].
+        // As in [`Operation::give_up`].
         Some(Stage::Failed(why)) => {
-            case.raise(returned::HOLD_FAILED).saying(format!("new connections can't be held: {why}"))
+            operation.raise(returned::HOLD_FAILED).saying(format!("new connections can't be held: {why}"))
         }
-        Some(Stage::Prepared(0)) => leave::operate(case),
-        Some(Stage::Prepared(_)) => park(case, granted),
+        Some(Stage::Prepared(0)) => leave::operate(operation),
+        Some(Stage::Prepared(_)) => park(operation, granted),
         // What the API server's speed is can be asked meanwhile.
-        Some(Stage::Settling(_) | Stage::Settled(_)) | None if is_asked(case) => {
+        Some(Stage::Settling(_) | Stage::Settled(_)) | None if is_asked(operation) => {
             granted.waiting_for(WaitingFor::Prepared)
         }
         Some(Stage::Settling(_) | Stage::Settled(_)) | None => {
-            granted.waiting_for(WaitingFor::Prepared).doing(Action::Look)
+            granted.waiting_for(WaitingFor::Prepared).doing(Action::FetchPod)
         }
     }
 }
 
 /// Everything is open: new connections are held if the image patch is likely to follow soon.
-fn park(case: &Case<'_>, granted: Decision) -> Decision {
-    match case.memory.round_trip.filter(|_| is_asked(case)) {
-        None => granted.doing(Action::Look),
+fn park(operation: &Operation<'_>, granted: Decision) -> Decision {
+    match operation.memory.round_trip.filter(|_| is_asked(operation)) {
+        None => granted.doing(Action::FetchPod),
         Some(answer) if answer.milliseconds > SLOW_MILLISECONDS => {
             let waiting = granted.waiting_for(WaitingFor::Api(answer.milliseconds));
-            waiting.waking_at(after(case.not_after_now(answer.at), ANSWER_LASTS))
+            waiting.waking_at(after(operation.not_after_now(answer.at), ANSWER_LASTS))
         }
-        Some(_) => parked(case, Decision::at(Phase::Holding)),
+        Some(_) => parked(operation, Decision::at(Phase::Holding)),
     }
 }
 
 /// The API server has answered a question just now.
-fn is_asked(case: &Case<'_>) -> bool {
-    let answer = case.memory.round_trip;
-    answer.is_some_and(|answer| answer.at <= case.now && case.now < after(answer.at, ANSWER_LASTS))
+fn is_asked(operation: &Operation<'_>) -> bool {
+    let answer = operation.memory.round_trip;
+    answer.is_some_and(|answer| answer.at <= operation.now && operation.now < after(answer.at, ANSWER_LASTS))
 }
 
-fn parked(case: &Case<'_>, decision: Decision) -> Decision {
-    decision.holding(Hold::Park(Direction::Forward)).waking_at(after(case.now, GLANCE))
+fn parked(operation: &Operation<'_>, decision: Decision) -> Decision {
+    decision.holding(Hold::Park(Direction::Forward)).waking_at(after(operation.now, GLANCE))
 }
 
 /// Everything that was in flight has been answered, or has had its time.
-fn settled(case: &Case<'_>, left: u32) -> Decision {
-    if left > 0 && case.grant.drain.stragglers == StragglerPolicy::Abort {
+fn settled(operation: &Operation<'_>, left: u32) -> Decision {
+    if left > 0 && operation.grant.drain.stragglers == StragglerPolicy::Abort {
         let message = format!("{left} connections had a request in flight for longer than clients can be held");
-        return case.give_up("DeadlineAborted", message);
+        return operation.give_up("DeadlineAborted", message);
     }
-    if next_attempt(case).is_some_and(|at| at > case.now) || !case.has_granted_containers() {
+    if next_attempt(operation).is_some_and(|at| at > operation.now) || !operation.deed().is_as_granted(operation.pod) {
         // Let in meanwhile.
-        return begin(case, None);
+        return begin(operation, None);
     }
-    leave::operate(case).holding(Hold::Park(Direction::Forward))
+    leave::operate(operation).holding(Hold::Park(Direction::Forward))
 }
 
 /// When the next Hold may begin, after one that had to end before the image patch.
-fn next_attempt(case: &Case<'_>) -> Option<Timestamp> {
-    let memory = case.memory;
-    let failed = memory.hold_failed.map(|at| after_seconds(case.not_after_now(at), BETWEEN_ATTEMPTS_SECONDS));
+fn next_attempt(operation: &Operation<'_>) -> Option<Timestamp> {
+    let memory = operation.memory;
+    let failed = memory.hold_failed.map(|at| after_seconds(operation.not_after_now(at), BETWEEN_ATTEMPTS_SECONDS));
     let denied = memory.denied.as_ref().filter(|denied| {
-        denied.action == Action::Operate && denied.reason != "PatchConflict" && denied.last >= after(denied.since, LAG)
+        denied.action == Action::Patch(Direction::Forward)
+            && denied.reason != "PatchConflict"
+            && denied.last >= after(denied.since, LAG)
     });
-    failed.max(denied.map(|denied| after(case.not_after_now(denied.last), AFTER_DENIAL)))
+    failed.max(denied.map(|denied| after(operation.not_after_now(denied.last), AFTER_DENIAL)))
 }
 
 /// How far the Hold for this direction is, if there is one.
-fn stage<'a>(case: &Case<'a>, direction: Direction) -> Option<&'a Stage> {
-    match case.observation {
+fn stage<'a>(operation: &Operation<'a>, direction: Direction) -> Option<&'a Stage> {
+    match operation.observation {
         Observation::Held(held) if held.direction == direction => Some(&held.stage),
         Observation::Held(_) | Observation::None | Observation::Failed(_) | Observation::Counted(_) => None,
     }

@@ -3,8 +3,9 @@
 use hitless_api::{Hook, HookTime};
 use jiff::Timestamp;
 
-use super::case::Case;
-use super::{Decision, WaitingFor, returned};
+use super::operation::Operation;
+use super::returned;
+use crate::decision::{Decision, WaitingFor};
 use crate::hooks::called::{Ask, End, State, deadline};
 use crate::hooks::task::Word;
 use crate::instant::after_seconds;
@@ -46,34 +47,34 @@ impl Wait {
 }
 
 /// How long the application may be waited for before anything is done, in seconds.
-pub(super) fn seconds_before(case: &Case<'_>) -> u32 {
-    let before = case.grant.hooks.iter().filter(|hook| hook.when == HookTime::BeforeDrain);
-    let task = case.memory.task_since.map_or(0, |_| Hook::DEFAULT_DEADLINE_SECONDS);
+pub(super) fn seconds_before(operation: &Operation<'_>) -> u32 {
+    let before = operation.grant.hooks.iter().filter(|hook| hook.when == HookTime::BeforeDrain);
+    let task = operation.memory.task_since.map_or(0, |_| Hook::DEFAULT_DEADLINE_SECONDS);
     before.map(|hook| hook.deadline_seconds).fold(task, u32::saturating_add)
 }
 
 /// Whether a hook of this moment has been called.
-pub(super) fn called(case: &Case<'_>, when: HookTime) -> bool {
-    let is_called = |hook: &Hook| case.memory.hooks.contains_key(&hook.name) || is_done(case, hook);
-    case.grant.hooks.iter().any(|hook| hook.when == when && is_called(hook))
+pub(super) fn called(operation: &Operation<'_>, when: HookTime) -> bool {
+    let is_called = |hook: &Hook| operation.memory.hooks.contains_key(&hook.name) || is_done(operation, hook);
+    operation.grant.hooks.iter().any(|hook| hook.when == when && is_called(hook))
 }
 
-fn is_done(case: &Case<'_>, hook: &Hook) -> bool {
-    case.reported.is_some_and(|reported| reported.hooks_done.contains(&hook.name))
+fn is_done(operation: &Operation<'_>, hook: &Hook) -> bool {
+    operation.reported.is_some_and(|reported| reported.hooks_done.contains(&hook.name))
 }
 
 /// The hooks of one moment, one after another. `end` is when the phase that they are called in ends.
-pub(super) fn step(case: &Case<'_>, when: HookTime, end: Timestamp) -> Step {
-    for hook in case.grant.hooks.iter().filter(|hook| hook.when == when && !is_done(case, hook)) {
+pub(super) fn step(operation: &Operation<'_>, when: HookTime, end: Timestamp) -> Step {
+    for hook in operation.grant.hooks.iter().filter(|hook| hook.when == when && !is_done(operation, hook)) {
         let name = &hook.name;
-        let Some(called) = case.memory.hooks.get(name) else {
-            let deadline = deadline(hook, end, case.now);
+        let Some(called) = operation.memory.hooks.get(name) else {
+            let deadline = deadline(hook, end, operation.now);
             let ask = Ask { name: name.clone(), when, attempt: 1, deadline };
             let waiting_for = WaitingFor::Hook { name: name.clone(), words: "to answer".to_owned() };
             return Step::Waits(Wait { ask: Some(ask), until: deadline, deadline, waiting_for });
         };
         let said = if called.output.is_empty() { String::new() } else { format!(": {}", called.output) };
-        let (ask, until, words) = match called.state(hook, case.now) {
+        let (ask, until, words) = match called.state(hook, operation.now) {
             State::Over(End::Done | End::Ignored) => continue,
             State::Over(End::Failed) => return Step::Failed(format!("hook {name} has failed{said}")),
             State::Over(End::Refused) => return Step::Refused(format!("hook {name} says never{said}")),
@@ -90,33 +91,33 @@ pub(super) fn step(case: &Case<'_>, when: HookTime, end: Timestamp) -> Step {
 }
 
 /// The hooks that are called before anything is done; `None` once they let it begin. `waiting` is the decision to wait.
-pub(super) fn before(case: &Case<'_>, waiting: Decision) -> Option<Decision> {
+pub(super) fn before(operation: &Operation<'_>, waiting: Decision) -> Option<Decision> {
     // Of a container that does not run nobody can be asked, and it may be what is to be mended.
-    if !case.any_runs() {
+    if !operation.any_runs() {
         return None;
     }
-    let end = after_seconds(case.expiry(), seconds_before(case));
-    let task = task(case);
-    let step = if matches!(task, Step::Over) { step(case, HookTime::BeforeDrain, end) } else { task };
+    let end = after_seconds(operation.expiry(), seconds_before(operation));
+    let task = task(operation);
+    let step = if matches!(task, Step::Over) { step(operation, HookTime::BeforeDrain, end) } else { task };
     // Both ends write the condition: as after a cancel, something may still be on its way.
     match step {
         Step::Over => None,
         Step::Waits(wait) => Some(wait.put(waiting)),
-        Step::Failed(words) => Some(case.raise(FAILED).saying(words)),
-        Step::Refused(words) => Some(case.raise(returned::REFUSED).saying(words)),
+        Step::Failed(words) => Some(operation.raise(FAILED).saying(words)),
+        Step::Refused(words) => Some(operation.raise(returned::REFUSED).saying(words)),
     }
 }
 
 /// What the application has said by itself, which is answered to as a hook's answer is.
-fn task(case: &Case<'_>) -> Step {
-    let Some(saying) = &case.memory.saying else { return Step::Over };
+fn task(operation: &Operation<'_>) -> Step {
+    let Some(saying) = &operation.memory.saying else { return Step::Over };
     let said = if saying.message.is_empty() { String::new() } else { format!(": {}", saying.message) };
-    let since = case.memory.task_since.map_or(case.now, |since| case.not_after_now(since));
+    let since = operation.memory.task_since.map_or(operation.now, |since| operation.not_after_now(since));
     let deadline = after_seconds(since, Hook::DEFAULT_DEADLINE_SECONDS);
     match saying.task {
         Word::Never => Step::Refused(format!("the application says never{said}")),
-        Word::NotYet if case.now >= saying.until => Step::Over,
-        Word::NotYet if case.now >= deadline => {
+        Word::NotYet if operation.now >= saying.until => Step::Over,
+        Word::NotYet if operation.now >= deadline => {
             let seconds = Hook::DEFAULT_DEADLINE_SECONDS;
             Step::Failed(format!("the application has said not yet for {seconds} s{said}"))
         }
@@ -128,20 +129,20 @@ fn task(case: &Case<'_>) -> Step {
 }
 
 /// Why the operation ended as it did, if a hook was the reason: the words are lost with the decision that raised InService.
-pub(super) fn last_words(case: &Case<'_>) -> String {
-    let words = |hook: &Hook| match case
+pub(super) fn last_words(operation: &Operation<'_>) -> String {
+    let words = |hook: &Hook| match operation
         .memory
         .hooks
         .get(&hook.name)
-        .map(|called| (called, called.state(hook, case.now)))
+        .map(|called| (called, called.state(hook, operation.now)))
     {
         Some((called, State::Over(End::Failed))) => Some(format!("hook {} has failed: {}", hook.name, called.output)),
         Some((called, State::Over(End::Refused))) => Some(format!("hook {} says never: {}", hook.name, called.output)),
         Some((_, State::Over(End::Done | End::Ignored) | State::Due | State::Waits(_))) | None => None,
     };
-    let task = || match task(case) {
+    let task = || match task(operation) {
         Step::Failed(words) | Step::Refused(words) => Some(words),
         Step::Over | Step::Waits(_) => None,
     };
-    case.grant.hooks.iter().find_map(words).or_else(task).unwrap_or_default()
+    operation.grant.hooks.iter().find_map(words).or_else(task).unwrap_or_default()
 }

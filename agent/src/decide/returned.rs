@@ -4,8 +4,10 @@ use hitless_api::pod::ConditionView;
 use hitless_api::{Outcome, Phase, TransitionResult};
 use jiff::Timestamp;
 
-use super::case::{Case, Images};
-use super::{Decision, WaitingFor, hold, hooks};
+use super::operation::Operation;
+use super::{hold, hooks};
+use crate::decision::{Decision, WaitingFor};
+use crate::deed::Progress;
 use crate::instant::after_seconds;
 
 /// Reason of an InService condition that is True as it should be.
@@ -27,19 +29,19 @@ pub(super) const HOLD_FAILED: &str = "HoldFailedInService";
 pub(super) const CONTAINER_CHANGED: &str = "ContainerChangedInService";
 
 /// InService is True with this grant's mark.
-pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
-    let since = case.not_after_now(condition.since.unwrap_or(case.now));
-    match (condition.reason.as_str(), case.rollback()) {
-        // With the images after it, a way back was announced but not begun before the verdict turned: its report was stored
+pub(super) fn decide(operation: &Operation<'_>, condition: &ConditionView) -> Decision {
+    let since = operation.not_after_now(condition.since.unwrap_or(operation.now));
+    match (condition.reason.as_str(), operation.rollback()) {
+        // With the pod patched, a way back was announced but not begun before the verdict turned: its report was stored
         // unnoticed.
-        (IN_SERVICE, Some(_)) if case.images() != Images::To => rolled_back(case, since),
-        (IN_SERVICE, _) => when_ready(case, since, Outcome::Done, "Done", "ReadyPending"),
+        (IN_SERVICE, Some(_)) if operation.progress() != Progress::Patched => rolled_back(operation, since),
+        (IN_SERVICE, _) => when_ready(operation, since, Outcome::Done, "Done", "ReadyPending"),
         (CANCELLED, _) => {
-            let reason = cancelled(case);
-            when_ready(case, since, Outcome::Cancelled, reason, reason)
+            let reason = cancelled(operation);
+            when_ready(operation, since, Outcome::Cancelled, reason, reason)
         }
         // It was in service all the time, so whether it is Ready says nothing about the operation.
-        (NEVER_BEGUN, _) => Decision::end(Phase::Granted, Outcome::Cancelled, cancelled(case)),
+        (NEVER_BEGUN, _) => Decision::end(Phase::Granted, Outcome::Cancelled, cancelled(operation)),
         (AVAILABLE, _) => available(),
         (EXPIRED, _) => expired(),
         (CONTAINER_CHANGED, _) => Decision::refused(
@@ -49,8 +51,8 @@ pub(super) fn decide(case: &Case<'_>, condition: &ConditionView) -> Decision {
         (HOLD_FAILED, _) => {
             Decision::refused(TransitionResult::HOLD_FAILED, "new connections can't be held: see the agent's log")
         }
-        (REFUSED, _) => Decision::refused(REFUSED, hooks::last_words(case)),
-        (reason, _) => Decision::end(Phase::Returning, Outcome::Failed, reason).saying(hooks::last_words(case)),
+        (REFUSED, _) => Decision::refused(REFUSED, hooks::last_words(operation)),
+        (reason, _) => Decision::end(Phase::Returning, Outcome::Failed, reason).saying(hooks::last_words(operation)),
     }
 }
 
@@ -70,29 +72,29 @@ pub(super) fn expired() -> Decision {
     )
 }
 
-fn cancelled<'a>(case: &Case<'a>) -> &'a str {
-    case.grant.cancel.as_ref().map_or(CANCELLED, |cancel| cancel.reason.as_str())
+fn cancelled<'a>(operation: &Operation<'a>) -> &'a str {
+    operation.grant.cancel.as_ref().map_or(CANCELLED, |cancel| cancel.reason.as_str())
 }
 
 /// The images before the operation run again.
-pub(super) fn rolled_back(case: &Case<'_>, since: Timestamp) -> Decision {
-    let reason = case.rollback().unwrap_or_default();
-    when_ready(case, since, Outcome::RolledBack, reason, reason)
+pub(super) fn rolled_back(operation: &Operation<'_>, since: Timestamp) -> Decision {
+    let reason = operation.rollback().unwrap_or_default();
+    when_ready(operation, since, Outcome::RolledBack, reason, reason)
 }
 
 /// In service all the time, operated and verified.
-pub(super) fn held(case: &Case<'_>, since: Timestamp) -> Decision {
-    if let Some(waiting) = hold::letting_in(case, since) {
+pub(super) fn held(operation: &Operation<'_>, since: Timestamp) -> Decision {
+    if let Some(waiting) = hold::letting_in(operation, since) {
         return waiting;
     }
-    when_ready(case, since, Outcome::Done, "Done", "ReadyPending")
+    when_ready(operation, since, Outcome::Done, "Done", "ReadyPending")
 }
 
-fn when_ready(case: &Case<'_>, since: Timestamp, outcome: Outcome, reason: &str, late: &str) -> Decision {
-    let deadline = after_seconds(since, case.grant.verify.progress_seconds);
-    if case.pod.ready() {
+fn when_ready(operation: &Operation<'_>, since: Timestamp, outcome: Outcome, reason: &str, late: &str) -> Decision {
+    let deadline = after_seconds(since, operation.grant.verify.progress_seconds);
+    if operation.pod.ready() {
         Decision::end(Phase::Returning, outcome, reason)
-    } else if case.now >= deadline {
+    } else if operation.now >= deadline {
         Decision::end(Phase::Returning, outcome, late).saying("the pod is in service again but not ready")
     } else {
         Decision::at(Phase::Returning).waiting_for(WaitingFor::Ready).until(deadline)

@@ -10,7 +10,7 @@ use super::holder::{Order, Seat};
 use super::restart::Restart;
 use super::settle::Settle;
 use super::stragglers;
-use crate::decide::Hold;
+use crate::decision::Hold;
 use crate::view::{Held, HoldNumbers, Listening, Stage};
 
 /// Between two looks for the new listener while clients wait and the old process has ended. A look costs some 15 µs, and the

@@ -11,8 +11,8 @@ use hitless_api::DrainSpec;
 use tokio::sync::Notify;
 
 use super::held;
-use crate::decide::Hold;
-use crate::patch::Direction;
+use crate::decision::Direction;
+use crate::decision::Hold;
 use crate::view::{Held, Observation};
 
 /// What such a thread needs at most; it keeps nothing big on its stack.

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::answer::{Answer, Verdict};
 use super::called::Ask;
 use super::{exec, http};
-use crate::decide::Decision;
+use crate::decision::Decision;
 use crate::memory::Memory;
 use crate::view::NodePod;
 

@@ -31,7 +31,7 @@ fn is_open(pod: &PodView, observation: &Observation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::patch::Direction;
+    use crate::decision::Direction;
     use crate::view::HoldNumbers;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;

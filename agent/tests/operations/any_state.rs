@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_agent::decide::{Action, Hold, mark};
+use hitless_agent::decide::mark;
+use hitless_agent::decision::{Action, Direction, Hold};
 use hitless_agent::hooks::answer::Verdict;
 use hitless_agent::hooks::called::Called;
 use hitless_agent::hooks::task::{Saying, Word};
 use hitless_agent::in_service::reason_to_raise;
 use hitless_agent::memory::{Denied, Memory, Operated, RoundTrip};
-use hitless_agent::patch::Direction;
-use hitless_agent::turn::{Turn, turn};
-use hitless_agent::view::{Count, Held, HoldNumbers, Missing, NodeIdentity, NodePod, Observation, Stage, View};
+use hitless_agent::turn::{NodeView, Turn, turn};
+use hitless_agent::view::{Count, Held, HoldNumbers, Missing, NodeIdentity, NodePod, Observation, Stage};
 use hitless_api::pod::ConditionView;
 use hitless_api::{
     Cancel, DrainSpec, Grant, GrantMode, Hook, HookFailurePolicy, HookMethod, HookScheme, HookTime, HttpHook,
@@ -183,7 +183,7 @@ prop_compose! {
         seen in weighted(0.5, time()),
         lowered in weighted(0.5, time()),
         operated in weighted(0.3, (time(), id())),
-        denied in weighted(0.2, (time(), time(), prop_oneof![Just(Action::Lower), Just(Action::Operate), Just(Action::Undo)])),
+        denied in weighted(0.2, (time(), time(), prop_oneof![Just(Action::LeaveService), Just(Action::Patch(Direction::Forward)), Just(Action::Patch(Direction::Back))])),
         phase in weighted(0.5, (prop_oneof![Just(Phase::Verifying), Just(Phase::Checking)], time())),
         answered in weighted(0.5, (time(), 0..500_u32)),
         hold_failed in weighted(0.2, time()),
@@ -298,8 +298,8 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
     assert!(step.action.is_none() || !has_ended, "what has ended is left alone");
     match &step.action {
         None => {}
-        Some(Action::Look) => assert!(pod.is_none() || is_hold),
-        Some(Action::Lower) => {
+        Some(Action::FetchPod) => assert!(pod.is_none() || is_hold),
+        Some(Action::LeaveService) => {
             let pod = pod.unwrap();
             assert_eq!(grant.mode, GrantMode::Leave, "in a Hold the pod stays in service");
             // Its application is asked only after the pod has been found fit.
@@ -309,7 +309,7 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
             let is_begun = pod.containers[0].image == pod::TO;
             assert!(is_begun || !grant.while_unavailable || !pod.ready(), "granted as an unavailable pod");
         }
-        Some(Action::Raise { reason, message }) => {
+        Some(Action::ReturnToService { reason, message }) => {
             let pod = pod.unwrap();
             let is_in_service_again =
                 matches!(reason.as_str(), "CancelledInService" | "PodAvailable" | "ExpiredInService")
@@ -321,7 +321,7 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
             let is_return = reason == "InService" && pod.containers[0].image == pod::TO;
             assert!(!is_return || !is_pending, "not before the rules have passed");
         }
-        Some(Action::Operate) => {
+        Some(Action::Patch(Direction::Forward)) => {
             let pod = pod.unwrap();
             if is_hold {
                 let runs = pod.containers[0].status.as_ref().is_some_and(|status| status.running_since.is_some());
@@ -333,7 +333,7 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
             assert!(pod.containers[0].image == pod::FROM && grant.cancel.is_none() && rollback.is_none());
             assert!(!pod.terminating && !pod.finished);
         }
-        Some(Action::Undo) => {
+        Some(Action::Patch(Direction::Back)) => {
             let pod = pod.unwrap();
             assert!(is_hold || !pod.ready() && !pod.in_service().unwrap().is_true);
             assert!(rollback.is_some());
@@ -365,7 +365,7 @@ proptest! {
     #[test]
     fn every_decision_is_safe(state in any_state()) {
         let node = NodeIdentity { name: "n1".into(), uid: "node-uid".into() };
-        let view = View {
+        let view = NodeView {
             node: &node,
             pods: &state.pods,
             transition: Some(&state.transition),

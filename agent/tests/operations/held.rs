@@ -1,6 +1,6 @@
 //! Whole operations under a Hold: what clients of a pod that stays in service are spared, wherever the agent is killed.
 
-use hitless_agent::patch::Direction;
+use hitless_agent::decision::Direction;
 use hitless_api::{Grant, GrantMode, MicroTime, Outcome, StragglerPolicy, TransitionResult, VerifySpec};
 use jiff::SignedDuration;
 use proptest::prelude::*;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hitless_agent::decide::{Action, Decision, Input, decide};
+use hitless_agent::decide::{OperationView, decide};
+use hitless_agent::decision::{Action, Decision};
 use hitless_agent::memory::Memory;
-use hitless_agent::view::{Missing, NodeIdentity, NodePod, Observation, Presence};
+use hitless_agent::view::{Missing, NodeIdentity, NodePod, Observation, PodLookup};
 use hitless_api::grant::ImageChange;
 use hitless_api::{Change, Grant, GrantMode, GrantOp, Outcome, Phase, PostCheck, Transition};
 use jiff::{SignedDuration, Timestamp};
@@ -37,11 +38,11 @@ impl Situation {
     fn decide(&self) -> Decision {
         let node = NodeIdentity { name: "n1".into(), uid: self.node_uid.into() };
         decide(
-            &Input {
+            &OperationView {
                 grant: &self.grant,
                 granted_node_uid: "node-uid",
                 node: &node,
-                pod: self.missing.map_or(Presence::Here(&self.pod), Presence::Missing),
+                pod: self.missing.map_or(PodLookup::Found(&self.pod), PodLookup::Missing),
                 reported: self.reported.as_ref(),
                 memory: &Memory::default(),
                 observation: &Observation::None,
@@ -84,7 +85,7 @@ type Prepare = fn(&mut Situation);
 #[test]
 fn the_usual_grant_lowers_in_service() {
     let decision = Situation::usual().decide();
-    assert_eq!((decision.action, decision.result), (Some(Action::Lower), None));
+    assert_eq!((decision.action, decision.result), (Some(Action::LeaveService), None));
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn a_way_back_that_was_announced_and_not_begun_does_not_spoil_what_was_done_inst
 fn a_grant_within_the_clock_skew_is_begun() {
     let mut situation = Situation::usual();
     situation.now = start().checked_add(SignedDuration::from_secs(90)).unwrap();
-    assert_eq!(situation.decide().action, Some(Action::Lower));
+    assert_eq!(situation.decide().action, Some(Action::LeaveService));
 }
 
 #[test]
@@ -194,7 +195,7 @@ fn pods_that_end_in_the_middle() {
 fn an_image_that_somebody_else_changes_in_the_middle_ends_the_operation_and_the_pod_returns() {
     let mut situation = Situation::usual().begun();
     situation.pod.view.containers[0].image = "web:v9".into();
-    let Some(Action::Raise { reason, message }) = situation.decide().action else { panic!("not raised") };
+    let Some(Action::ReturnToService { reason, message }) = situation.decide().action else { panic!("not raised") };
     assert_eq!(reason, "ImageChanged");
     pod::set_in_service(&mut situation.pod, true, &reason, &message, start());
     assert_eq!(situation.decide().result, Some((Outcome::Failed, "ImageChanged".to_owned())));
@@ -211,5 +212,7 @@ fn all_containers_of_a_grant_go_together() {
     situation.pod.view.conditions.remove("Ready");
     situation.pod.view.containers[1].image = pod::TO.into();
     // One has the image before, the other the one after: not our patch.
-    assert!(matches!(situation.decide().action, Some(Action::Raise { reason, .. }) if reason == "ImageChanged"));
+    assert!(
+        matches!(situation.decide().action, Some(Action::ReturnToService { reason, .. }) if reason == "ImageChanged")
+    );
 }

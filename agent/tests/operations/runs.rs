@@ -1,6 +1,6 @@
 //! Whole operations on a node in miniature: how they end, and what may never happen on the way, wherever the agent is killed.
 
-use hitless_agent::patch::Direction;
+use hitless_agent::decision::Direction;
 use hitless_api::{Outcome, StragglerPolicy, VerifySpec};
 use jiff::SignedDuration;
 use proptest::prelude::*;

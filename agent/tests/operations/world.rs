@@ -11,12 +11,11 @@ pub(crate) mod rules;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_agent::decide::{Action, Hold, Watch};
+use hitless_agent::decision::{Action, Direction, Hold, Watch};
 use hitless_agent::memory::Memory;
-use hitless_agent::patch::Direction;
 use hitless_agent::report::{self, Pace};
-use hitless_agent::turn::turn;
-use hitless_agent::view::{Count, NodeIdentity, NodePod, Observation, View};
+use hitless_agent::turn::{NodeView, turn};
+use hitless_agent::view::{Count, NodeIdentity, NodePod, Observation};
 use hitless_api::{
     Cancel, Grant, GrantMode, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, names,
 };
@@ -227,7 +226,8 @@ impl World {
         let memories = self.memories.clone();
         let decide = |observations: &BTreeMap<String, Observation>| {
             let transition = Some(&transition);
-            let view = View { node: &node, pods: &pods, transition, synced: true, memories: &memories, observations };
+            let view =
+                NodeView { node: &node, pods: &pods, transition, synced: true, memories: &memories, observations };
             let turn = turn(&view, now);
             let steps: Vec<_> = turn.steps.iter().map(|(grant, step)| ((*grant).clone(), step.clone())).collect();
             (steps, turn.raises)
@@ -323,7 +323,7 @@ impl World {
         let now = self.now;
         let memory = self.memories.get_mut(&grant.id).unwrap();
         memory.sending(action, grant, &self.pod.view, now);
-        if self.denied && matches!(action, Action::Operate | Action::Undo) {
+        if self.denied && matches!(action, Action::Patch(_)) {
             memory.not_done(action);
             memory.refused(action, "AdmissionDenied", "not granted", now);
             return true;
@@ -334,12 +334,12 @@ impl World {
         }
         let memory = self.memories.get_mut(&grant.id).unwrap();
         match fault {
-            Fault::None if *action == Action::Look => memory.answered(self.answers_after, now),
+            Fault::None if *action == Action::FetchPod => memory.answered(self.answers_after, now),
             Fault::None => memory.done(action, now),
             Fault::Lost | Fault::Unanswered => {}
             Fault::Conflict => {
                 memory.not_done(action);
-                if matches!(action, Action::Operate | Action::Undo) {
+                if matches!(action, Action::Patch(_)) {
                     memory.refused(action, "PatchConflict", "changed", now);
                 }
             }
@@ -350,8 +350,8 @@ impl World {
 
     fn apply(&mut self, grant: &Grant, action: &Action) {
         match action {
-            Action::Look => {}
-            Action::Lower => {
+            Action::FetchPod => {}
+            Action::LeaveService => {
                 assert_eq!(grant.mode, GrantMode::Leave, "in a Hold the pod stays in service");
                 let may_take = !grant.while_unavailable || !self.pod.view.ready() || self.image() == TO;
                 assert!(may_take, "took an available pod that was granted as an unavailable one");
@@ -359,7 +359,7 @@ impl World {
                 pod::set_in_service(&mut self.pod, false, "Leaving", &grant.id, self.now);
                 self.lowered_at = Some(self.now);
             }
-            Action::Raise { reason, message } => {
+            Action::ReturnToService { reason, message } => {
                 let status = self.pod.view.containers[0].status.as_ref().unwrap();
                 let is_held = grant.mode == GrantMode::Hold;
                 assert!(reason != "InService" || !is_held, "it was never lowered");
@@ -372,9 +372,8 @@ impl World {
                 self.write("pods/status");
                 pod::set_in_service(&mut self.pod, true, reason, message, self.now);
             }
-            Action::Operate | Action::Undo => {
-                let forward = *action == Action::Operate;
-                let direction = if forward { Direction::Forward } else { Direction::Back };
+            Action::Patch(direction) => {
+                let direction = *direction;
                 self.patches.push(Patched {
                     direction,
                     at: self.now,
@@ -384,7 +383,7 @@ impl World {
                     held: self.holder.is_settled() || !self.runs(),
                 });
                 self.write("pods");
-                let (from, to) = if forward { (FROM, TO) } else { (TO, FROM) };
+                let (from, to) = if direction == Direction::Forward { (FROM, TO) } else { (TO, FROM) };
                 assert_eq!(self.image(), from, "the patch tests it");
                 self.pod.view.containers[0].image = to.to_owned();
                 self.pod.view.generation += 1;

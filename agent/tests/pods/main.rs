@@ -28,11 +28,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use hitless_agent::decide::Hold;
+use hitless_agent::decision::{Direction, Hold};
 use hitless_agent::drain::holder::{Holder, Order};
 use hitless_agent::drain::observed::{self, Stage as Looking};
 use hitless_agent::drain::observer::Observer;
-use hitless_agent::patch::Direction;
 use hitless_agent::view::{Count, Held, Observation, Stage};
 use hitless_api::{DrainSpec, PortDrain, PortTreatment, StragglerPolicy};
 use hitless_kernel::{HoldOrder, PodNetns, SynHold, list_holds};

@@ -9,7 +9,7 @@ mod writes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use hitless_agent::decide::Action;
+use hitless_agent::decision::Action;
 use hitless_agent::memory::Memory;
 use hitless_agent::report::Pace;
 use hitless_agent::view::{NodeIdentity, NodePod, Observation};

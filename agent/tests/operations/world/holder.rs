@@ -1,7 +1,6 @@
 //! The thread that holds new connections, and the kernel's timers behind it.
 
-use hitless_agent::decide::Hold;
-use hitless_agent::patch::Direction;
+use hitless_agent::decision::{Direction, Hold};
 use hitless_agent::view::{Held, HoldNumbers, Listening, NodePod, Observation, Stage};
 use hitless_api::Grant;
 use jiff::{SignedDuration, Timestamp};

@@ -1,6 +1,6 @@
 //! What the API server's answers mean for the next decision.
 
-use hitless_agent::decide::Action;
+use hitless_agent::decision::Action;
 use hitless_agent::view::Missing;
 use hitless_api::{Grant, NodeTransitionStatus, PodRef};
 
@@ -73,7 +73,7 @@ impl Agent {
             }
             Answer::Absent | Answer::Refused(Refusal::Conflict | Refusal::Gone) => {
                 memory.not_done(action);
-                if matches!(action, Action::Operate | Action::Undo) {
+                if matches!(action, Action::Patch(_)) {
                     memory.refused(action, "PatchConflict", "changed", now);
                 }
             }

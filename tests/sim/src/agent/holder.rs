@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_agent::decide::Hold;
-use hitless_agent::patch::Direction;
+use hitless_agent::decision::{Direction, Hold};
 use hitless_agent::view::{Held, HoldNumbers, Listening, Observation, Stage};
 use hitless_api::pod::PodView;
 use hitless_api::{DrainSpec, StragglerPolicy};

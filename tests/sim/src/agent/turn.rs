@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hitless_agent::decide::{Action, Decision, Hold, Watch};
+use hitless_agent::decision::{Action, Decision, Direction, Hold, Watch};
 use hitless_agent::memory::Memory;
-use hitless_agent::patch::Direction;
 use hitless_agent::report;
-use hitless_agent::turn::turn;
-use hitless_agent::view::{Observation, Stage, View};
+use hitless_agent::turn::{NodeView, turn};
+use hitless_agent::view::{Observation, Stage};
 use hitless_api::{Grant, GrantMode, NodeTransition, Outcome, Phase, Transition};
 use jiff::{SignedDuration, Timestamp};
 
@@ -30,7 +29,7 @@ impl Agent {
         let transition = self.transitions.get(&self.node.name).map(|each| each.object.clone());
         self.remember_grants(transition.as_deref(), ground, now);
         self.observe(ground.now);
-        let view = View {
+        let view = NodeView {
             node: &self.node,
             pods: &self.by_uid,
             transition: transition.as_deref(),
@@ -144,7 +143,7 @@ impl Agent {
 
     /// The containers of a held pod are replaced once its clients are held, unless there is nobody to hold.
     fn may_replace(&self, grant: &Grant, step: &Decision, ground: &mut Ground) {
-        if grant.mode != GrantMode::Hold || step.action != Some(Action::Operate) {
+        if grant.mode != GrantMode::Hold || step.action != Some(Action::Patch(Direction::Forward)) {
             return;
         }
         let Some(pod) = self.by_uid.get(&grant.pod.uid) else { return };

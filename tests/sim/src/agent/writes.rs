@@ -1,7 +1,8 @@
 //! The writes of a turn, one after another, and the report behind them.
 
-use hitless_agent::decide::Action;
-use hitless_agent::patch::{self, Direction};
+use hitless_agent::decision::{Action, Direction};
+use hitless_agent::deed::Deed;
+use hitless_agent::patch;
 use hitless_api::{Grant, GrantMode, NodeTransitionStatus, PodRef, Transition};
 use kube::api::Patch;
 
@@ -55,7 +56,7 @@ impl Agent {
         if self.is_paused(uid, ground.now) {
             return false;
         }
-        if action == Action::Look {
+        if action == Action::FetchPod {
             ground.send(Request::Read(grant.pod.clone()), self.reply());
             return self.sending(Sent::Look(index, ground.now));
         }
@@ -71,21 +72,19 @@ impl Agent {
         let condition =
             |is_true, reason: &str, message: &str| patch::in_service(&pod.view, is_true, reason, message, now);
         let request = match &action {
-            Action::Look => return false,
-            Action::Lower => {
+            Action::FetchPod => return false,
+            Action::LeaveService => {
                 let patch = condition(false, "Leaving", &grant.id);
                 Request::InService { pod: grant.pod.clone(), patch, operation: Some(operation) }
             }
-            Action::Raise { reason, message } => {
+            Action::ReturnToService { reason, message } => {
                 let patch = condition(true, reason, message);
                 Request::InService { pod: grant.pod.clone(), patch, operation: Some(operation) }
             }
-            Action::Operate | Action::Undo => {
-                let forward = action == Action::Operate;
-                operation.forward = forward;
+            Action::Patch(direction) => {
+                operation.forward = *direction == Direction::Forward;
                 ground.checks.operating(ground.now, &operation);
-                let direction = if forward { Direction::Forward } else { Direction::Back };
-                let Patch::Json(patch) = patch::images(&pod, grant, direction).build() else { return false };
+                let Patch::Json(patch) = Deed::of(grant).patch(&pod, *direction).build() else { return false };
                 Request::Images { pod: grant.pod.clone(), patch, operation }
             }
         };

@@ -1,18 +1,18 @@
 //! What the steps of an operation ask about it.
 
-use std::collections::BTreeMap;
-
-use hitless_api::pod::{ConditionView, ContainerState, ContainerView, PodView};
+use hitless_api::pod::{ConditionView, ContainerView, PodView};
 use hitless_api::{Grant, GrantMode, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
-use super::{Action, Decision, Input, WaitingFor, mark};
+use super::{OperationView, mark};
+use crate::decision::{Action, Decision, Direction, Hold, WaitingFor, Watch};
+use crate::deed::{Baseline, Deed, Effect, Progress, runs};
 use crate::instant::{after_seconds, whole_seconds};
 use crate::memory::{Denied, Memory};
 use crate::view::Observation;
 
 /// A granted operation on a pod that is there.
-pub(super) struct Case<'a> {
+pub(super) struct Operation<'a> {
     pub(super) grant: &'a Grant,
     pub(super) pod: &'a PodView,
     pub(super) reported: Option<&'a Transition>,
@@ -21,43 +21,36 @@ pub(super) struct Case<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Which images the pod's spec has, all containers of the grant taken together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Images {
-    /// Those before the operation.
-    From,
-    /// Those after.
-    To,
-    /// Neither: somebody else has changed them. Says which.
-    Other(String),
-}
-
-impl<'a> Case<'a> {
-    pub(super) fn new(input: &Input<'a>, pod: &'a PodView, now: Timestamp) -> Self {
-        let Input { grant, reported, memory, observation, .. } = *input;
+impl<'a> Operation<'a> {
+    pub(super) fn new(view: &OperationView<'a>, pod: &'a PodView, now: Timestamp) -> Self {
+        let OperationView { grant, reported, memory, observation, .. } = *view;
         Self { grant, pod, reported, memory, observation, now }
     }
 
-    /// Containers of the grant; one that the pod does not have is left out.
-    pub(super) fn containers(&self) -> impl Iterator<Item = &'a ContainerView> {
-        self.pod.containers.iter().filter(|container| self.grant.containers.contains_key(&container.name))
+    /// What is done to the pod.
+    pub(super) const fn deed(&self) -> Deed<'a> {
+        Deed::of(self.grant)
     }
 
-    pub(super) fn images(&self) -> Images {
-        let mut operated = None;
-        for (name, change) in &self.grant.containers {
-            let image = self.pod.container(name).map(|container| container.image.as_str());
-            let is_to = match image {
-                Some(image) if image == change.from => false,
-                Some(image) if image == change.to => true,
-                Some(image) => return Images::Other(format!("container {name} has image {image}")),
-                None => return Images::Other(format!("the pod has no container {name}")),
-            };
-            if operated.replace(is_to).is_some_and(|other| other != is_to) {
-                return Images::Other("some containers have the image before, some the one after".to_owned());
-            }
-        }
-        if operated == Some(true) { Images::To } else { Images::From }
+    /// The containers that are replaced.
+    pub(super) fn containers(&self) -> impl Iterator<Item = &'a ContainerView> {
+        self.deed().containers(self.pod)
+    }
+
+    /// How far the deed is.
+    pub(super) fn progress(&self) -> Progress {
+        self.deed().progress(self.pod)
+    }
+
+    /// What tells the new containers from the old ones.
+    pub(super) fn baseline(&self) -> Baseline<'a> {
+        let ids = self.memory.operated.as_ref().map(|operated| &operated.before);
+        Baseline { ids, out_since: self.lowered() }
+    }
+
+    /// How far the effect of the patch is.
+    pub(super) fn effect(&self) -> Effect {
+        self.deed().effect(self.pod, self.baseline())
     }
 
     /// The pod stays in service, and new connections are held instead.
@@ -65,12 +58,12 @@ impl<'a> Case<'a> {
         self.grant.mode == GrantMode::Hold
     }
 
-    /// The images have been patched, or a request to do so has been sent and may have been carried out.
-    pub(super) fn may_be_operated(&self) -> bool {
-        self.memory.operated.is_some() || self.images() == Images::To
+    /// The pod has been patched, or a request to do so has been sent and may have been carried out.
+    pub(super) fn may_be_patched(&self) -> bool {
+        self.memory.operated.is_some() || self.progress() == Progress::Patched
     }
 
-    /// From when on the grant may not be begun any more (CONTRACT 9).
+    /// From when on the grant may not be begun any more (docs/contract.md 9).
     pub(super) fn expiry(&self) -> Timestamp {
         expiry(self.grant)
     }
@@ -122,7 +115,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// When the images were patched; if nobody knows any more, the latest that it can have been.
+    /// When the pod was patched; if nobody knows any more, the latest that it can have been.
     pub(super) fn operated_at(&self) -> Timestamp {
         if let Some(operated) = &self.memory.operated {
             return self.not_after_now(operated.at);
@@ -138,8 +131,7 @@ impl<'a> Case<'a> {
         };
         // The phase may have been entered more than once since; a container that was replaced is only as young as it is.
         let is_ours = lowered.is_some() || self.is_hold();
-        let replaced = self.containers().filter(|container| is_ours && self.replaced(container));
-        let first = replaced.filter_map(|container| container.status.as_ref()?.running_since).min();
+        let first = if is_ours { self.deed().first_start(self.pod, self.baseline()) } else { None };
         self.not_after_now(first.map_or(latest, |first| first.min(latest)))
     }
 
@@ -149,34 +141,6 @@ impl<'a> Case<'a> {
         let remembered = || self.memory.phase.filter(|(phase, _)| *phase == Phase::Checking);
         let since = reported.map(|reported| reported.since.0).or_else(|| remembered().map(|(_, since)| since));
         since.map_or(self.now, |since| self.not_after_now(since))
-    }
-
-    /// The kubelet has taken note of the pod's spec as it is now, as far as it tells.
-    pub(super) fn observed(&self) -> bool {
-        self.pod.observed_generation == 0 || self.pod.observed_generation >= self.pod.generation
-    }
-
-    /// The container is another one than the one that was operated, and the kubelet has seen the new image.
-    pub(super) fn replaced(&self, container: &ContainerView) -> bool {
-        let Some(status) = &container.status else { return false };
-        let name = &container.name;
-        let known = |ids: &BTreeMap<String, String>| ids.get(name) == Some(&status.container_id);
-        let is_old =
-            known(&self.grant.before) || self.memory.operated.as_ref().is_some_and(|operated| known(&operated.before));
-        // The old container may have crashed after the grant and so have another id; then it runs since before the pod left.
-        let started_late_enough = match (status.running_since, self.lowered()) {
-            (Some(running), Some(lowered)) => running >= lowered,
-            (None, _) | (_, None) => true,
-        };
-        !status.container_id.is_empty() && !is_old && started_late_enough && self.observed()
-    }
-
-    /// The containers are those that the controller saw when it granted.
-    pub(super) fn has_granted_containers(&self) -> bool {
-        self.containers().all(|container| {
-            let id = container.status.as_ref().map_or("", |status| &status.container_id);
-            self.grant.before.get(&container.name).map_or("", String::as_str) == id
-        })
     }
 
     /// Whether this write was refused for longer than any lag.
@@ -194,6 +158,15 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// The containers are being replaced: as long as it goes on, see when the new ones listen.
+    pub(super) fn replacing(&self, decision: Decision) -> Decision {
+        match self.is_hold() {
+            _ if decision.result.is_some() => decision,
+            true => decision.holding(Hold::Keep(Direction::Forward)),
+            false => decision.watching(Watch::Replacing),
+        }
+    }
+
     /// Back into service, then the result Failed. In a Hold it is in service, and writing that anew makes an image patch fail that
     /// is still on its way, and this decision last: it may be reported without an answer, and its grounds be gone next time.
     pub(super) fn give_up(&self, reason: &str, message: impl Into<String>) -> Decision {
@@ -206,22 +179,12 @@ impl<'a> Case<'a> {
 
     /// Back into service; `reason` is found again in the condition.
     pub(super) fn raise(&self, reason: &str) -> Decision {
-        let action = Action::Raise { reason: reason.to_owned(), message: mark(self.grant) };
+        let action = Action::ReturnToService { reason: reason.to_owned(), message: mark(self.grant) };
         Decision::at(Phase::Returning).doing(action)
     }
 }
 
-/// From when on a grant may not be begun any more (CONTRACT 9).
+/// From when on a grant may not be begun any more (docs/contract.md 9).
 pub(super) fn expiry(grant: &Grant) -> Timestamp {
     after_seconds(grant.granted.0, grant.ttl_seconds.saturating_add(Grant::CLOCK_SKEW_SECONDS))
-}
-
-/// Whether the kubelet says that the container runs.
-pub(super) fn runs(status: &ContainerState) -> bool {
-    status.running_since.is_some()
-}
-
-/// Names of containers, for people.
-pub(super) fn names<'a>(containers: impl Iterator<Item = &'a ContainerView>) -> String {
-    containers.map(|container| container.name.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -1,0 +1,226 @@
+//! Other images, set by the agent; the kubelet then replaces the containers.
+
+use std::collections::BTreeMap;
+
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{Change, Grant, JsonPatch};
+use jiff::Timestamp;
+
+use super::{Baseline, Effect, Progress, Reason, names, runs};
+use crate::decision::Direction;
+use crate::view::NodePod;
+
+/// Annotations that an agent may write (admission allows no others).
+const OWN_PREFIX: &str = "hitless.dev/";
+
+/// Reasons of a waiting container that mean: it will not start. They must have lasted, because the kubelet tries again.
+const CANNOT_START: [&str; 9] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+];
+
+/// Images, labels and annotations of a grant.
+#[derive(Clone, Copy, Debug)]
+pub struct Images<'a> {
+    grant: &'a Grant,
+}
+
+impl<'a> Images<'a> {
+    pub(super) const fn new(grant: &'a Grant) -> Self {
+        Self { grant }
+    }
+
+    pub(super) fn flaw(self) -> Option<Reason<'static>> {
+        let changes_none = self.grant.containers.values().all(|change| change.from == change.to);
+        let message = || "the grant changes no image, so the kubelet would restart nothing".to_owned();
+        changes_none.then(|| ("NoChange", message()))
+    }
+
+    pub(super) fn refusal(self, pod: &PodView) -> Option<Reason<'static>> {
+        let grant = self.grant;
+        if let Some(name) = grant.containers.keys().find(|name| pod.container(name).is_none()) {
+            Some(("UnknownContainer", format!("the pod has no container {name}")))
+        } else if let Some((name, image)) = grant.containers.iter().find_map(|(name, change)| {
+            let image = &pod.container(name)?.image;
+            (*image != change.from && *image != change.to).then_some((name, image))
+        }) {
+            Some(("ImageChanged", format!("container {name} has image {image}, which the grant does not know")))
+        } else if let Some(key) = grant.annotations.keys().find(|key| !key.starts_with(OWN_PREFIX)) {
+            Some(("UnsupportedAnnotation", format!("agents write only annotations {OWN_PREFIX}..., not {key}")))
+        } else {
+            let key = changed(&grant.annotations, &pod.annotations).or(changed(&grant.labels, &pod.labels))?;
+            Some(("MetadataChanged", format!("{key} has neither the value before nor the one after")))
+        }
+    }
+
+    /// All containers of the grant taken together.
+    pub(super) fn progress(self, pod: &PodView) -> Progress {
+        let other = |message: String| Progress::Other("ImageChanged", message);
+        let mut patched = None;
+        for (name, change) in &self.grant.containers {
+            let image = pod.container(name).map(|container| container.image.as_str());
+            let is_to = match image {
+                Some(image) if image == change.from => false,
+                Some(image) if image == change.to => true,
+                Some(image) => return other(format!("container {name} has image {image}")),
+                None => return other(format!("the pod has no container {name}")),
+            };
+            if patched.replace(is_to).is_some_and(|before| before != is_to) {
+                // The patch sets all of them at once.
+                return other("some containers have the image before, some the one after".to_owned());
+            }
+        }
+        if patched == Some(true) { Progress::Patched } else { Progress::NotPatched }
+    }
+
+    /// JSON patch of the pod that sets images, labels and annotations of the grant at once, and fails unless the pod is still the
+    /// one that was looked at: a request that arrives late must not replace containers of a pod that is back in service. What is
+    /// changed is tested by value too. A container that the pod does not have is left out; decisions have excluded that.
+    pub(super) fn patch(self, pod: &NodePod, direction: Direction) -> JsonPatch {
+        let grant = self.grant;
+        let version = pod.view.resource_version.as_str();
+        let mut patch = JsonPatch::of(&pod.view.id.uid).test(&["metadata", "resourceVersion"], version);
+        for (index, container) in pod.view.containers.iter().enumerate() {
+            let Some(change) = grant.containers.get(&container.name) else { continue };
+            let index = index.to_string();
+            let image = ["spec", "containers", &index, "image"];
+            let (from, to) = direction.order(change.from.as_str(), change.to.as_str());
+            patch = patch
+                .test(&["spec", "containers", &index, "name"], container.name.as_str())
+                .test(&image, from)
+                .replace(&image, to);
+        }
+        let patch = metadata(patch, "labels", &grant.labels, pod.has_labels, direction);
+        metadata(patch, "annotations", &grant.annotations, pod.has_annotations, direction)
+    }
+
+    pub(super) fn touches(self, container: &ContainerView) -> bool {
+        self.grant.containers.contains_key(&container.name)
+    }
+
+    pub(super) fn is_as_granted(self, pod: &PodView) -> bool {
+        self.containers(pod).all(|container| {
+            let id = container.status.as_ref().map_or("", |status| &status.container_id);
+            self.grant.before.get(&container.name).map_or("", String::as_str) == id
+        })
+    }
+
+    pub(super) fn effect(self, pod: &PodView, baseline: Baseline<'_>) -> Effect {
+        let missing = names(self.containers(pod).filter(|container| !self.is_replaced(pod, container, baseline)));
+        if !missing.is_empty() {
+            return Effect::Replacing(missing);
+        }
+        let unready = names(self.containers(pod).filter(|container| !is_ready(container)));
+        if unready.is_empty() { Effect::Ready } else { Effect::Starting(unready) }
+    }
+
+    pub(super) fn first_start(self, pod: &PodView, baseline: Baseline<'_>) -> Option<Timestamp> {
+        let replaced = self.containers(pod).filter(|container| self.is_replaced(pod, container, baseline));
+        replaced.filter_map(|container| container.status.as_ref()?.running_since).min()
+    }
+
+    pub(super) fn failure<'p>(self, pod: &'p PodView, baseline: Baseline<'_>, is_late: bool) -> Option<Reason<'p>> {
+        let failure = |container: &'p ContainerView| {
+            let status = container.status.as_ref().filter(|_| is_observed(pod))?;
+            let reason = status.waiting.as_deref()?;
+            let crashes = reason == "CrashLoopBackOff" && self.is_replaced(pod, container, baseline);
+            let cannot_start = is_late && CANNOT_START.contains(&reason);
+            (crashes || cannot_start).then(|| (reason, format!("container {}: {reason}", container.name)))
+        };
+        self.containers(pod).find_map(failure)
+    }
+
+    pub(super) fn not_reverted(
+        self,
+        pod: &PodView,
+        undone: Option<&BTreeMap<String, String>>,
+        since: Timestamp,
+        is_late: bool,
+    ) -> String {
+        names(self.containers(pod).filter(|container| !self.is_back(pod, container, undone, since, is_late)))
+    }
+
+    fn containers<'p>(self, pod: &'p PodView) -> impl Iterator<Item = &'p ContainerView> + use<'a, 'p> {
+        pod.containers.iter().filter(move |container| self.touches(container))
+    }
+
+    /// The container is another one than the one that was operated, and the kubelet has seen the new image.
+    fn is_replaced(self, pod: &PodView, container: &ContainerView, baseline: Baseline<'_>) -> bool {
+        let Some(status) = &container.status else { return false };
+        let name = &container.name;
+        let known = |ids: &BTreeMap<String, String>| ids.get(name) == Some(&status.container_id);
+        let is_old = known(&self.grant.before) || baseline.ids.is_some_and(known);
+        // The old container may have crashed after the grant and so have another id; then it runs since before the pod left.
+        let started_late_enough = match (status.running_since, baseline.out_since) {
+            (Some(running), Some(out_since)) => running >= out_since,
+            (None, _) | (_, None) => true,
+        };
+        !status.container_id.is_empty() && !is_old && started_late_enough && is_observed(pod)
+    }
+
+    /// The container with the image before runs and is ready. The kubelet describes the one with the image after, which may be
+    /// ready too, until that has stopped, even when it has seen the patch back.
+    fn is_back(
+        self,
+        pod: &PodView,
+        container: &ContainerView,
+        undone: Option<&BTreeMap<String, String>>,
+        since: Timestamp,
+        is_late: bool,
+    ) -> bool {
+        let Some(status) = &container.status else { return false };
+        let (name, id) = (&container.name, &status.container_id);
+        // Patched back before the kubelet had touched it.
+        let is_original = self.grant.before.get(name) == Some(id);
+        let is_new = match undone {
+            Some(before) => before.get(name) != Some(id),
+            None => status.running_since.is_some_and(|running| running >= since) || is_late,
+        };
+        is_ready(container) && is_observed(pod) && (is_original || is_new)
+    }
+}
+
+/// The kubelet has taken note of the pod's spec as it is now, as far as it tells.
+const fn is_observed(pod: &PodView) -> bool {
+    pod.observed_generation == 0 || pod.observed_generation >= pod.generation
+}
+
+fn is_ready(container: &ContainerView) -> bool {
+    container.status.as_ref().is_some_and(|status| status.ready && runs(status))
+}
+
+/// A key whose value is neither the one before nor the one after. What is absent before is not tested, as in the patch.
+fn changed<'a>(changes: &'a BTreeMap<String, Change>, present: &BTreeMap<String, String>) -> Option<&'a str> {
+    let is_known = |(key, change): &(&String, &Change)| {
+        let value = present.get(*key);
+        change.from.is_none() || value == change.from.as_ref() || value == change.to.as_ref()
+    };
+    changes.iter().find(|change| !is_known(change)).map(|(key, _)| key.as_str())
+}
+
+fn metadata(
+    mut patch: JsonPatch,
+    map: &str,
+    changes: &BTreeMap<String, Change>,
+    exists: bool,
+    direction: Direction,
+) -> JsonPatch {
+    if !exists && !changes.is_empty() {
+        patch = patch.new_map(&["metadata", map]);
+    }
+    for (key, change) in changes {
+        let (from, to) = direction.order(change.from.as_deref(), change.to.as_deref());
+        patch = patch.change(&["metadata", map, key], from, to);
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests;

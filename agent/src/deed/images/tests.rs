@@ -1,0 +1,96 @@
+use super::*;
+use crate::deed::Deed;
+use hitless_api::{PodRef, grant::ImageChange};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Patch;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+type Map = BTreeMap<String, String>;
+
+fn object(labels: &Map, annotations: &Map, image: &str) -> Value {
+    let mut metadata = json!({"name": "p", "namespace": "n", "uid": "u-1", "resourceVersion": "7"});
+    for (name, map) in [("labels", labels), ("annotations", annotations)] {
+        if !map.is_empty() {
+            metadata[name] = json!(map);
+        }
+    }
+    json!({"metadata": metadata, "spec": {"containers": [{"name": "side", "image": "s:1"}, {"name": "c", "image": image}]}})
+}
+
+fn node_pod(object: &Value) -> NodePod {
+    NodePod::from(&serde_json::from_value::<Pod>(object.clone()).unwrap())
+}
+
+fn grant(labels: &BTreeMap<String, Change>, annotations: &BTreeMap<String, Change>) -> Grant {
+    let pod = PodRef { namespace: "n".into(), name: "p".into(), uid: "u-1".into() };
+    let change = ImageChange { from: "c:1".into(), to: "c:2".into() };
+    serde_json::from_value(json!({
+        "id": "g", "epoch": 1, "pod": pod, "op": "Update", "mode": "Leave", "containers": {"c": change},
+        "labels": labels, "annotations": annotations, "before": {}, "drain": {}, "verify": {},
+        "granted": "2026-01-01T00:00:00.000000Z", "ttlSeconds": 60,
+    }))
+    .unwrap()
+}
+
+/// As the API server does it: a `test` for null passes where the value is absent, and empty maps are not kept.
+fn apply(object: &Value, patch: JsonPatch) -> Result<Value, String> {
+    let Patch::Json(patch) = patch.build() else { panic!("not a JSON patch") };
+    let operations = serde_json::to_value(patch).unwrap();
+    let mut patched = object.clone();
+    for operation in operations.as_array().unwrap() {
+        let absent = patched.pointer(operation["path"].as_str().unwrap()).is_none();
+        if operation["op"] == "test" && operation["value"].is_null() && absent {
+            continue;
+        }
+        let one: json_patch::Patch = serde_json::from_value(json!([operation])).unwrap();
+        json_patch::patch(&mut patched, &one).map_err(|error| error.to_string())?;
+    }
+    let metadata = patched["metadata"].as_object_mut().unwrap();
+    metadata.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
+    Ok(patched)
+}
+
+/// Values before and after: what is there before is what the grant says.
+fn changes() -> impl Strategy<Value = (Map, BTreeMap<String, Change>)> {
+    let value = || prop::option::of("[a-z]{0,3}");
+    let key = prop::string::string_regex("[a-z]{1,3}[/~.a-z]{0,4}").unwrap();
+    let foreign = prop::collection::btree_map("foreign[0-9]", "[a-z]{1,3}", 0..2);
+    (prop::collection::btree_map(key, (value(), value()), 0..4), foreign).prop_map(|(changes, mut present)| {
+        present.extend(changes.iter().filter_map(|(key, (from, _))| Some((key.clone(), from.clone()?))));
+        let changes = changes.into_iter().map(|(key, (from, to))| (key, Change { from, to })).collect();
+        (present, changes)
+    })
+}
+
+proptest! {
+    #[test]
+    fn there_and_back_is_where_it_began((labels, label_changes) in changes(), (annotations, changes) in changes()) {
+        let before = object(&labels, &annotations, "c:1");
+        let grant = grant(&label_changes, &changes);
+        let after = apply(&before, Deed::of(&grant).patch(&node_pod(&before), Direction::Forward)).unwrap();
+        prop_assert_eq!(&after["spec"]["containers"][1]["image"], "c:2");
+        prop_assert_eq!(&after["spec"]["containers"][0]["image"], "s:1");
+        for (key, change) in &changes {
+            let value = after["metadata"].get("annotations").and_then(|map| map.get(key));
+            prop_assert_eq!(value.and_then(Value::as_str), change.to.as_deref());
+        }
+        let back = apply(&after, Deed::of(&grant).patch(&node_pod(&after), Direction::Back)).unwrap();
+        prop_assert_eq!(back, before);
+    }
+
+    #[test]
+    fn a_patch_is_never_applied_twice_nor_to_another_state((labels, label_changes) in changes(), image in "c:[2-4]") {
+        let other = object(&labels, &Map::new(), &image);
+        let patch = Deed::of(&grant(&label_changes, &BTreeMap::new())).patch(&node_pod(&other), Direction::Forward);
+        prop_assert!(apply(&other, patch).is_err());
+    }
+}
+
+#[test]
+fn another_pod_of_the_same_name_is_not_patched() {
+    let mut other = object(&Map::new(), &Map::new(), "c:1");
+    let patch = Deed::of(&grant(&BTreeMap::new(), &BTreeMap::new())).patch(&node_pod(&other), Direction::Forward);
+    other["metadata"]["uid"] = json!("u-2");
+    assert!(apply(&other, patch).is_err());
+}
