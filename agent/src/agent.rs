@@ -1,7 +1,6 @@
 //! The loop: one turn after another, and the only writer of this process.
 
-mod caches;
-mod orders;
+mod kernel_targets;
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,19 +25,20 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-pub use caches::{Caches, WatchTask};
 use pods::Pods;
 
-use crate::decision::Decision;
+use crate::caches::Caches;
+use crate::decision::{Action, Decision};
 use crate::drain::Threads;
 use crate::hooks::runner::{self, Runner};
 use crate::hooks::task::Tasks;
-use crate::http::{Published, Step, Waiters};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
+use crate::published::{Published, Step};
 use crate::report::{self, Pace};
 use crate::turn::{NodeView, Turn, turn};
 use crate::view::{NodeIdentity, NodePod, Observation};
+use crate::waiters::Waiters;
 
 /// The loop turns at least this often, so that its heartbeat shows.
 const LONGEST_SLEEP: Duration = Duration::from_secs(10);
@@ -188,11 +188,11 @@ impl Agent {
         }
         let entries = self.entries(&steps, &observations, &view, now);
         self.publish(&steps, &entries);
-        let mut looks = orders::looks(&steps, &view);
+        let mut observed = kernel_targets::observe(&steps, &view);
         let is_live = |uid: &str| steps.iter().any(|(grant, step)| grant.pod.uid == uid && step.result.is_none());
-        looks.extend(self.waiters.orders(pods.values().map(Arc::as_ref), is_live, now));
-        self.threads.observer.order(looks);
-        self.threads.holder.order(orders::holds(&steps, &view, self.has_decided));
+        observed.extend(self.waiters.targets(pods.values().map(Arc::as_ref), is_live, now));
+        self.threads.observer.set_targets(observed);
+        self.threads.holds.set_targets(kernel_targets::hold(&steps, &view, self.has_decided));
         self.hooks.order(runner::orders(&steps, &pods));
         self.has_decided |= view.synced;
 
@@ -281,6 +281,7 @@ impl Agent {
             pod_uid: grant.pod.uid.clone(),
             transition: transition.clone(),
             waiting_for: decision.waiting_for.iter().map(ToString::to_string).collect(),
+            leaves_service: decision.action == Some(Action::LeaveService),
         };
         self.published.set(steps.iter().zip(entries).map(step).collect());
         let live = steps.iter().filter(|(_, decision)| decision.result.is_none()).count();

@@ -69,9 +69,9 @@ pub enum Hold {
     /// Open what is needed to hold them; hold none.
     Prepare(Direction),
     /// Hold them until the new processes listen, at most for the cap.
-    Park(Direction),
+    Begin(Direction),
     /// What is held stays so until then, but nothing is held anew.
-    Keep(Direction),
+    Continue(Direction),
 }
 
 /// What an operation waits for, for people.

@@ -2,9 +2,8 @@
 //! stay. On threads of their own, because the calls block, and only while there is something to do.
 
 mod ambiguous;
-mod bell;
-mod held;
-pub mod holder;
+pub mod hold;
+mod notifier;
 pub mod observed;
 pub mod observer;
 pub mod quiet;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use crate::view::Observation;
-use holder::Holder;
+use hold::HoldThreads;
 use observer::Observer;
 
 /// All of them.
@@ -29,7 +28,7 @@ pub struct Threads {
     /// Looks at pods that leave.
     pub observer: Observer,
     /// Holds new connections of pods that stay.
-    pub holder: Holder,
+    pub holds: HoldThreads,
     /// The `/proc` of the node's process namespace.
     pub proc_root: PathBuf,
 }
@@ -38,13 +37,13 @@ impl Threads {
     /// Nothing is to be done yet. `proc_root` is the `/proc` of the node's process namespace; `wake` is notified of news.
     pub fn start(proc_root: PathBuf, wake: &Arc<Notify>) -> io::Result<Self> {
         let observer = Observer::start(proc_root.clone(), wake.clone())?;
-        Ok(Self { observer, holder: Holder::new(proc_root.clone(), wake.clone()), proc_root })
+        Ok(Self { observer, holds: HoldThreads::new(proc_root.clone(), wake.clone()), proc_root })
     }
 
     /// What is known of one pod.
     #[must_use]
     pub fn observation(&self, pod_uid: &str) -> Observation {
-        let held = self.holder.observation(pod_uid);
+        let held = self.holds.observation(pod_uid);
         held.or_else(|| self.observer.observation(pod_uid)).unwrap_or_default()
     }
 
@@ -52,7 +51,7 @@ impl Threads {
     #[must_use]
     pub fn observations(&self) -> BTreeMap<String, Observation> {
         let mut observations = self.observer.observations();
-        observations.extend(self.holder.observations());
+        observations.extend(self.holds.observations());
         observations
     }
 }

@@ -1,12 +1,11 @@
 //! The node's endpoint: how the draining of its pods stands, over TCP and on a unix socket. `docs/endpoint.md` tells how it is
 //! used, and who sees what.
 //!
-//! A request passes [`serve`] (connections), [`guard`] (who asks, how often) and one of the rooms that answer: [`wait`],
-//! [`selected`], [`events`], [`node`], [`lb`], [`openapi`]. They read what the agent's last turn has [`published`], and have the agent look at
-//! pods that somebody waits for ([`waiters`]). Nothing here writes anything anywhere; what a pod says of itself ([`task`]) is kept in memory.
+//! A request passes [`serve`] (connections), [`guard`] (who asks, how often) and one of the handlers: [`wait`],
+//! [`selected`], [`events`], [`node`], [`lb`], [`openapi`]. They read what the agent's last turn has [published](crate::published), and have the agent look at
+//! pods that somebody waits for ([waiters](crate::waiters)). Nothing here writes anything anywhere; what a pod says of itself ([`task`]) is kept in memory.
 
 pub mod answer;
-pub mod desk;
 mod events;
 mod guard;
 pub mod identity;
@@ -15,23 +14,20 @@ pub mod limits;
 pub mod node;
 pub mod openapi;
 mod progress;
-pub mod published;
 pub mod refusal;
 pub mod selected;
 pub mod serve;
 pub mod socket;
+mod state;
 pub mod task;
 mod wait;
-pub mod waiters;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get};
 use hitless_runtime::http::Health;
 
-pub use desk::{Desk, Live, Parts, Sight};
-pub use published::{News, Published, Step};
-pub use waiters::Waiters;
+pub use state::{AppState, Parts, PodSource};
 
 use refusal::Refusal;
 
@@ -101,7 +97,7 @@ impl Route {
     }
 
     /// Who answers; `None` for what every program of ours has.
-    fn handler(self) -> Option<MethodRouter<Desk>> {
+    fn handler(self) -> Option<MethodRouter<AppState>> {
         match self {
             Self::OpenApi => Some(get(openapi::openapi)),
             Self::Node => Some(get(node::node)),
@@ -118,12 +114,12 @@ impl Route {
 }
 
 /// All routes.
-pub fn router(desk: Desk, health: Health) -> Router {
+pub fn router(state: AppState, health: Health) -> Router {
     let routes = Route::ALL.into_iter().filter_map(|route| Some((route.path(), route.handler()?)));
     routes
         .fold(Router::new(), |router, (path, handler)| router.route(path, handler))
         .fallback(async || Refusal::not_found("there is nothing here; see /v1/openapi.json"))
-        .with_state(desk.clone())
+        .with_state(state.clone())
         .merge(hitless_runtime::http::router(health))
-        .layer(from_fn_with_state(desk, guard::guard))
+        .layer(from_fn_with_state(state, guard::guard))
 }

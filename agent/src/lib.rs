@@ -5,6 +5,7 @@
 //! nothing is kept on disk, and what is kept in memory ([`memory::Memory`]) only makes waits more exact.
 
 pub mod agent;
+pub mod caches;
 pub mod config;
 pub mod decide;
 pub mod decision;
@@ -17,6 +18,8 @@ pub mod instant;
 pub mod memory;
 pub mod metrics;
 pub mod patch;
+pub mod published;
 pub mod report;
 pub mod turn;
 pub mod view;
+pub mod waiters;

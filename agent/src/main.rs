@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use hitless_agent::agent::{Agent, Caches};
+use hitless_agent::agent::Agent;
+use hitless_agent::caches::Caches;
 use hitless_agent::config::Config;
 use hitless_agent::drain::Threads;
-use hitless_agent::http;
 use hitless_agent::http::limits::Limits;
-use hitless_agent::http::serve::{UnixDoor, serve};
+use hitless_agent::http::serve::{UnixAcceptor, serve};
 use hitless_agent::http::socket::Socket;
+use hitless_agent::http::{self, AppState, Parts, PodSource};
 use hitless_agent::metrics::Metrics;
+use hitless_agent::view::{NodePod, Observation};
 use hitless_kernel::{check_capabilities, exec};
 use hitless_runtime::config::{EXIT_CONFIGURATION, Settings};
 use hitless_runtime::http::Health;
@@ -27,6 +29,32 @@ use tokio::time::Instant;
 
 /// A request to the API server may take 4 s; what is begun is finished.
 const GRACE: Duration = Duration::from_secs(6);
+
+/// What the agent itself sees of the node's pods.
+struct Live {
+    /// What is watched.
+    caches: Caches,
+    /// What is looked at.
+    threads: Arc<Threads>,
+}
+
+impl PodSource for Live {
+    fn synced(&self) -> bool {
+        self.caches.pods.synced()
+    }
+
+    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<NodePod>> {
+        self.caches.pods.get(namespace, name)
+    }
+
+    fn pods(&self) -> Vec<Arc<NodePod>> {
+        self.caches.pods.values()
+    }
+
+    fn observation(&self, pod_uid: &str) -> Observation {
+        self.threads.observation(pod_uid)
+    }
+}
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -106,11 +134,11 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let refusals = metrics.refusals.clone();
     let agent = Agent::new(client, config.node.clone(), caches.clone(), threads.clone(), wake.clone(), metrics);
     tasks.spawn("news", agent.published().news().clone().relay(seen, wake, tasks.token()));
-    let desk = http::Desk::new(http::Parts {
+    let state = AppState::new(Parts {
         node: config.node,
         agent: agent.info().clone(),
         missing_capabilities: check_capabilities().iter().map(ToString::to_string).collect(),
-        sight: Box::new(http::Live { caches, threads }),
+        pods: Box::new(Live { caches, threads }),
         published: agent.published(),
         waiters: agent.waiters(),
         tasks: agent.tasks(),
@@ -119,11 +147,14 @@ async fn run(config: Config) -> anyhow::Result<()> {
         refusals,
         token: tasks.token(),
     });
-    let router = http::router(desk.clone(), health);
+    let router = http::router(state.clone(), health);
     if let Some(socket) = config.socket.as_deref().and_then(bind) {
-        tasks.spawn("socket", serve(UnixDoor { socket, proc_root: config.proc_root }, desk.clone(), router.clone()));
+        tasks.spawn(
+            "socket",
+            serve(UnixAcceptor { socket, proc_root: config.proc_root }, state.clone(), router.clone()),
+        );
     }
-    tasks.spawn("http", serve(listener, desk, router));
+    tasks.spawn("http", serve(listener, state, router));
     tasks.spawn("agent", agent.run(heartbeat, readiness.guard("node known"), tasks.token()));
     tracing::info!(version = telemetry::VERSION, commit = telemetry::COMMIT, "started");
     Ok(tasks.run(GRACE).await?)

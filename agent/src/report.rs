@@ -105,10 +105,10 @@ fn numbers(memory: &Memory, now: Timestamp) -> BTreeMap<String, i64> {
         }
     }
     if let Some(held) = memory.held {
-        let HoldNumbers { connections, closed, destroyed, left, parked, replayed, longest_milliseconds, expired } =
+        let HoldNumbers { connections, closed, destroyed, left, waited, replayed, longest_milliseconds, expired } =
             held;
         add_connections(&mut add, connections, closed, destroyed, left);
-        add("parked", parked.into());
+        add("parked", waited.into());
         add("replayed", replayed.into());
         add("longestPauseMilliseconds", longest_milliseconds.into());
         add("holdExpired", expired.into());

@@ -198,7 +198,7 @@ pub struct HoldNumbers {
     /// Those that were still there when the containers could be operated.
     pub left: u32,
     /// New clients that had to wait.
-    pub parked: u32,
+    pub waited: u32,
     /// Those of them who were let in by replay, rather than by their own repetition.
     pub replayed: u32,
     /// How long the first of them waited, in milliseconds: nobody waited longer.

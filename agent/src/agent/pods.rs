@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Caches;
+use crate::caches::Caches;
 use crate::decision::{Action, Direction};
 use crate::deed::Deed;
 use crate::memory::Memory;

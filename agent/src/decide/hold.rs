@@ -38,7 +38,7 @@ pub(super) fn decide(operation: &Operation<'_>) -> Decision {
     }
     match stage(operation, Direction::Forward) {
         Some(Stage::Settling(busy)) => {
-            parked(operation, Decision::at(Phase::Settling).waiting_for(WaitingFor::InFlight(*busy)))
+            held(operation, Decision::at(Phase::Settling).waiting_for(WaitingFor::InFlight(*busy)))
         }
         Some(Stage::Settled(left)) => settled(operation, *left),
         other => hooks::before(operation, Decision::at(Phase::Granted)).unwrap_or_else(|| begin(operation, other)),
@@ -60,18 +60,18 @@ pub(super) fn back(operation: &Operation<'_>, returning: Decision, since: Timest
     let undo = |hold| operation.doing(returning.clone(), Action::Patch(Direction::Back)).holding(hold);
     let patience = after_seconds(since, BACK_PATIENCE_SECONDS);
     match stage(operation, direction) {
-        _ if !operation.any_runs() => undo(Hold::Keep(direction)),
+        _ if !operation.any_runs() => undo(Hold::Continue(direction)),
         Some(Stage::Settling(busy)) => {
-            parked(operation, returning.waiting_for(WaitingFor::InFlight(*busy))).holding(Hold::Park(direction))
+            held(operation, returning.waiting_for(WaitingFor::InFlight(*busy))).holding(Hold::Begin(direction))
         }
-        Some(Stage::Settled(_)) => undo(Hold::Park(direction)),
-        Some(Stage::Prepared(0) | Stage::Released | Stage::Failed(_)) => undo(Hold::Keep(direction)),
-        Some(Stage::Prepared(_)) if operation.now < patience => returning.holding(Hold::Park(direction)),
+        Some(Stage::Settled(_)) => undo(Hold::Begin(direction)),
+        Some(Stage::Prepared(0) | Stage::Released | Stage::Failed(_)) => undo(Hold::Continue(direction)),
+        Some(Stage::Prepared(_)) if operation.now < patience => returning.holding(Hold::Begin(direction)),
         None if operation.now < patience => {
             let waiting = returning.waiting_for(WaitingFor::Prepared).waking_at(patience);
             waiting.holding(Hold::Prepare(direction))
         }
-        Some(Stage::Prepared(_)) | None => undo(Hold::Keep(direction)),
+        Some(Stage::Prepared(_)) | None => undo(Hold::Continue(direction)),
     }
 }
 
@@ -117,7 +117,7 @@ fn begin(operation: &Operation<'_>, stage: Option<&Stage>) -> Decision {
             operation.raise(returned::HOLD_FAILED).saying(format!("new connections can't be held: {why}"))
         }
         Some(Stage::Prepared(0)) => leave::operate(operation),
-        Some(Stage::Prepared(_)) => park(operation, granted),
+        Some(Stage::Prepared(_)) => start(operation, granted),
         // What the API server's speed is can be asked meanwhile.
         Some(Stage::Settling(_) | Stage::Settled(_)) | None if is_asked(operation) => {
             granted.waiting_for(WaitingFor::Prepared)
@@ -129,14 +129,14 @@ fn begin(operation: &Operation<'_>, stage: Option<&Stage>) -> Decision {
 }
 
 /// Everything is open: new connections are held if the image patch is likely to follow soon.
-fn park(operation: &Operation<'_>, granted: Decision) -> Decision {
+fn start(operation: &Operation<'_>, granted: Decision) -> Decision {
     match operation.memory.round_trip.filter(|_| is_asked(operation)) {
         None => granted.doing(Action::FetchPod),
         Some(answer) if answer.milliseconds > SLOW_MILLISECONDS => {
             let waiting = granted.waiting_for(WaitingFor::Api(answer.milliseconds));
             waiting.waking_at(after(operation.not_after_now(answer.at), ANSWER_LASTS))
         }
-        Some(_) => parked(operation, Decision::at(Phase::Holding)),
+        Some(_) => held(operation, Decision::at(Phase::Holding)),
     }
 }
 
@@ -146,8 +146,8 @@ fn is_asked(operation: &Operation<'_>) -> bool {
     answer.is_some_and(|answer| answer.at <= operation.now && operation.now < after(answer.at, ANSWER_LASTS))
 }
 
-fn parked(operation: &Operation<'_>, decision: Decision) -> Decision {
-    decision.holding(Hold::Park(Direction::Forward)).waking_at(after(operation.now, GLANCE))
+fn held(operation: &Operation<'_>, decision: Decision) -> Decision {
+    decision.holding(Hold::Begin(Direction::Forward)).waking_at(after(operation.now, GLANCE))
 }
 
 /// Everything that was in flight has been answered, or has had its time.
@@ -160,7 +160,7 @@ fn settled(operation: &Operation<'_>, left: u32) -> Decision {
         // Let in meanwhile.
         return begin(operation, None);
     }
-    leave::operate(operation).holding(Hold::Park(Direction::Forward))
+    leave::operate(operation).holding(Hold::Begin(Direction::Forward))
 }
 
 /// When the next Hold may begin, after one that had to end before the image patch.

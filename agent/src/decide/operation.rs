@@ -162,7 +162,7 @@ impl<'a> Operation<'a> {
     pub(super) fn replacing(&self, decision: Decision) -> Decision {
         match self.is_hold() {
             _ if decision.result.is_some() => decision,
-            true => decision.holding(Hold::Keep(Direction::Forward)),
+            true => decision.holding(Hold::Continue(Direction::Forward)),
             false => decision.watching(Watch::Replacing),
         }
     }

@@ -60,6 +60,6 @@ fn back(operation: &Operation<'_>, since: Timestamp, deadline: Timestamp) -> Dec
         return operation.give_up("RollbackNotReady", format!("not ready in time after the way back: {missing}"));
     }
     let waiting = Decision::at(Phase::Returning).waiting_for(WaitingFor::ContainersReady(missing)).until(deadline);
-    let waiting = if operation.is_hold() { waiting.holding(Hold::Keep(Direction::Back)) } else { waiting };
+    let waiting = if operation.is_hold() { waiting.holding(Hold::Continue(Direction::Back)) } else { waiting };
     if operation.now < surely { waiting.waking_at(surely) } else { waiting }
 }

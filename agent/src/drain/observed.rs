@@ -1,8 +1,8 @@
 //! One pod that is looked at.
 
 mod answers;
-mod guests;
-mod order;
+mod node_connections;
+mod target;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,8 +21,8 @@ use super::restart::Restart;
 use super::stragglers;
 use crate::view::{Count, Observation};
 use answers::Answers;
-use guests::Guests;
-pub use order::{Order, Stage};
+use node_connections::NodeConnections;
+pub use target::{Stage, Target};
 
 /// Between two looks at what is about to happen.
 const FINE: Duration = Duration::from_millis(5);
@@ -47,7 +47,7 @@ const IDLE: Duration = Duration::from_mins(1);
 /// One pod that is looked at.
 pub(super) struct Observed {
     uid: String,
-    order: Order,
+    target: Target,
     netns: Option<PodNetns>,
     /// From when on only ends of connections are waited for; without it the counters are read again and again.
     destroy_events: Option<DestroyEvents>,
@@ -64,7 +64,7 @@ pub(super) struct Observed {
     listed: Option<Instant>,
     closed_at: Option<Instant>,
     watch: ConnectionWatch,
-    guests: Guests,
+    node_connections: NodeConnections,
     answers: Answers,
     restart: Option<Restart>,
     count: Count,
@@ -79,12 +79,12 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    pub(super) fn new(uid: String, order: Order, now: Instant) -> Self {
+    pub(super) fn new(uid: String, target: Target, now: Instant) -> Self {
         let mut observed = Self {
             uid,
-            quiet: Quiet::new(&order.probe_periods),
+            quiet: Quiet::new(&target.probe_periods),
             udp: None,
-            order,
+            target,
             netns: None,
             destroy_events: None,
             start: now,
@@ -95,7 +95,7 @@ impl Observed {
             listed: None,
             closed_at: None,
             watch: ConnectionWatch::default(),
-            guests: Guests::default(),
+            node_connections: NodeConnections::default(),
             answers: Answers::default(),
             restart: None,
             count: Count::default(),
@@ -108,15 +108,15 @@ impl Observed {
         observed
     }
 
-    /// Takes a changed order. What came before the pod was NotReady says nothing about quiet.
-    pub(super) fn follow(&mut self, order: Order, now: Instant) {
-        if self.order == order {
+    /// Takes a changed target. What came before the pod was NotReady says nothing about quiet.
+    pub(super) fn follow(&mut self, target: Target, now: Instant) {
+        if self.target == target {
             return;
         }
-        let before = std::mem::replace(&mut self.order, order);
+        let before = std::mem::replace(&mut self.target, target);
         let was_leaving = before.stage == Stage::Leaving;
-        let is_leaving = self.order.stage == Stage::Leaving;
-        let is_other = before.drain != self.order.drain || before.probe_periods != self.order.probe_periods;
+        let is_leaving = self.target.stage == Stage::Leaving;
+        let is_other = before.drain != self.target.drain || before.probe_periods != self.target.probe_periods;
         if was_leaving != is_leaving || is_other {
             self.forget_quiet();
         }
@@ -125,8 +125,8 @@ impl Observed {
     }
 
     fn forget_quiet(&mut self) {
-        let has_udp = self.order.drain.ports.iter().any(|port| port.treat == PortTreatment::Udp);
-        self.quiet = Quiet::new(&self.order.probe_periods);
+        let has_udp = self.target.drain.ports.iter().any(|port| port.treat == PortTreatment::Udp);
+        self.quiet = Quiet::new(&self.target.probe_periods);
         self.udp = has_udp.then(|| Quiet::new(&[]));
         self.count.quiet = false;
         self.destroy_events = None;
@@ -175,7 +175,7 @@ impl Observed {
     }
 
     fn pause(&self, now: Instant) -> Duration {
-        match self.order.stage {
+        match self.target.stage {
             Stage::Replacing if self.restart.is_none() || self.count.listening.is_some() => IDLE,
             Stage::Replacing if self.is_calm(now) => COARSE,
             Stage::Replacing => FINE,
@@ -209,7 +209,7 @@ impl Observed {
             Some(netns) => netns,
             None => PodNetns::open(proc_root, &self.uid)?,
         };
-        if self.order.stage == Stage::Replacing {
+        if self.target.stage == Stage::Replacing {
             if let Some(restart) = &mut self.restart {
                 self.count.listening = restart.look(&netns)?;
             }
@@ -229,7 +229,7 @@ impl Observed {
     ) -> Result<(), KernelError> {
         let counters = netns.counters()?;
         let was_quiet = self.count.quiet;
-        if self.order.stage != Stage::Leaving {
+        if self.target.stage != Stage::Leaving {
             self.look_for_quiet(netns, counters.passive_opens, now)?;
             if self.restart.is_none() {
                 self.note_processes(proc_root, netns);
@@ -238,7 +238,7 @@ impl Observed {
         let is_due = self.listed.is_none_or(|listed| now.duration_since(listed) >= LIST_EVERY);
         // While connections come and go all the time there is nothing to be seen in each change.
         let has_changed = self.count.quiet && (!was_quiet || self.established != counters.curr_estab);
-        let is_last = self.order.stage == Stage::Destroying;
+        let is_last = self.target.stage == Stage::Destroying;
         if is_due || has_changed || self.count.unlisted || is_last {
             self.list(proc_root, netns, node, now)?;
         }
@@ -284,7 +284,7 @@ impl Observed {
 
     /// Without it the gap is not known, and nothing else is lost.
     fn note_processes(&mut self, proc_root: &Path, netns: &PodNetns) {
-        let Order { containers, drain, .. } = &self.order;
+        let Target { containers, drain, .. } = &self.target;
         match Restart::note(proc_root, &self.uid, netns, containers, &BTreeSet::new(), drain) {
             Ok(restart) => self.restart = Some(restart),
             Err(error) => tracing::debug!(pod_uid = self.uid, %error, "can't see where the containers listen"),
@@ -316,17 +316,17 @@ impl Observed {
         self.waited.clear();
         self.http1.clear();
         let mut may_be_probes = 0;
-        self.guests.begin();
+        self.node_connections.begin();
         self.answers.begin();
-        let idle_after = self.order.drain.idle_after_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        let idle_after = self.target.drain.idle_after_seconds.map(|seconds| Duration::from_secs(seconds.into()));
         for connection in &look.connections.inbound {
-            let treatment = self.order.drain.treatment(connection.local.port());
-            let origin = || guests::origin(proc_root, node, connection);
-            let may_be_probe = self.guests.may_be_probe(connection, now, origin);
+            let treatment = self.target.drain.treatment(connection.local.port());
+            let origin = || node_connections::origin(proc_root, node, connection);
+            let may_be_probe = self.node_connections.may_be_probe(connection, now, origin);
             if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
                 continue;
             }
-            if may_be_probe && self.order.stage != Stage::Leaving {
+            if may_be_probe && self.target.stage != Stage::Leaving {
                 may_be_probes += 1;
                 continue;
             }
@@ -350,14 +350,14 @@ impl Observed {
             self.waited.push(connection.clone());
         }
         for connection in &look.connections.half_closed {
-            let treatment = self.order.drain.treatment(connection.local.port());
+            let treatment = self.target.drain.treatment(connection.local.port());
             let is_old = connection.silent_for().is_some_and(|silent| silent >= HALF_CLOSED_LASTS);
             if !is_old && !matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
                 self.count.busy += 1;
                 self.waited.push(connection.clone());
             }
         }
-        self.count.perhaps_probes = self.guests.end(may_be_probes, now);
+        self.count.perhaps_probes = self.node_connections.end(may_be_probes, now);
         self.answers.end();
         self.count.inbound = self.count.busy + self.count.idle;
         self.count.most = self.count.most.max(self.count.inbound + self.count.unused);

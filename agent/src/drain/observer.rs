@@ -9,29 +9,29 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use super::bell::Bell;
-use super::observed::{Observed, Order};
+use super::notifier::Notifier;
+use super::observed::{Observed, Target};
 use crate::view::Observation;
 
 /// Looks at the pods that it is told to look at; asleep while there are none. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct Observer {
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Desk {
-    notes: Mutex<Notes>,
-    /// Rung when the orders have changed.
-    ordered: Bell,
+struct Shared {
+    state: Mutex<State>,
+    /// Notified when the targets have changed.
+    changed: Notifier,
     wake: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Notes {
-    /// Orders by pod uid.
-    orders: BTreeMap<String, Order>,
+struct State {
+    /// Targets by pod uid.
+    targets: BTreeMap<String, Target>,
     /// Answers by pod uid.
     observations: BTreeMap<String, Observation>,
     stop: bool,
@@ -41,39 +41,39 @@ impl Observer {
     /// Starts the thread. `proc_root` is the `/proc` of the node's process namespace; `wake` is notified when something that
     /// was observed has changed.
     pub fn start(proc_root: PathBuf, wake: Arc<Notify>) -> io::Result<Self> {
-        let desk = Arc::new(Desk { notes: Mutex::default(), ordered: Bell::new()?, wake });
-        let seat = desk.clone();
-        let thread = std::thread::Builder::new().name("drain".into()).spawn(move || seat.work(&proc_root))?;
-        Ok(Self { desk, thread: Some(thread) })
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Notifier::new()?, wake });
+        let worker = shared.clone();
+        let thread = std::thread::Builder::new().name("drain".into()).spawn(move || worker.work(&proc_root))?;
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Looks at these pods, and at no others, from now on.
-    pub fn order(&self, orders: BTreeMap<String, Order>) {
-        let mut notes = self.desk.notes();
-        if notes.orders != orders {
-            notes.observations.retain(|uid, _| orders.contains_key(uid));
-            notes.orders = orders;
-            self.desk.ordered.ring();
+    pub fn set_targets(&self, targets: BTreeMap<String, Target>) {
+        let mut state = self.shared.state();
+        if state.targets != targets {
+            state.observations.retain(|uid, _| targets.contains_key(uid));
+            state.targets = targets;
+            self.shared.changed.notify();
         }
     }
 
     /// What was seen last of one pod.
     #[must_use]
     pub fn observation(&self, pod_uid: &str) -> Option<Observation> {
-        self.desk.notes().observations.get(pod_uid).cloned()
+        self.shared.state().observations.get(pod_uid).cloned()
     }
 
     /// What was seen last of each pod.
     #[must_use]
     pub fn observations(&self) -> BTreeMap<String, Observation> {
-        self.desk.notes().observations.clone()
+        self.shared.state().observations.clone()
     }
 }
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        self.desk.notes().stop = true;
-        self.desk.ordered.ring();
+        self.shared.state().stop = true;
+        self.shared.changed.notify();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -82,10 +82,10 @@ impl Drop for Observer {
     }
 }
 
-impl Desk {
-    fn notes(&self) -> MutexGuard<'_, Notes> {
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Every change is a single map operation, so a panic elsewhere can't have left it broken.
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work(&self, proc_root: &std::path::Path) {
@@ -93,12 +93,12 @@ impl Desk {
         // Of the node's own namespace; opened when it is needed.
         let mut node = None;
         loop {
-            let notes = self.notes();
-            if notes.stop {
+            let state = self.state();
+            if state.stop {
                 return;
             }
-            take_orders(&mut pods, &notes.orders, Instant::now());
-            drop(notes);
+            follow(&mut pods, &state.targets, Instant::now());
+            drop(state);
             self.wait(&mut pods);
             for (uid, pod) in &mut pods {
                 let now = Instant::now();
@@ -110,9 +110,9 @@ impl Desk {
         }
     }
 
-    /// Until something is due or ordered, or a connection has ended somewhere.
+    /// Until something is due or a target has changed, or a connection has ended somewhere.
     fn wait(&self, pods: &mut BTreeMap<String, Observed>) {
-        self.ordered.wait(pods.values().filter_map(Observed::destroy_events), pods.values().map(|pod| pod.next).min());
+        self.changed.wait(pods.values().filter_map(Observed::destroy_events), pods.values().map(|pod| pod.next).min());
         let now = Instant::now();
         for pod in pods.values_mut() {
             pod.note_ends(now);
@@ -120,22 +120,22 @@ impl Desk {
     }
 
     fn note(&self, uid: &str, observation: Observation) {
-        let mut notes = self.notes();
-        let is_news = notes.orders.contains_key(uid) && notes.observations.get(uid) != Some(&observation);
+        let mut state = self.state();
+        let is_news = state.targets.contains_key(uid) && state.observations.get(uid) != Some(&observation);
         if is_news {
-            notes.observations.insert(uid.to_owned(), observation);
-            drop(notes);
+            state.observations.insert(uid.to_owned(), observation);
+            drop(state);
             self.wake.notify_one();
         }
     }
 }
 
-fn take_orders(pods: &mut BTreeMap<String, Observed>, orders: &BTreeMap<String, Order>, now: Instant) {
-    pods.retain(|uid, _| orders.contains_key(uid));
-    for (uid, order) in orders {
+fn follow(pods: &mut BTreeMap<String, Observed>, targets: &BTreeMap<String, Target>, now: Instant) {
+    pods.retain(|uid, _| targets.contains_key(uid));
+    for (uid, target) in targets {
         pods.entry(uid.clone())
-            .and_modify(|pod| pod.follow(order.clone(), now))
-            .or_insert_with(|| Observed::new(uid.clone(), order.clone(), now));
+            .and_modify(|pod| pod.follow(target.clone(), now))
+            .or_insert_with(|| Observed::new(uid.clone(), target.clone(), now));
     }
 }
 
@@ -145,9 +145,9 @@ mod tests {
     use crate::drain::observed::Stage;
     use hitless_api::DrainSpec;
 
-    fn order() -> Order {
+    fn target() -> Target {
         let (drain, probe_periods, containers) = (DrainSpec::default(), vec![], vec![]);
-        Order { stage: Stage::Draining, drain, probe_periods, containers }
+        Target { stage: Stage::Draining, drain, probe_periods, containers }
     }
 
     #[tokio::test]
@@ -155,11 +155,11 @@ mod tests {
         let empty = tempfile::tempdir().unwrap();
         let wake = Arc::new(Notify::new());
         let observer = Observer::start(empty.path().to_owned(), wake.clone()).unwrap();
-        observer.order(BTreeMap::from([("0a-1b".to_owned(), order())]));
+        observer.set_targets(BTreeMap::from([("0a-1b".to_owned(), target())]));
         wake.notified().await;
         let seen = observer.observations();
         assert!(matches!(&seen["0a-1b"], Observation::Failed(why) if why.contains("no process")), "{seen:?}");
-        observer.order(BTreeMap::new());
+        observer.set_targets(BTreeMap::new());
         assert!(observer.observations().is_empty());
     }
 }

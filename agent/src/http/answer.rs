@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::progress::{Because, Progress};
-use super::published::Step;
+use crate::published::Step;
 use crate::view::{Count, Held, Observation, Stage};
 
 /// How the draining of a pod stands.
@@ -199,6 +199,6 @@ impl From<Held> for HoldState {
             Stage::Released => (HoldStage::Released, 0, None),
             Stage::Failed(why) => (HoldStage::Failed, 0, Some(why)),
         };
-        Self { stage, busy, closed_idle: held.numbers.closed, parked: held.numbers.parked, error }
+        Self { stage, busy, closed_idle: held.numbers.closed, parked: held.numbers.waited, error }
     }
 }

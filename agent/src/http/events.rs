@@ -14,14 +14,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::DrainStatus;
-use super::desk::Desk;
 use super::identity::Caller;
 use super::limits::Place;
 use super::progress::{Because, Progress};
 use super::refusal::Refusal;
+use super::state::AppState;
 use super::wait::{LONGEST_WAIT, instant};
-use super::waiters::Waiter;
 use crate::view::NodePod;
+use crate::waiters::Waiter;
 
 /// Between two events of a stream; what changes meanwhile is in the next one.
 const PACE: Duration = Duration::from_millis(50);
@@ -30,34 +30,34 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Events of a pod.
 pub(super) async fn events(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
-    let pod = desk.pod(&caller, &namespace, &name)?;
-    stream_of(&desk, &caller, pod)
+    let pod = state.pod(&caller, &namespace, &name)?;
+    stream_of(&state, &caller, pod)
 }
 
 /// Events of the pod that asks.
 pub(super) async fn own_events(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Refusal> {
-    let pod = desk.own_pod(&caller)?;
-    stream_of(&desk, &caller, pod)
+    let pod = state.own_pod(&caller)?;
+    stream_of(&state, &caller, pod)
 }
 
-fn stream_of(desk: &Desk, caller: &Caller, pod: Arc<NodePod>) -> Result<Response, Refusal> {
-    let Some(place) = desk.limits.streams.take(&caller.source()) else {
-        desk.refusals.count("streams");
+fn stream_of(state: &AppState, caller: &Caller, pod: Arc<NodePod>) -> Result<Response, Refusal> {
+    let Some(place) = state.limits.streams.take(&caller.source()) else {
+        state.refusals.count("streams");
         return Err(Refusal::too_many("too many event streams are open already; close one", 5));
     };
     let now = Instant::now();
     let follower = Follower {
-        news: desk.published.news().hear(),
-        _waiter: desk.waiters.enter(&pod.view.id.uid),
+        news: state.published.news().hear(),
+        _waiter: state.waiters.enter(&pod.view.id.uid),
         _place: place,
-        desk: desk.clone(),
+        state: state.clone(),
         pod,
         last: None,
         was_live: false,
@@ -74,7 +74,7 @@ fn stream_of(desk: &Desk, caller: &Caller, pod: Arc<NodePod>) -> Result<Response
 
 /// Somebody who follows a pod.
 struct Follower {
-    desk: Desk,
+    state: AppState,
     pod: Arc<NodePod>,
     news: watch::Receiver<()>,
     _waiter: Waiter,
@@ -96,7 +96,7 @@ impl Follower {
         loop {
             self.news.mark_unchanged();
             let (now, clock) = (Timestamp::now(), Instant::now());
-            let (status, progress) = self.desk.status(&self.pod.view, now);
+            let (status, progress) = self.state.status(&self.pod.view, now);
             let is_live = status.operation.is_some() && !status.has_ended();
             let is_gone = matches!(progress, Progress::Over { because: Because::Gone, .. });
             self.has_ended = is_gone || self.was_live && !is_live;
@@ -113,10 +113,10 @@ impl Follower {
                 Progress::Draining { look_at: None } | Progress::Over { .. } | Progress::Staying => self.until,
             };
             tokio::select! {
-                // The sender is the desk's own.
+                // The sender is the state's own.
                 _ = self.news.changed() => {}
                 () = sleep_until(next) => if next == self.until { return None },
-                () = self.desk.token.cancelled() => return None,
+                () = self.state.token.cancelled() => return None,
             }
         }
     }

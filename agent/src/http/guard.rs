@@ -9,9 +9,9 @@ use axum::response::{IntoResponse, Response};
 use tokio::time::{Duration, Instant, timeout};
 
 use super::Route;
-use super::desk::Desk;
 use super::identity::Peer;
 use super::refusal::Refusal;
+use super::state::AppState;
 use super::task::LONGEST_BODY;
 
 /// A body comes in one piece, or its sender is slow on purpose.
@@ -19,7 +19,7 @@ const BODY: Duration = Duration::from_secs(5);
 
 /// The connection that a request came on.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
+pub(super) struct ConnInfo {
     /// The other end.
     pub peer: Peer,
     /// Beyond what its source may have: for probes only.
@@ -28,8 +28,8 @@ pub(super) struct Link {
 
 /// Lets a request in, or refuses it; tells the routes who asks.
 pub(super) async fn guard(
-    State(desk): State<Desk>,
-    Extension(link): Extension<Link>,
+    State(state): State<AppState>,
+    Extension(info): Extension<ConnInfo>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -37,14 +37,14 @@ pub(super) async fn guard(
         return next.run(request).await;
     }
     let refused = |reason, refusal: Refusal| {
-        desk.refusals.count(reason);
+        state.refusals.count(reason);
         refusal.into_response()
     };
-    if link.is_reserve {
+    if info.is_reserve {
         return refused("connections", Refusal::too_many("too many connections are open already; close some", 1));
     }
-    let caller = desk.caller(&link.peer);
-    if let Err(wait) = desk.limits.requests.ask(&caller.source(), Instant::now()) {
+    let caller = state.caller(&info.peer);
+    if let Err(wait) = state.limits.requests.ask(&caller.source(), Instant::now()) {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         return refused("rate", Refusal::too_many("too many requests; ask less often, or wait for news", seconds));
     }

@@ -4,19 +4,20 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use hitless_api::pod::PodView;
 
-use super::desk::Desk;
-use super::waiters::is_leaving;
+use super::state::AppState;
+
 use crate::view::{Held, Observation, Stage};
+use crate::waiters::is_leaving;
 
 /// A status and a word. Open to everybody: it tells no more than a connection to the pod does.
 pub(super) async fn lb(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> (StatusCode, &'static str) {
-    match desk.sight.pod(&namespace, &name) {
-        Some(pod) if is_open(&pod.view, &desk.sight.observation(&pod.view.id.uid)) => (StatusCode::OK, "in service\n"),
+    match state.pods.pod(&namespace, &name) {
+        Some(pod) if is_open(&pod.view, &state.pods.observation(&pod.view.id.uid)) => (StatusCode::OK, "in service\n"),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "out of service\n"),
-        None if desk.sight.synced() => (StatusCode::NOT_FOUND, "no such pod on this node\n"),
+        None if state.pods.synced() => (StatusCode::NOT_FOUND, "no such pod on this node\n"),
         None => (StatusCode::SERVICE_UNAVAILABLE, "not known yet\n"),
     }
 }

@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::answer::DrainStatus;
-use super::desk::Desk;
 use super::identity::Caller;
 use super::refusal::Refusal;
+use super::state::AppState;
 
 /// The node at a glance.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -50,30 +50,30 @@ pub struct Counts {
 
 /// The node, for those who may see all of it.
 pub(super) async fn node(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<NodeSummary>, Refusal> {
     if !caller.sees_all() {
         return Err(Refusal::forbidden(caller.to_string()));
     }
-    let all = desk.sight.pods();
-    let shown: BTreeSet<String> = desk.published.pods().into_iter().chain(desk.waiters.awaited()).collect();
+    let all = state.pods.pods();
+    let shown: BTreeSet<String> = state.published.pods().into_iter().chain(state.waiters.awaited()).collect();
     let now = Timestamp::now();
     let shown = all.iter().filter(|pod| shown.contains(&pod.view.id.uid));
-    let mut pods: Vec<DrainStatus> = shown.map(|pod| desk.status(&pod.view, now).0).collect();
+    let mut pods: Vec<DrainStatus> = shown.map(|pod| state.status(&pod.view, now).0).collect();
     pods.sort_by(|a, b| a.pod.cmp(&b.pod));
     let counts = Counts {
         pods: all.len(),
         operations: pods.iter().filter(|pod| pod.operation.is_some() && !pod.has_ended()).count(),
-        waits: desk.limits.waits.taken(),
-        streams: desk.limits.streams.taken(),
-        connections: desk.limits.connections.taken(),
+        waits: state.limits.waits.taken(),
+        streams: state.limits.streams.taken(),
+        connections: state.limits.connections.taken(),
     };
     Ok(Json(NodeSummary {
-        node: desk.node.clone(),
-        version: desk.agent.version.clone(),
-        features: desk.agent.features.clone(),
-        missing_capabilities: desk.missing_capabilities.clone(),
+        node: state.node.clone(),
+        version: state.agent.version.clone(),
+        features: state.agent.features.clone(),
+        missing_capabilities: state.missing_capabilities.clone(),
         counts,
         pods,
     }))

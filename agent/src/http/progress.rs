@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::published::Step;
-use super::waiters::is_leaving;
 use crate::instant::after_seconds;
+use crate::published::Step;
 use crate::view::Observation;
+use crate::waiters::is_leaving;
 
 /// Why a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -147,7 +147,7 @@ mod tests {
             message: String::new(),
             result,
         };
-        Step { pod_uid: "a".to_owned(), transition, waiting_for: Vec::new() }
+        Step { pod_uid: "a".to_owned(), transition, waiting_for: Vec::new(), leaves_service: false }
     }
 
     fn progress(pod: Option<&PodView>, step: Option<&Step>, observation: &Observation, second: i64) -> Progress {

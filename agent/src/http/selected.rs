@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::DrainStatus;
-use super::desk::Desk;
 use super::identity::Caller;
 use super::progress::{Because, Progress};
 use super::refusal::Refusal;
+use super::state::AppState;
 use super::wait::{default_timeout, instant, timeout_of};
-use super::waiters::{Waiter, drain_of, is_leaving};
 use crate::view::NodePod;
+use crate::waiters::{Waiter, drain_of, is_leaving};
 
 /// Pods whose deletion shows until then are waited for. No pod is drained sooner, because quiet takes a second to show.
 const DELETION_SHOWS: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub(super) struct Ask {
 
 /// How the draining of the selected pods stands, now or once those that are deleted are drained.
 pub(super) async fn selected(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
     Path(namespace): Path<String>,
     ask: Result<Query<Ask>, QueryRejection>,
@@ -66,20 +66,20 @@ pub(super) async fn selected(
     if !caller.sees_all() {
         return Err(Refusal::forbidden(caller.to_string()));
     }
-    desk.check_synced()?;
+    state.check_synced()?;
     let Query(ask) = ask.map_err(|rejection| Refusal::bad(rejection.body_text()))?;
     let selection = Selection { namespace, labels: labels(ask.label_selector.as_deref().unwrap_or_default())? };
     let default = || {
-        let longest = selection.pods(&desk).map(|pod| default_timeout(&pod)).max();
+        let longest = selection.pods(&state).map(|pod| default_timeout(&pod)).max();
         longest.unwrap_or(Duration::from_mins(1))
     };
     let Some(timeout) = timeout_of(ask.wait.as_deref(), ask.timeout.as_deref(), default)? else {
         let now = Timestamp::now();
-        let pods: Vec<_> = selection.pods(&desk).map(|pod| desk.status(&pod.view, now).0).collect();
+        let pods: Vec<_> = selection.pods(&state).map(|pod| state.status(&pod.view, now).0).collect();
         return Ok(Json(SelectionStatus::new(None, pods)));
     };
-    let _place = desk.place_to_wait(&caller)?;
-    wait(&desk, &selection, timeout).await.map(Json)
+    let _place = state.place_to_wait(&caller)?;
+    wait(&state, &selection, timeout).await.map(Json)
 }
 
 impl SelectionStatus {
@@ -100,8 +100,8 @@ impl Selection {
         pod.id.namespace == self.namespace && self.labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
     }
 
-    fn pods(&self, desk: &Desk) -> impl Iterator<Item = Arc<NodePod>> {
-        desk.sight.pods().into_iter().filter(|pod| self.holds(&pod.view))
+    fn pods(&self, state: &AppState) -> impl Iterator<Item = Arc<NodePod>> {
+        state.pods.pods().into_iter().filter(|pod| self.holds(&pod.view))
     }
 }
 
@@ -123,19 +123,19 @@ struct Leaving {
     _waiter: Waiter,
 }
 
-async fn wait(desk: &Desk, selection: &Selection, timeout: Duration) -> Result<SelectionStatus, Refusal> {
-    let mut news = desk.published.news().hear();
+async fn wait(state: &AppState, selection: &Selection, timeout: Duration) -> Result<SelectionStatus, Refusal> {
+    let mut news = state.published.news().hear();
     let begin = Instant::now();
     let deadline = begin + timeout;
     let mut leaving: BTreeMap<String, Leaving> = BTreeMap::new();
     loop {
         news.mark_unchanged();
         let (now, clock) = (Timestamp::now(), Instant::now());
-        let is_operating = clock < begin + DELETION_SHOWS && take(desk, selection, &mut leaving);
+        let is_operating = clock < begin + DELETION_SHOWS && take(state, selection, &mut leaving);
         let is_quick = leaving.is_empty() && is_operating;
         let shown = begin + if is_quick { DELETION_SHOWS_IN_OPERATION } else { DELETION_SHOWS };
         // The first one that is still being drained decides.
-        let progress = |leaving: &Leaving| desk.progress(&leaving.pod.view, leaving.min_seconds, now);
+        let progress = |leaving: &Leaving| state.progress(&leaving.pod.view, leaving.min_seconds, now);
         let left = leaving.values().map(progress).find(|progress| !matches!(progress, Progress::Over { .. }));
         let because = match (leaving.is_empty(), left) {
             _ if clock < shown => None,
@@ -144,7 +144,7 @@ async fn wait(desk: &Desk, selection: &Selection, timeout: Duration) -> Result<S
             (false, Some(_)) => None,
         };
         if let Some(because) = because.or((clock >= deadline).then_some(Because::TimedOut)) {
-            let pods = leaving.values().map(|leaving| desk.status(&leaving.pod.view, now).0).collect();
+            let pods = leaving.values().map(|leaving| state.status(&leaving.pod.view, now).0).collect();
             return Ok(SelectionStatus::new(Some(because), pods));
         }
         let look_at = match left {
@@ -153,10 +153,10 @@ async fn wait(desk: &Desk, selection: &Selection, timeout: Duration) -> Result<S
         };
         let next = look_at.into_iter().chain((clock < shown).then_some(shown)).fold(deadline, Instant::min);
         let ended = tokio::select! {
-            // The sender is the desk's own. What comes within the pace is looked at together.
+            // The sender is the state's own. What comes within the pace is looked at together.
             _ = news.changed() => false,
             () = sleep_until(next) => false,
-            () = desk.token.cancelled() => true,
+            () = state.token.cancelled() => true,
         };
         if ended {
             return Err(Refusal::stopping());
@@ -166,13 +166,13 @@ async fn wait(desk: &Desk, selection: &Selection, timeout: Duration) -> Result<S
 }
 
 /// Takes those in that are being deleted; says whether one is being operated.
-fn take(desk: &Desk, selection: &Selection, leaving: &mut BTreeMap<String, Leaving>) -> bool {
+fn take(state: &AppState, selection: &Selection, leaving: &mut BTreeMap<String, Leaving>) -> bool {
     let mut is_operating = false;
-    for pod in selection.pods(desk) {
+    for pod in selection.pods(state) {
         let uid = &pod.view.id.uid;
-        is_operating |= desk.published.of(uid).is_some_and(|step| step.is_live());
+        is_operating |= state.published.of(uid).is_some_and(|step| step.is_live());
         if is_leaving(&pod.view) && !leaving.contains_key(uid) {
-            let (waiter, min_seconds) = (desk.waiters.enter(uid), drain_of(&pod.view).min_seconds);
+            let (waiter, min_seconds) = (state.waiters.enter(uid), drain_of(&pod.view).min_seconds);
             leaving.insert(uid.clone(), Leaving { pod, min_seconds, _waiter: waiter });
         }
     }

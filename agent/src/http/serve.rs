@@ -21,11 +21,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
-use super::desk::Desk;
-use super::guard::Link;
+use super::guard::ConnInfo;
 use super::identity::Peer;
 use super::limits::Place;
 use super::socket::Socket;
+use super::state::AppState;
 use super::wait::LONGEST_WAIT;
 
 /// For the head of a request, counted from the end of the last answer: also the longest pause between two requests.
@@ -46,7 +46,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where connections come from.
-pub trait Door: Send + Sync + 'static {
+pub trait Acceptor: Send + Sync + 'static {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
@@ -54,7 +54,7 @@ pub trait Door: Send + Sync + 'static {
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
 }
 
-impl Door for TcpListener {
+impl Acceptor for TcpListener {
     type Stream = TcpStream;
 
     async fn accept(&self) -> io::Result<(TcpStream, Peer)> {
@@ -71,14 +71,14 @@ impl Door for TcpListener {
 
 /// The unix socket, and where processes are looked up.
 #[derive(Debug)]
-pub struct UnixDoor {
+pub struct UnixAcceptor {
     /// Removed when nobody is served any more.
     pub socket: Socket,
     /// The `/proc` of the node's process namespace.
     pub proc_root: PathBuf,
 }
 
-impl Door for UnixDoor {
+impl Acceptor for UnixAcceptor {
     type Stream = UnixStream;
 
     async fn accept(&self) -> io::Result<(UnixStream, Peer)> {
@@ -93,16 +93,16 @@ fn gone(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error)
 }
 
-/// Serves who comes through `door` until the desk's token is cancelled.
-pub async fn serve(door: impl Door, desk: Desk, router: Router) -> Result<(), Infallible> {
+/// Serves who comes through `acceptor` until the state's token is cancelled.
+pub async fn serve(acceptor: impl Acceptor, state: AppState, router: Router) -> Result<(), Infallible> {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = door.accept() => match accepted {
+            accepted = acceptor.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    if let Some((place, is_reserve)) = admit(&desk, &peer) {
-                        let link = Link { peer, is_reserve };
-                        open.spawn(connection(stream, link, place, desk.clone(), router.clone()));
+                    if let Some((place, is_reserve)) = admit(&state, &peer) {
+                        let info = ConnInfo { peer, is_reserve };
+                        open.spawn(connection(stream, info, place, state.clone(), router.clone()));
                     }
                 }
                 Err(error) => {
@@ -114,34 +114,34 @@ pub async fn serve(door: impl Door, desk: Desk, router: Router) -> Result<(), In
                 }
             },
             Some(_) = open.join_next(), if !open.is_empty() => {}
-            () = desk.token.cancelled() => break,
+            () = state.token.cancelled() => break,
         }
     }
-    drop(door);
+    drop(acceptor);
     while open.join_next().await.is_some() {}
     Ok(())
 }
 
 /// A place for the connection, and whether it is one for probes only; `None` to close it at once.
-fn admit(desk: &Desk, peer: &Peer) -> Option<(Place, bool)> {
-    let source = desk.caller(peer).source();
-    let limits = &desk.limits;
+fn admit(state: &AppState, peer: &Peer) -> Option<(Place, bool)> {
+    let source = state.caller(peer).source();
+    let limits = &state.limits;
     let place = limits.connections.take(&source).map(|place| (place, false));
     let place = place.or_else(|| limits.reserve.take(&source).map(|place| (place, true)));
     if place.is_none() {
-        desk.refusals.count("connections");
+        state.refusals.count("connections");
     }
     place
 }
 
-async fn connection<S>(stream: S, link: Link, place: Place, desk: Desk, router: Router)
+async fn connection<S>(stream: S, info: ConnInfo, place: Place, state: AppState, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let is_reserve = link.is_reserve;
+    let is_reserve = info.is_reserve;
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(link.clone());
+        request.extensions_mut().insert(info.clone());
         router.clone().oneshot(request)
     });
     let connection = http1::Builder::new()
@@ -155,7 +155,7 @@ where
     tokio::select! {
         // Whatever the error is, the client is gone, or has sent what is no request.
         _ = connection.as_mut() => {}
-        () = ended(&desk) => {
+        () = ended(&state) => {
             connection.as_mut().graceful_shutdown();
             let _ = timeout(FAREWELL, connection).await;
         }
@@ -164,9 +164,9 @@ where
 }
 
 /// When a connection has to end.
-async fn ended(desk: &Desk) {
+async fn ended(state: &AppState) {
     tokio::select! {
-        () = desk.token.cancelled() => {}
+        () = state.token.cancelled() => {}
         () = sleep(LASTS) => {}
     }
 }

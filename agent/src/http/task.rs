@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::desk::Desk;
 use super::identity::Caller;
 use super::refusal::Refusal;
+use super::state::AppState;
 use crate::hooks::answer::TaskWord;
 use crate::hooks::task::{Saying, Word, parse};
 
@@ -46,29 +46,29 @@ impl TaskStatus {
 }
 
 pub(super) async fn read(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<TaskStatus>, Refusal> {
     let pod = pod(&caller)?;
-    Ok(Json(TaskStatus::of(desk.tasks.of(&pod.uid, Timestamp::now()))))
+    Ok(Json(TaskStatus::of(state.tasks.of(&pod.uid, Timestamp::now()))))
 }
 
 pub(super) async fn put(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Result<Json<TaskStatus>, Refusal> {
     let pod = pod(&caller)?;
     let saying = parse(&body, Timestamp::now()).map_err(Refusal::bad)?;
-    desk.tasks.say(&pod.uid, saying.clone());
+    state.tasks.say(&pod.uid, saying.clone());
     Ok(Json(TaskStatus::of(saying)))
 }
 
 pub(super) async fn delete(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<TaskStatus>, Refusal> {
-    desk.tasks.say(&pod(&caller)?.uid, None);
+    state.tasks.say(&pod(&caller)?.uid, None);
     Ok(Json(TaskStatus::of(None)))
 }
 

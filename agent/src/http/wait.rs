@@ -13,12 +13,12 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::DrainStatus;
-use super::desk::Desk;
 use super::identity::Caller;
 use super::progress::{Because, Progress};
 use super::refusal::Refusal;
-use super::waiters::drain_of;
+use super::state::AppState;
 use crate::view::NodePod;
+use crate::waiters::drain_of;
 
 /// Longest wait.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_hours(1);
@@ -40,29 +40,29 @@ type AskResult = Result<Query<Ask>, QueryRejection>;
 
 /// How the draining of a pod stands.
 pub(super) async fn drain(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
     Path((namespace, name)): Path<(String, String)>,
     headers: HeaderMap,
     ask: AskResult,
 ) -> Result<Response, Refusal> {
-    let pod = desk.pod(&caller, &namespace, &name)?;
-    answer(&desk, &caller, pod, &headers, ask).await
+    let pod = state.pod(&caller, &namespace, &name)?;
+    answer(&state, &caller, pod, &headers, ask).await
 }
 
 /// The same of the pod that asks.
 pub(super) async fn own_drain(
-    State(desk): State<Desk>,
+    State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     ask: AskResult,
 ) -> Result<Response, Refusal> {
-    let pod = desk.own_pod(&caller)?;
-    answer(&desk, &caller, pod, &headers, ask).await
+    let pod = state.own_pod(&caller)?;
+    answer(&state, &caller, pod, &headers, ask).await
 }
 
 async fn answer(
-    desk: &Desk,
+    state: &AppState,
     caller: &Caller,
     pod: Arc<NodePod>,
     headers: &HeaderMap,
@@ -71,11 +71,11 @@ async fn answer(
     let Query(ask) = ask.map_err(|rejection| Refusal::bad(rejection.body_text()))?;
     let default = || default_timeout(&pod);
     let Some(timeout) = timeout_of(ask.wait.as_deref(), ask.timeout.as_deref(), default)? else {
-        return Ok(Json(desk.status(&pod.view, Timestamp::now()).0).into_response());
+        return Ok(Json(state.status(&pod.view, Timestamp::now()).0).into_response());
     };
-    let _place = desk.place_to_wait(caller)?;
+    let _place = state.place_to_wait(caller)?;
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    let status = wait(desk, &pod, timeout, agent.starts_with(KUBELET_HOOK)).await?;
+    let status = wait(state, &pod, timeout, agent.starts_with(KUBELET_HOOK)).await?;
     Ok(Json(status).into_response())
 }
 
@@ -106,16 +106,16 @@ pub(super) fn default_timeout(pod: &NodePod) -> Duration {
     Duration::from_secs(drain_of(&pod.view).deadline_seconds.into()).min(LONGEST_WAIT)
 }
 
-async fn wait(desk: &Desk, pod: &NodePod, timeout: Duration, is_hook: bool) -> Result<DrainStatus, Refusal> {
-    let mut news = desk.published.news().hear();
-    let _waiter = desk.waiters.enter(&pod.view.id.uid);
+async fn wait(state: &AppState, pod: &NodePod, timeout: Duration, is_hook: bool) -> Result<DrainStatus, Refusal> {
+    let mut news = state.published.news().hear();
+    let _waiter = state.waiters.enter(&pod.view.id.uid);
     let min_seconds = drain_of(&pod.view).min_seconds;
     let begin = Instant::now();
     let deadline = begin + timeout;
     loop {
         news.mark_unchanged();
         let (now, clock) = (Timestamp::now(), Instant::now());
-        let (because, look_at) = match desk.progress(&pod.view, min_seconds, now) {
+        let (because, look_at) = match state.progress(&pod.view, min_seconds, now) {
             Progress::Over { because, .. } => (Some(because), None),
             Progress::Draining { look_at } => (None, look_at.map(|at| instant(at, now, clock))),
             Progress::Staying if is_hook => {
@@ -125,15 +125,15 @@ async fn wait(desk: &Desk, pod: &NodePod, timeout: Duration, is_hook: bool) -> R
             Progress::Staying => (None, None),
         };
         if let Some(because) = because.or((clock >= deadline).then_some(Because::TimedOut)) {
-            let (status, _) = desk.status(&pod.view, now);
+            let (status, _) = state.status(&pod.view, now);
             return Ok(DrainStatus { because: Some(because), ..status });
         }
         let next = look_at.map_or(deadline, |at| at.min(deadline));
         tokio::select! {
-            // The sender is the desk's own.
+            // The sender is the state's own.
             _ = news.changed() => {}
             () = sleep_until(next) => {}
-            () = desk.token.cancelled() => return Err(Refusal::stopping()),
+            () = state.token.cancelled() => return Err(Refusal::stopping()),
         }
     }
 }

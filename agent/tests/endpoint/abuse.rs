@@ -57,11 +57,11 @@ async fn a_pod_has_few_connections_and_the_kubelet_always_one() {
     for _ in 0..CONNECTIONS.pods.each {
         of_web.push(connect(node.address, WEB).await);
     }
-    until(|| node.desk.limits.connections.taken() == CONNECTIONS.pods.each).await;
+    until(|| node.state.limits.connections.taken() == CONNECTIONS.pods.each).await;
     assert!(is_closed(&mut connect(node.address, WEB).await).await, "one too many");
     assert_eq!(get(&node, OTHER, "/v1/self/drain").await.status, 200);
     of_web.clear();
-    until(|| node.desk.limits.connections.taken() == 0).await;
+    until(|| node.state.limits.connections.taken() == 0).await;
     assert_eq!(get(&node, WEB, "/v1/self/drain").await.status, 200);
 
     // Pods on the host's network have the kubelet's address. All that the node may have is taken by them.
@@ -71,7 +71,7 @@ async fn a_pod_has_few_connections_and_the_kubelet_always_one() {
         stream.write_all(b"GET /v1/node HTTP/1.1\r\n").await.unwrap();
         of_node.push(stream);
     }
-    until(|| node.desk.limits.connections.taken() == CONNECTIONS.node).await;
+    until(|| node.state.limits.connections.taken() == CONNECTIONS.node).await;
     let grown = resident().saturating_sub(before);
     println!("{} connections with half a request took {grown} KiB", CONNECTIONS.node);
     assert!(grown < 16 * 1024, "{} connections took {grown} KiB", CONNECTIONS.node);
@@ -97,7 +97,7 @@ async fn who_sends_its_request_slowly_or_none_at_all_is_hung_up_on() {
     let (closed, dripped) = tokio::join!(is_closed(&mut silent), timeout(PATIENCE, drip));
     assert!(closed && dripped.is_ok());
     assert!(begin.elapsed() > Duration::from_secs(5), "{:?}", begin.elapsed());
-    until(|| node.desk.limits.connections.taken() == 0).await;
+    until(|| node.state.limits.connections.taken() == 0).await;
 }
 
 #[tokio::test]

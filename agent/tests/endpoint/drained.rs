@@ -51,7 +51,7 @@ async fn an_operations_drain_is_told_of_at_once() {
     assert_eq!(status["phase"], "Operating");
     assert!(took < Duration::from_secs(1), "{took:?}");
     node.awaited(0).await;
-    assert!(node.desk.waiters.awaited().is_empty());
+    assert!(node.state.waiters.awaited().is_empty());
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn who_hangs_up_does_not_wait_any_more() {
     node.awaited(1).await;
     drop(stream);
     node.awaited(0).await;
-    until(|| node.desk.waiters.awaited().is_empty()).await;
+    until(|| node.state.waiters.awaited().is_empty()).await;
 }
 
 #[tokio::test]

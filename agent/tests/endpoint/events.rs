@@ -31,7 +31,7 @@ async fn each_change_is_an_event_and_the_end_is_the_last() {
     let mut last = String::new();
     stream.read_to_string(&mut last).await.unwrap();
     assert!(last.contains("event: end") && last.contains("\"outcome\":\"Done\""), "{last}");
-    until(|| node.desk.limits.streams.taken() == 0 && node.desk.waiters.awaited().is_empty()).await;
+    until(|| node.state.limits.streams.taken() == 0 && node.state.waiters.awaited().is_empty()).await;
 }
 
 #[tokio::test]

@@ -10,11 +10,13 @@ use axum::Router;
 use hitless_agent::hooks::task::Tasks;
 use hitless_agent::http::identity::Peer;
 use hitless_agent::http::limits::Limits;
-use hitless_agent::http::serve::{Door, UnixDoor, serve};
+use hitless_agent::http::serve::{Acceptor, UnixAcceptor, serve};
 use hitless_agent::http::socket::Socket;
-use hitless_agent::http::{Desk, Parts, Published, Sight, Step, Waiters, router};
+use hitless_agent::http::{AppState, Parts, PodSource, router};
 use hitless_agent::metrics::Refusals;
+use hitless_agent::published::{Published, Step};
 use hitless_agent::view::{Count, NodePod, Observation};
+use hitless_agent::waiters::Waiters;
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::{MicroTime, Outcome, Phase, Transition, TransitionResult};
 use hitless_runtime::http::{Health, bind, registry};
@@ -52,7 +54,7 @@ struct Content {
     observations: BTreeMap<String, Observation>,
 }
 
-impl Sight for Fake {
+impl PodSource for Fake {
     fn synced(&self) -> bool {
         !self.0.lock().unwrap().is_unsynced
     }
@@ -72,7 +74,7 @@ impl Sight for Fake {
 
 /// A node with the pods `shop/web` and `shop/other`, in service and ready.
 pub(crate) struct Node {
-    pub(crate) desk: Desk,
+    pub(crate) state: AppState,
     pub(crate) address: SocketAddr,
     pub(crate) token: CancellationToken,
     pub(crate) readiness: Readiness,
@@ -85,11 +87,11 @@ impl Node {
         let (token, readiness) = (CancellationToken::new(), Readiness::default());
         let fake = Fake::default();
         let text = |text: &str| text.to_owned();
-        let desk = Desk::new(Parts {
+        let state = AppState::new(Parts {
             node: text("n1"),
             agent: AgentInfo { version: text("0.1.0"), boot_id: text("boot"), features: vec![text("hold")] },
             missing_capabilities: vec![text("NET_RAW is missing")],
-            sight: Box::new(fake.clone()),
+            pods: Box::new(fake.clone()),
             published: Published::default(),
             waiters: Waiters::new(Arc::new(Notify::new())),
             tasks: Tasks::new(Arc::new(Notify::new())),
@@ -100,7 +102,7 @@ impl Node {
         });
         let heartbeat = Heartbeat::new(Instant::now());
         let health = Health { readiness: readiness.clone(), heartbeat, registry: Arc::new(registry()) };
-        let router = router(desk.clone(), health);
+        let router = router(state.clone(), health);
         let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
         // Every address of the loopback network comes here, so that a client can have any.
         let listener = match listener.local_addr() {
@@ -116,8 +118,8 @@ impl Node {
             Err(error) => panic!("{error}"),
         };
         let address = SocketAddr::from((NODE, listener.local_addr().unwrap().port()));
-        tokio::spawn(serve(Disguised(listener), desk.clone(), router.clone()));
-        let node = Self { desk, address, token, readiness, fake, router };
+        tokio::spawn(serve(Disguised(listener), state.clone(), router.clone()));
+        let node = Self { state, address, token, readiness, fake, router };
         node.put("web", "10.1.0.5", &json!({}), "True");
         node.put("other", "10.1.0.6", &json!({}), "True");
         node
@@ -126,8 +128,8 @@ impl Node {
     /// Serves on this socket, too; processes are looked up in `proc_root`.
     pub(crate) fn listen(&self, path: &std::path::Path, proc_root: &std::path::Path) -> tokio::task::JoinHandle<()> {
         let socket = Socket::bind(path).unwrap().unwrap();
-        let door = UnixDoor { socket, proc_root: proc_root.to_owned() };
-        let served = serve(door, self.desk.clone(), self.router.clone());
+        let acceptor = UnixAcceptor { socket, proc_root: proc_root.to_owned() };
+        let served = serve(acceptor, self.state.clone(), self.router.clone());
         tokio::spawn(async { served.await.unwrap() })
     }
 
@@ -146,7 +148,7 @@ impl Node {
         pod.metadata.labels = Some(BTreeMap::from([("app".to_owned(), name.to_owned())]));
         let pod = Arc::new(NodePod::from(&pod));
         self.fake.0.lock().unwrap().pods.insert(format!("shop/{name}"), pod);
-        self.desk.published.news().tell();
+        self.state.published.news().tell();
     }
 
     /// A user deletes the pod `shop/web`.
@@ -157,7 +159,7 @@ impl Node {
     /// It is gone.
     pub(crate) fn remove(&self) {
         self.fake.0.lock().unwrap().pods.remove("shop/web");
-        self.desk.published.news().tell();
+        self.state.published.news().tell();
     }
 
     /// The pod `shop/web` is out of service.
@@ -178,21 +180,27 @@ impl Node {
     /// What it sees of another one.
     pub(crate) fn observe_of(&self, name: &str, count: Count) {
         self.fake.0.lock().unwrap().observations.insert(uid(name), Observation::Counted(count));
-        self.desk.published.news().tell();
+        self.state.published.news().tell();
     }
 
-    /// The agent's turn: it orders what is waited for, and publishes. Says which pods it looks at.
+    /// The agent's turn: it has those observed that are waited for, and publishes. Says which pods it looks at.
     pub(crate) fn turn(&self, operation: Option<(Phase, Option<Outcome>)>) -> Vec<String> {
         let pods = self.fake.pods();
         let is_live = operation.is_some_and(|(_, outcome)| outcome.is_none());
-        let orders = self.desk.waiters.orders(pods.iter().map(Arc::as_ref), |_| is_live, Timestamp::now());
-        self.desk.published.set(operation.map(|(phase, outcome)| step(phase, outcome)).into_iter().collect());
-        orders.into_keys().collect()
+        let targets = self.state.waiters.targets(pods.iter().map(Arc::as_ref), |_| is_live, Timestamp::now());
+        self.state.published.set(operation.map(|(phase, outcome)| step(phase, outcome)).into_iter().collect());
+        targets.into_keys().collect()
+    }
+
+    /// The agent is taking `shop/web` out of service, and has no answer from the API server yet.
+    pub(crate) fn leave(&self) {
+        let step = Step { leaves_service: true, ..step(Phase::Leaving, None) };
+        self.state.published.set(vec![step]);
     }
 
     /// Until so many wait for `shop/web` or anybody else.
     pub(crate) async fn awaited(&self, waits: usize) {
-        until(|| self.desk.limits.waits.taken() == waits).await;
+        until(|| self.state.limits.waits.taken() == waits).await;
     }
 }
 
@@ -232,17 +240,22 @@ fn step(phase: Phase, outcome: Option<Outcome>) -> Step {
         message: "words".to_owned(),
         result,
     };
-    Step { pod_uid: uid("web"), transition, waiting_for: vec!["3 connections to end".to_owned()] }
+    Step {
+        pod_uid: uid("web"),
+        transition,
+        waiting_for: vec!["3 connections to end".to_owned()],
+        leaves_service: false,
+    }
 }
 
 /// On one machine all addresses are the node's: `127.1.x.y` stands for the pod `10.1.x.y`, and so on.
 struct Disguised(TcpListener);
 
-impl Door for Disguised {
+impl Acceptor for Disguised {
     type Stream = TcpStream;
 
     async fn accept(&self) -> io::Result<(TcpStream, Peer)> {
-        let (stream, peer) = Door::accept(&self.0).await?;
+        let (stream, peer) = Acceptor::accept(&self.0).await?;
         let Peer::Tcp { from: IpAddr::V4(from), to } = peer else { panic!("{peer:?}") };
         let [_, kind, high, low] = from.octets();
         let from = if kind == 0 { from } else { Ipv4Addr::new(10, kind, high, low) };

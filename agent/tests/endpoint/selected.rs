@@ -30,12 +30,12 @@ async fn a_hook_waits_for_the_deleted_pods_of_its_workload_and_for_no_others() {
         node.awaited(1).await;
         // The agent's watch may tell of the deletion after the kubelet has asked.
         delete(&node, "web", "10.1.0.5");
-        until(|| node.desk.waiters.awaited().len() == 1).await;
+        until(|| node.state.waiters.awaited().len() == 1).await;
         assert_eq!(node.turn(None).len(), 1);
         node.observe(Count { inbound: 1, busy: 1, ..GONE });
         node.observe_of("other", Count { inbound: 1, busy: 1, ..GONE });
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        assert_eq!(node.desk.limits.waits.taken(), 1, "somebody is connected");
+        assert_eq!(node.state.limits.waits.taken(), 1, "somebody is connected");
         node.observe(GONE);
         Instant::now()
     };
@@ -43,7 +43,7 @@ async fn a_hook_waits_for_the_deleted_pods_of_its_workload_and_for_no_others() {
     assert!(changed.elapsed() < Duration::from_secs(1), "{:?}", changed.elapsed());
     assert_eq!((&status["drained"], &status["because"]), (&true.into(), &"Drained".into()));
     assert_eq!((status["pods"].as_array().unwrap().len(), &status["pods"][0]["pod"]), (1, &"shop/web".into()));
-    until(|| node.desk.waiters.awaited().is_empty()).await;
+    until(|| node.state.waiters.awaited().is_empty()).await;
 }
 
 #[tokio::test]

@@ -289,7 +289,7 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
     };
     assert!(is_hold || step.hold == Hold::No);
     assert!(step.hold == Hold::No || step.result.is_none(), "who has been answered holds nobody");
-    if step.hold == Hold::Park(Direction::Forward) && matches!(how_far, Some(Stage::Prepared(_))) {
+    if step.hold == Hold::Begin(Direction::Forward) && matches!(how_far, Some(Stage::Prepared(_))) {
         let age = state.now.duration_since(grant.granted.0).as_secs();
         assert!(age <= i64::from(grant.ttl_seconds) + 30, "new connections are held under a fresh grant only");
         assert!(grant.cancel.is_none());
@@ -344,7 +344,7 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
         let pod = pod.unwrap();
         assert!(step.action.is_none() && step.result.is_none() && !has_ended && rollback.is_none());
         assert!(grant.hooks.iter().any(|hook| hook.name == ask.name && hook.when == ask.when), "{ask:?}");
-        assert!(grant.cancel.is_none() && ask.attempt > 0 && step.hold != Hold::Park(Direction::Forward));
+        assert!(grant.cancel.is_none() && ask.attempt > 0 && step.hold != Hold::Begin(Direction::Forward));
         let image = if ask.when == HookTime::AfterStart { pod::TO } else { pod::FROM };
         assert_eq!(pod.containers[0].image, image);
         assert!(ask.when != HookTime::AfterDrain || !is_hold && !pod.ready() && !pod.is(IN_SERVICE));

@@ -47,7 +47,7 @@ fn a_good_image_is_done_with_one_write_to_the_pod_and_one_pause_of_its_clients()
     assert_eq!((world.image(), world.in_service()), (TO, true));
     assert_eq!(world.writes, ["pods", "nodetransitions/status"]);
     assert!(world.patches[0].held && world.patches[0].ready, "{:?}", world.patches);
-    assert_eq!(world.holder.parks.len(), 1);
+    assert_eq!(world.holder.begun.len(), 1);
     assert!((110..200).contains(&world.holder.longest), "{} ms", world.holder.longest);
     assert!(passed(&world) < 500, "{} ms", passed(&world));
     let report = result(&world).report;
@@ -85,8 +85,8 @@ fn bad_images_are_undone_in_service_and_under_a_hold_where_there_is_something_to
         assert_eq!(end(&world), ended(Outcome::RolledBack, reason));
         assert_eq!((world.image(), world.in_service(), world.patches.len()), (FROM, true, 2));
         assert!(world.patches[1].held, "{reason}");
-        let parks: Vec<Direction> = world.holder.parks.iter().map(|(_, direction)| *direction).collect();
-        assert_eq!(parks.len(), 1 + usize::from(is_held), "{reason}: {parks:?}");
+        let begun: Vec<Direction> = world.holder.begun.iter().map(|(_, direction)| *direction).collect();
+        assert_eq!(begun.len(), 1 + usize::from(is_held), "{reason}: {begun:?}");
     }
 }
 
@@ -104,7 +104,7 @@ fn a_cancel_lets_clients_in_before_the_patch_and_undoes_after() {
         });
         assert_eq!(end(&world), ended(outcome, "ChangedBack"), "{milliseconds} ms");
         assert_eq!((world.image(), world.patches.len()), (FROM, patches), "{milliseconds} ms");
-        assert!(!world.holder.is_parked());
+        assert!(!world.holder.is_holding());
     }
 }
 
@@ -112,7 +112,7 @@ fn a_cancel_lets_clients_in_before_the_patch_and_undoes_after() {
 fn nobody_is_held_while_the_api_server_is_slow() {
     let world = run(Image::Good(0), |world| world.answers_after = 2000);
     assert_eq!(end(&world), ended(Outcome::Refused, "Expired"));
-    assert!(world.holder.parks.is_empty() && world.patches.is_empty());
+    assert!(world.holder.begun.is_empty() && world.patches.is_empty());
     assert!(!result(&world).is_lasting(), "it is granted anew");
 
     let mut world = self::world(Image::Good(0));
@@ -124,7 +124,7 @@ fn nobody_is_held_while_the_api_server_is_slow() {
         }
     });
     assert_eq!(end(&world), ended(Outcome::Done, "Done"));
-    assert!(world.holder.parks[0].0 >= at(10_000));
+    assert!(world.holder.begun[0].0 >= at(10_000));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn requests_that_take_too_long_are_given_up_or_the_operation_is() {
         });
         assert_eq!(end(&world), expected, "{policy:?}");
         assert_eq!(result(&world).report["givenUp"], 1);
-        assert!(!world.holder.is_parked() && world.holder.longest <= 1500, "{} ms", world.holder.longest);
+        assert!(!world.holder.is_holding() && world.holder.longest <= 1500, "{} ms", world.holder.longest);
     }
 }
 
@@ -176,7 +176,7 @@ fn what_the_kernel_can_not_do_is_refused_and_what_does_not_listen_is_not_held() 
 
     let world = run(Image::Good(0), |world| world.holder.ports = 0);
     assert_eq!(end(&world), ended(Outcome::Done, "Done"));
-    assert!(world.holder.parks.is_empty());
+    assert!(world.holder.begun.is_empty());
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn clients_do_not_wait_for_a_lag_of_admission() {
     world.denied = true;
     world.run(LIMIT, |world| world.denied = passed(world) < 3000);
     assert_eq!(end(&world), ended(Outcome::Done, "Done"));
-    assert!(world.holder.parks.len() > 1 && world.holder.longest < 1000, "{} ms", world.holder.longest);
+    assert!(world.holder.begun.len() > 1 && world.holder.longest < 1000, "{} ms", world.holder.longest);
 
     let mut denied = self::world(Image::Good(0));
     denied.denied = true;
@@ -202,7 +202,7 @@ fn an_agent_that_was_killed_holds_again_or_takes_over_what_it_has_patched() {
         let world = run(Image::Good(200), |world| world.faults = vec![fault, Fault::None]);
         assert_eq!(end(&world), ended(Outcome::Done, "Done"));
         assert_eq!(world.patches.len(), 1);
-        assert_eq!(world.holder.parks.len(), 1 + usize::from(fault == Fault::KilledBefore));
+        assert_eq!(world.holder.begun.len(), 1 + usize::from(fault == Fault::KilledBefore));
     }
 }
 
@@ -222,7 +222,7 @@ fn a_pod_that_has_become_available_is_not_replaced_at_the_cost_of_no_budget() {
     world.transition.spec.grants[0].while_unavailable = true;
     world.run(LIMIT, |_| ());
     assert_eq!(end(&world), ended(Outcome::Refused, "PodAvailable"));
-    assert!(world.patches.is_empty() && world.holder.parks.is_empty());
+    assert!(world.patches.is_empty() && world.holder.begun.is_empty());
 }
 
 fn policies() -> impl Strategy<Value = StragglerPolicy> {
@@ -232,7 +232,7 @@ fn policies() -> impl Strategy<Value = StragglerPolicy> {
 /// What must hold of every run, whatever went wrong in it.
 fn assert_sound(world: &World, is_killed: bool) {
     let (outcome, reason) = end(world);
-    assert!(world.in_service() && !world.holder.is_parked(), "{outcome:?} {reason}");
+    assert!(world.in_service() && !world.holder.is_holding(), "{outcome:?} {reason}");
     let forward: Vec<_> = world.patches.iter().filter(|patch| patch.direction == Direction::Forward).collect();
     assert!(forward.len() <= 1 && world.patches.len() <= 2, "{:?}", world.patches);
     for patch in forward {

@@ -256,7 +256,7 @@ impl World {
         self.app.order(ask, (in_service, &self.pod.view.containers[0].image), now);
         let told = steps.first().map_or(Hold::No, |(_, step)| step.hold);
         if let Some(grant) = transition.spec.grants.first() {
-            self.holder.order(told, grant, now);
+            self.holder.set_target(told, grant, now);
         }
         for (grant, step) in &steps {
             if let Some(action) = &step.action {

@@ -10,9 +10,11 @@ use hitless_agent::drain::observer::Observer;
 use hitless_agent::hooks::task::Tasks;
 use hitless_agent::http::limits::Limits;
 use hitless_agent::http::serve::serve;
-use hitless_agent::http::{Desk, Parts, Published, Sight, Waiters, router};
+use hitless_agent::http::{AppState, Parts, PodSource, router};
 use hitless_agent::metrics::Refusals;
+use hitless_agent::published::Published;
 use hitless_agent::view::{NodePod, Observation};
+use hitless_agent::waiters::Waiters;
 use hitless_api::node_transition::AgentInfo;
 use hitless_runtime::http::{Health, bind, registry};
 use hitless_runtime::liveness::Heartbeat;
@@ -33,7 +35,7 @@ struct Shop {
     observer: Arc<Observer>,
 }
 
-impl Sight for Shop {
+impl PodSource for Shop {
     fn synced(&self) -> bool {
         true
     }
@@ -66,11 +68,11 @@ fn deleted(lab: &Lab) -> Arc<NodePod> {
 async fn agent(shop: Shop, seen: Arc<Notify>, token: CancellationToken, tell: impl FnOnce(SocketAddr)) {
     let wake = Arc::new(Notify::new());
     let (published, waiters) = (Published::default(), Waiters::new(wake.clone()));
-    let desk = Desk::new(Parts {
+    let state = AppState::new(Parts {
         node: "n1".to_owned(),
         agent: AgentInfo { version: String::new(), boot_id: String::new(), features: vec![] },
         missing_capabilities: vec![],
-        sight: Box::new(shop.clone()),
+        pods: Box::new(shop.clone()),
         published: published.clone(),
         waiters: waiters.clone(),
         tasks: Tasks::new(wake.clone()),
@@ -86,13 +88,13 @@ async fn agent(shop: Shop, seen: Arc<Notify>, token: CancellationToken, tell: im
     let turns = async {
         loop {
             wake.notified().await;
-            shop.observer.order(waiters.orders([&*shop.pod], |_| false, Timestamp::now()));
+            shop.observer.set_targets(waiters.targets([&*shop.pod], |_| false, Timestamp::now()));
             published.set(Vec::new());
         }
     };
     let relay = published.news().clone().relay(seen, wake.clone(), token.clone());
     tokio::select! {
-        _ = serve(listener, desk.clone(), router(desk, health)) => {}
+        _ = serve(listener, state.clone(), router(state, health)) => {}
         _ = relay => {}
         () = turns => {}
     }

@@ -29,12 +29,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hitless_agent::decision::{Direction, Hold};
-use hitless_agent::drain::holder::{Holder, Order};
+use hitless_agent::drain::hold::{self, HoldThreads};
 use hitless_agent::drain::observed::{self, Stage as Looking};
 use hitless_agent::drain::observer::Observer;
 use hitless_agent::view::{Count, Held, Observation, Stage};
 use hitless_api::{DrainSpec, PortDrain, PortTreatment, StragglerPolicy};
-use hitless_kernel::{HoldOrder, PodNetns, SynHold, list_holds};
+use hitless_kernel::{HoldSpec, PodNetns, SynHold, list_holds};
 use tokio::sync::Notify;
 
 use lab::{Lab, SERVICE_V4, Server, eventually};
@@ -85,23 +85,23 @@ fn drain() -> DrainSpec {
 
 struct Shop<'a> {
     lab: &'a Lab,
-    holder: Holder,
+    holds: HoldThreads,
     drain: DrainSpec,
 }
 
 impl<'a> Shop<'a> {
     fn new(lab: &'a Lab, drain: DrainSpec) -> Self {
-        Self { lab, holder: Holder::new("/proc".into(), Arc::new(Notify::new())), drain }
+        Self { lab, holds: HoldThreads::new("/proc".into(), Arc::new(Notify::new())), drain }
     }
 
-    fn order(&self, hold: Hold) {
+    fn set_target(&self, hold: Hold) {
         let containers = vec![self.lab.container_id.clone()];
-        let order = Order { hold, containers, drain: self.drain.clone(), grace: GRACE };
-        self.holder.order(BTreeMap::from([(self.lab.pod_uid.clone(), order)]));
+        let target = hold::Target { hold, containers, drain: self.drain.clone(), grace: GRACE };
+        self.holds.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 
     fn held(&self) -> Option<Held> {
-        match self.holder.observations().remove(&self.lab.pod_uid)? {
+        match self.holds.observations().remove(&self.lab.pod_uid)? {
             Observation::Held(held) => Some(held),
             other => panic!("{other:?}"),
         }
@@ -116,10 +116,10 @@ impl<'a> Shop<'a> {
     }
 
     /// Until requests in flight are answered, or have had their time; how many are left.
-    fn park(&self) -> u32 {
-        self.order(Hold::Prepare(Direction::Forward));
+    fn begin(&self) -> u32 {
+        self.set_target(Hold::Prepare(Direction::Forward));
         self.until("everything is open", |stage| matches!(stage, Stage::Prepared(ports) if *ports > 0));
-        self.order(Hold::Park(Direction::Forward));
+        self.set_target(Hold::Begin(Direction::Forward));
         let held = self.until("the pod is settled", |stage| matches!(stage, Stage::Settled(_)));
         let Stage::Settled(left) = held.stage else { panic!("{held:?}") };
         left
@@ -182,7 +182,7 @@ fn restart(lab: &Lab) {
 
     let shop = Shop::new(lab, drain());
     let start = Instant::now();
-    assert_eq!(shop.park(), 0, "short requests are answered in time");
+    assert_eq!(shop.begin(), 0, "short requests are answered in time");
     assert_eq!(idle.read(&mut [0]).unwrap(), 0, "a clean end");
     server.kill();
     thread::sleep(Duration::from_millis(200));
@@ -197,17 +197,17 @@ fn restart(lab: &Lab) {
     assert!(longest(&visits) < lasted + REPETITION * 9 / 10, "someone was not replayed");
     let numbers = held.numbers;
     assert!(numbers.closed >= 1 && numbers.connections >= 1, "{numbers:?}");
-    assert!(numbers.parked > 0 && numbers.replayed == numbers.parked && !numbers.expired, "{numbers:?}");
+    assert!(numbers.waited > 0 && numbers.replayed == numbers.waited && !numbers.expired, "{numbers:?}");
     assert!(u128::from(numbers.longest_milliseconds) <= lasted.as_millis() + 20, "{numbers:?}");
     let listening = held.listening.unwrap();
     let gap = listening.at.duration_since(listening.killed.unwrap());
     assert!((200..lasted.as_millis()).contains(&gap.as_millis().unsigned_abs()), "{gap}");
 
     // The way back, on the same thread.
-    shop.order(Hold::Prepare(Direction::Back));
+    shop.set_target(Hold::Prepare(Direction::Back));
     let is_back = |held: &Held| held.direction == Direction::Back && matches!(held.stage, Stage::Prepared(_));
     eventually("ready for the way back", || shop.held().filter(is_back));
-    shop.holder.order(BTreeMap::new());
+    shop.holds.set_targets(BTreeMap::new());
     assert_eq!(shop.held(), None);
     assert_eq!(list_holds(&netns(lab)).unwrap(), [""; 0]);
 }
@@ -215,18 +215,18 @@ fn restart(lab: &Lab) {
 fn cancel(lab: &Lab) {
     let _server = lab.start_server();
     let shop = Shop::new(lab, drain());
-    assert_eq!(shop.park(), 0);
+    assert_eq!(shop.begin(), 0);
     let clients = newcomers(lab, 3);
     thread::sleep(Duration::from_millis(100));
     assert!(clients.iter().all(|client| !client.is_finished()), "they are held");
-    shop.holder.order(BTreeMap::new());
+    shop.holds.set_targets(BTreeMap::new());
     for client in clients {
         assert!(client.join().unwrap().unwrap() < REPETITION, "by replay");
     }
     eventually("the block is gone", || list_holds(&netns(lab)).unwrap().is_empty().then_some(()));
 
     // The agent ends in order: the same.
-    assert_eq!(shop.park(), 0);
+    assert_eq!(shop.begin(), 0);
     let clients = newcomers(lab, 3);
     thread::sleep(Duration::from_millis(100));
     drop(shop);
@@ -239,7 +239,7 @@ fn cancel(lab: &Lab) {
 fn overrun(lab: &Lab) {
     let _server = lab.start_server();
     let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 400, ..drain() });
-    assert_eq!(shop.park(), 0);
+    assert_eq!(shop.begin(), 0);
     let clients = newcomers(lab, 3);
     let held = shop.released();
     assert!(held.numbers.expired && held.listening.is_none(), "{held:?}");
@@ -255,7 +255,7 @@ fn deaf(lab: &Lab) {
     let load = lab.in_client(|| Load::start(SocketAddr::from((SERVICE_V4, PORT)), 300, PATIENCE));
     eventually("clients come", || (load.begun() > 100).then_some(()));
     let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 1000, ..drain() });
-    assert_eq!(shop.park(), 0);
+    assert_eq!(shop.begin(), 0);
     let first = shop.released();
     assert!(first.numbers.expired && first.listening.is_none(), "{first:?}");
     assert_eq!(list_holds(&netns(lab)).unwrap(), [""; 0]);
@@ -269,7 +269,7 @@ fn deaf(lab: &Lab) {
     let visits = load.finish();
     assert_eq!(failures(&visits).len(), 0, "{:?} of {}", failures(&visits).first(), visits.len());
     assert!(longest(&visits) < Duration::from_millis(1600), "nobody waits for both: {:?}", longest(&visits));
-    assert!(second.numbers.parked > first.numbers.parked, "{first:?} {second:?}");
+    assert!(second.numbers.waited > first.numbers.waited, "{first:?} {second:?}");
 }
 
 fn stragglers(lab: &Lab) {
@@ -279,7 +279,7 @@ fn stragglers(lab: &Lab) {
     let short = DrainSpec { hold_cap_milliseconds: 1000, ..drain() };
     let shop = Shop::new(lab, short.clone());
     let start = Instant::now();
-    assert_eq!(shop.park(), 1);
+    assert_eq!(shop.begin(), 1);
     assert!(start.elapsed() >= Duration::from_millis(500), "half of the cap");
     drop(shop);
     server.command("release");
@@ -287,7 +287,7 @@ fn stragglers(lab: &Lab) {
 
     begin_slow_request(lab, &slow);
     let shop = Shop::new(lab, DrainSpec { stragglers: StragglerPolicy::Destroy, ..short });
-    assert_eq!(shop.park(), 0);
+    assert_eq!(shop.begin(), 0);
     assert_eq!(shop.held().unwrap().numbers.destroyed, 1);
     assert_eq!(answer(&slow).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
 }
@@ -297,11 +297,11 @@ fn leftover(lab: &Lab) {
     let netns = netns(lab);
     let mut hold = SynHold::open(&netns).unwrap();
     let long = Duration::from_mins(1);
-    hold.park(HoldOrder { ports: vec![PORT], cap: long, expires_after: long, exempt: Vec::new() }).unwrap();
+    hold.begin(HoldSpec { ports: vec![PORT], cap: long, expires_after: long, exempt: Vec::new() }).unwrap();
     // As if its process had been killed.
     std::mem::forget(hold);
     let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 300, ..drain() });
-    shop.order(Hold::Keep(Direction::Forward));
+    shop.set_target(Hold::Continue(Direction::Forward));
     eventually("the block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));
     assert_eq!(shop.held(), None, "nothing is known of that Hold");
     for client in newcomers(lab, 1) {
@@ -320,14 +320,14 @@ impl<'a> Looker<'a> {
         Self { lab, observer: Observer::start("/proc".into(), Arc::new(Notify::new())).unwrap() }
     }
 
-    fn order(&self, stage: Looking, drain: DrainSpec) {
+    fn set_target(&self, stage: Looking, drain: DrainSpec) {
         self.order_with(stage, drain, vec![]);
     }
 
     fn order_with(&self, stage: Looking, drain: DrainSpec, probe_periods: Vec<u32>) {
         let containers = vec![self.lab.container_id.clone()];
-        let order = observed::Order { stage, drain, probe_periods, containers };
-        self.observer.order(BTreeMap::from([(self.lab.pod_uid.clone(), order)]));
+        let target = observed::Target { stage, drain, probe_periods, containers };
+        self.observer.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 
     fn counted(&self, what: &str, is_so: fn(&Count) -> bool) -> Count {
@@ -347,20 +347,20 @@ fn leave(lab: &Lab) {
     begin_slow_request(lab, &slow);
 
     let looker = Looker::new(lab);
-    let order = |stage| looker.order(stage, drain());
+    let look = |stage| looker.set_target(stage, drain());
     let counted = |what: &str, is_so: fn(&Count) -> bool| looker.counted(what, is_so);
-    order(Looking::Leaving);
+    look(Looking::Leaving);
     counted("they are counted", |count| count.inbound >= 2);
-    order(Looking::Draining);
+    look(Looking::Draining);
     let count = counted("the idle one is closed", |count| count.quiet && count.closed >= 1);
     assert!(count.inbound >= 1 && count.newcomers == 0, "{count:?}");
     assert_eq!(idle.read(&mut [0]).unwrap(), 0);
-    order(Looking::Destroying);
+    look(Looking::Destroying);
     let count = counted("the others are reset", |count| count.drained());
     assert!(count.destroyed >= 1, "{count:?}");
     assert_eq!(answer(&slow).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
 
-    order(Looking::Replacing);
+    look(Looking::Replacing);
     server.kill();
     let _server = lab.start_server();
     let count = counted("the new listener is seen", |count| count.listening.is_some());
@@ -399,7 +399,7 @@ fn unused(lab: &Lab) {
     begin_slow_request(lab, &used);
     let looker = Looker::new(lab);
     let wait = |idle_after_seconds, what, is_so: fn(&Count) -> bool| {
-        looker.order(Looking::Draining, DrainSpec { idle_after_seconds, ports: Vec::new(), ..drain() });
+        looker.set_target(Looking::Draining, DrainSpec { idle_after_seconds, ports: Vec::new(), ..drain() });
         looker.counted(what, is_so)
     };
     let count = wait(None, "both are waited for", |count| count.quiet && count.inbound == 2);
@@ -417,7 +417,7 @@ fn unused(lab: &Lab) {
 
 fn missing(lab: &Lab) {
     let shop = Shop::new(lab, drain());
-    shop.order(Hold::Prepare(Direction::Forward));
+    shop.set_target(Hold::Prepare(Direction::Forward));
     let held = eventually("it is told", || shop.held());
     assert!(matches!(&held.stage, Stage::Failed(why) if why.contains("no process")), "{held:?}");
 }

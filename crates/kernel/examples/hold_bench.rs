@@ -17,7 +17,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hitless_kernel::{HoldOrder, ListenWatch, PodNetns, SynHold};
+use hitless_kernel::{HoldSpec, ListenWatch, PodNetns, SynHold};
 
 use lab::{Lab, SERVICE_V4, eventually};
 use load::{Load, failures};
@@ -38,7 +38,7 @@ struct Run {
     p999: f64,
     max: f64,
     open: f64,
-    park: f64,
+    begin: f64,
     quiet: f64,
     release: f64,
     replayed: usize,
@@ -70,8 +70,8 @@ fn restart(gap: Duration) -> Option<Run> {
     eventually("a third of the clients have come", || (load.begun() > CLIENTS / 3).then_some(()));
 
     let (mut hold, open) = timed(|| SynHold::open(&netns).unwrap());
-    let order = HoldOrder { ports: vec![PORT], cap: PATIENCE, expires_after: PATIENCE, exempt: Vec::new() };
-    let ((), park) = timed(|| hold.park(order).unwrap());
+    let spec = HoldSpec { ports: vec![PORT], cap: PATIENCE, expires_after: PATIENCE, exempt: Vec::new() };
+    let ((), begin) = timed(|| hold.begin(spec).unwrap());
     let ((), quiet) = timed(|| {
         assert!(netns.quiet_accept_queue(&[PORT], PATIENCE).unwrap().is_quiet());
         eventually("requests in flight are answered", || netns.connections().unwrap().inbound.is_empty().then_some(()));
@@ -103,7 +103,7 @@ fn restart(gap: Duration) -> Option<Run> {
         p999: quantile(999),
         max: quantile(1000),
         open,
-        park,
+        begin,
         quiet,
         release,
         replayed: released.replayed,
@@ -124,7 +124,7 @@ fn milliseconds(duration: Duration) -> f64 {
 
 impl Run {
     fn figures(&self) -> [(&'static str, f64); 13] {
-        let Self { asked_gap, gap, p50, p999, max, open, park, quiet, release, close, .. } = *self;
+        let Self { asked_gap, gap, p50, p999, max, open, begin, quiet, release, close, .. } = *self;
         [
             ("askedGapMilliseconds", asked_gap),
             ("gapMilliseconds", gap),
@@ -134,7 +134,7 @@ impl Run {
             ("p999BeyondGapMilliseconds", p999 - gap),
             ("maxBeyondGapMilliseconds", max - gap),
             ("openMilliseconds", open),
-            ("parkMilliseconds", park),
+            ("parkMilliseconds", begin),
             ("quietMilliseconds", quiet),
             ("releaseMilliseconds", release),
             ("closeMilliseconds", close),

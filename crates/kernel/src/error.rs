@@ -34,8 +34,8 @@ pub enum KernelError {
     },
     /// A hold of no ports, of more than 1024, or one that lasts less than a millisecond.
     #[error("a hold needs 1 to 1024 ports (got {ports}) and limits of at least a millisecond")]
-    HoldOrder {
-        /// Ports in the order.
+    HoldSpec {
+        /// Ports in the spec.
         ports: usize,
     },
     /// The kernel refused for want of a capability.

@@ -9,7 +9,7 @@
 
 mod block;
 mod frame;
-mod parked;
+mod held_syns;
 mod replay;
 mod tap;
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::nfnetlink::Nfnetlink;
 use crate::{Capability, DumpError, KernelError, PodNetns, SockDiag};
 use block::{Block, Rules};
-use parked::Parked;
+use held_syns::HeldSyns;
 use replay::{Replay, replay};
 use tap::{MOST_PORTS, Tap};
 
@@ -29,7 +29,7 @@ const NEEDS: &[Capability] = &[Capability::NetAdmin, Capability::NetRaw];
 
 /// What to hold, and for how long at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HoldOrder {
+pub struct HoldSpec {
     /// TCP ports, as packets carry them when they reach the pod's sockets.
     pub ports: Vec<u16>,
     /// No client is held for longer: counted from the first SYN held, by a timer of the kernel. Whole milliseconds.
@@ -65,7 +65,7 @@ pub struct Released {
 
 /// New connections of one pod, held or about to be.
 ///
-/// Open it early and [`park`](Self::park) when it matters. As a file descriptor (tokio's `AsyncFd`) it is readable while
+/// Open it early and [`begin`](Self::begin) when it matters. As a file descriptor (tokio's `AsyncFd`) it is readable while
 /// there are SYNs to [`collect`](Self::collect). Calls take some ten microseconds, except `open` and `drop`
 /// (milliseconds) and [`release`](Self::release) (about 17 µs a client; half a second more at most when the application
 /// is slow to accept): these belong on a blocking thread.
@@ -78,9 +78,9 @@ pub struct SynHold {
     replay: Replay,
     sockets: SockDiag,
     snmp: File,
-    parked: Parked,
+    syns: HeldSyns,
     /// What is held now, if anything.
-    order: Option<HoldOrder>,
+    spec: Option<HoldSpec>,
 }
 
 impl SynHold {
@@ -95,43 +95,43 @@ impl SynHold {
                 replay: Replay::open().map_err(failed("open a raw socket"))?,
                 sockets: SockDiag::open().map_err(DumpError::Socket)?,
                 snmp,
-                parked: Parked::default(),
-                order: None,
+                syns: HeldSyns::default(),
+                spec: None,
             })
         })
     }
 
-    /// Begins to hold new connections. From here on the kernel's timers run; asked again, the new order replaces the
+    /// Begins to hold new connections. From here on the kernel's timers run; asked again, the new spec replaces the
     /// former one, with new timers, and those who wait go on waiting.
     ///
     /// When it fails nothing is held.
-    pub fn park(&mut self, mut order: HoldOrder) -> Result<(), KernelError> {
-        order.ports.sort_unstable();
-        order.ports.dedup();
+    pub fn begin(&mut self, mut spec: HoldSpec) -> Result<(), KernelError> {
+        spec.ports.sort_unstable();
+        spec.ports.dedup();
         let is_millisecond = |duration: Duration| duration.as_millis() > 0;
-        if order.ports.is_empty()
-            || order.ports.len() > MOST_PORTS
-            || !is_millisecond(order.cap)
-            || !is_millisecond(order.expires_after)
+        if spec.ports.is_empty()
+            || spec.ports.len() > MOST_PORTS
+            || !is_millisecond(spec.cap)
+            || !is_millisecond(spec.expires_after)
         {
-            return Err(KernelError::HoldOrder { ports: order.ports.len() });
+            return Err(KernelError::HoldSpec { ports: spec.ports.len() });
         }
         // First the ears: a SYN that is dropped unseen makes its client wait a second.
         let begun = self
             .tap
-            .listen(&order.ports)
+            .listen(&spec.ports)
             .map_err(|error| KernelError::of_call("filter a packet socket", error, NEEDS))
-            .and_then(|()| self.install(&order));
+            .and_then(|()| self.install(&spec));
         match begun {
             Ok(()) => {
-                self.order = Some(order);
+                self.spec = Some(spec);
                 Ok(())
             }
             Err(error) => {
                 // What failed first is what matters.
                 _ = self.lift();
                 _ = self.tap.mute();
-                self.parked.take();
+                self.syns.take();
                 Err(error)
             }
         }
@@ -141,18 +141,18 @@ impl SynHold {
     /// of each address family: what does not fit there is held, but not counted and not replayed. Answers with the number
     /// of clients waiting.
     pub fn collect(&mut self) -> Result<usize, KernelError> {
-        let Self { tap, parked, order, .. } = self;
-        let exempt = order.as_ref().map_or(&[][..], |order| &order.exempt);
-        let keep = |syn: frame::Syn| {
+        let Self { tap, syns, spec, .. } = self;
+        let exempt = spec.as_ref().map_or(&[][..], |spec| &spec.exempt);
+        let add = |syn: frame::Syn| {
             if !exempt.contains(&syn.flow.client.ip()) {
-                parked.add(syn);
+                syns.add(syn);
             }
         };
-        tap.collect(keep).map_err(|error| KernelError::of_call("read a packet socket", error, &[]))?;
-        Ok(parked.len())
+        tap.collect(add).map_err(|error| KernelError::of_call("read a packet socket", error, &[]))?;
+        Ok(syns.len())
     }
 
-    /// Whether anybody is held, and since when by the kernel's clock; `None` when not, or nothing is parked.
+    /// Whether anybody is held, and since when by the kernel's clock; `None` when not, or no hold has begun.
     pub fn held(&mut self) -> Result<Option<Held>, KernelError> {
         let clients = self.collect()?;
         let since = self.started()?;
@@ -165,7 +165,7 @@ impl SynHold {
     /// After an error the block is gone, or goes by its timer; who has not been replayed gets in by its own repetition.
     /// It may be asked again.
     pub fn release(&mut self) -> Result<Released, KernelError> {
-        let Some(cap) = self.order.as_ref().map(|order| order.cap) else { return Ok(Released::default()) };
+        let Some(cap) = self.spec.as_ref().map(|spec| spec.cap) else { return Ok(Released::default()) };
         let longest = self.started();
         self.lift()?;
         let longest = longest?;
@@ -174,19 +174,19 @@ impl SynHold {
         self.collect()?;
         self.tap.close().map_err(|error| KernelError::of_call("close a packet socket", error, NEEDS))?;
         self.collect()?;
-        self.order = None;
-        let (syns, not_kept) = self.parked.take();
+        self.spec = None;
+        let (syns, overflow) = self.syns.take();
         let replayed = replay(&self.replay, &syns, &mut self.sockets, &self.snmp)?;
         Ok(Released {
             replayed: replayed.replayed,
-            left: replayed.left + not_kept,
+            left: replayed.left + overflow,
             longest,
             expired: longest.is_some_and(|longest| longest >= cap),
         })
     }
 
-    fn install(&mut self, order: &HoldOrder) -> Result<(), KernelError> {
-        let HoldOrder { ports, cap, expires_after, exempt } = order;
+    fn install(&mut self, spec: &HoldSpec) -> Result<(), KernelError> {
+        let HoldSpec { ports, cap, expires_after, exempt } = spec;
         let rules = Rules { ports, cap: *cap, expires_after: *expires_after, exempt };
         let action = "block new connections (nf_tables)";
         self.block.install(&rules).map_err(|error| KernelError::of_call(action, error, NEEDS))
@@ -203,7 +203,7 @@ impl SynHold {
 
 impl Drop for SynHold {
     fn drop(&mut self) {
-        if self.order.is_some() {
+        if self.spec.is_some() {
             // If it fails the timer does it.
             _ = self.lift();
         }

@@ -50,7 +50,7 @@ pub use counters::{TcpCounters, UdpCounters};
 pub use destroy_events::DestroyEvents;
 pub use error::KernelError;
 pub use exit::ProcessExit;
-pub use hold::{Held, HoldOrder, Released, SynHold, list_holds, sweep_holds};
+pub use hold::{Held, HoldSpec, Released, SynHold, list_holds, sweep_holds};
 pub use listen::{ListenWatch, Pending};
 pub use netns::{DestroyOutcome, NetnsId, PodNetns};
 pub use node::{NodeSockets, Origin};

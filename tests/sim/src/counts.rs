@@ -64,8 +64,8 @@ counted! {
     /// How often each of these happened.
     HoldCounts {
         Granted: "Hold granted",
-        Parked: "clients held",
-        ParkedBack: "clients held for the way back",
+        Begun: "clients held",
+        BegunBack: "clients held for the way back",
         LetIn: "clients let in by the new listener",
         Expired: "clients let in by the cap, before the new process listened",
         GivenUp: "clients let in before anything was replaced",

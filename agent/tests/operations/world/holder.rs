@@ -9,14 +9,14 @@ use super::kubelet::Kubelet;
 
 /// One Hold that this process has begun.
 #[derive(Clone, Debug)]
-struct Cycle {
+struct Session {
     direction: Direction,
     stage: Stage,
     /// When the stage ends by itself.
     until: Option<Timestamp>,
     /// Of the container that is to be replaced.
     image: String,
-    parked: Option<Timestamp>,
+    since: Option<Timestamp>,
     numbers: HoldNumbers,
     listening: Option<Listening>,
     /// When the new listener is noticed, once there is one.
@@ -33,11 +33,11 @@ pub(crate) struct Holder {
     pub(crate) ports: usize,
     pub(crate) fails: bool,
     /// When new connections were held, and whether for the way back.
-    pub(crate) parks: Vec<(Timestamp, Direction)>,
+    pub(crate) begun: Vec<(Timestamp, Direction)>,
     /// Longest time that clients were held, in milliseconds.
     pub(crate) longest: i64,
     opened: Option<(Timestamp, Direction)>,
-    cycle: Option<Cycle>,
+    session: Option<Session>,
 }
 
 fn later(now: Timestamp, milliseconds: i64) -> Timestamp {
@@ -46,68 +46,70 @@ fn later(now: Timestamp, milliseconds: i64) -> Timestamp {
 
 impl Holder {
     pub(crate) fn new() -> Self {
-        let parks = Vec::new();
+        let begun = Vec::new();
         let (opening, settling, noticing) = (8, 20, 0);
-        Self { opening, settling, noticing, ports: 1, fails: false, parks, longest: 0, opened: None, cycle: None }
+        Self { opening, settling, noticing, ports: 1, fails: false, begun, longest: 0, opened: None, session: None }
     }
 
-    pub(crate) fn is_parked(&self) -> bool {
-        self.cycle.as_ref().is_some_and(|cycle| matches!(cycle.stage, Stage::Settling(_) | Stage::Settled(_)))
+    pub(crate) fn is_holding(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| matches!(session.stage, Stage::Settling(_) | Stage::Settled(_)))
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        self.cycle.as_ref().is_some_and(|cycle| matches!(cycle.stage, Stage::Settled(_)))
+        self.session.as_ref().is_some_and(|session| matches!(session.stage, Stage::Settled(_)))
     }
 
     /// Clients that the killed process held are let in by the cap at the latest.
     pub(crate) fn kill(&mut self, cap: i64) {
-        if self.is_parked() {
+        if self.is_holding() {
             self.longest = self.longest.max(cap);
         }
-        (self.opened, self.cycle) = (None, None);
+        (self.opened, self.session) = (None, None);
     }
 
     pub(crate) fn observation(&self) -> Option<Observation> {
-        let Cycle { direction, stage, numbers, listening, .. } = self.cycle.clone()?;
+        let Session { direction, stage, numbers, listening, .. } = self.session.clone()?;
         Some(Observation::Held(Held { direction, stage, numbers, listening }))
     }
 
     pub(crate) fn next(&self) -> Option<Timestamp> {
         let opened = self.opened.map(|(at, _)| at);
-        let cycle =
-            self.cycle.iter().flat_map(|cycle| [cycle.until, cycle.noticed.filter(|_| cycle.listening.is_none())]);
-        cycle.chain([opened]).flatten().min()
+        let session = self
+            .session
+            .iter()
+            .flat_map(|session| [session.until, session.noticed.filter(|_| session.listening.is_none())]);
+        session.chain([opened]).flatten().min()
     }
 
-    pub(crate) fn order(&mut self, hold: Hold, grant: &Grant, now: Timestamp) {
-        let (direction, parks) = match hold {
+    pub(crate) fn set_target(&mut self, hold: Hold, grant: &Grant, now: Timestamp) {
+        let (direction, begins) = match hold {
             Hold::No => return self.end(now),
-            Hold::Keep(direction) => {
-                let is_other = self.cycle.as_ref().is_some_and(|cycle| cycle.direction != direction);
+            Hold::Continue(direction) => {
+                let is_other = self.session.as_ref().is_some_and(|session| session.direction != direction);
                 if is_other {
                     self.end(now);
                 }
                 return;
             }
             Hold::Prepare(direction) => (direction, false),
-            Hold::Park(direction) => (direction, true),
+            Hold::Begin(direction) => (direction, true),
         };
-        if self.cycle.as_ref().is_some_and(|cycle| cycle.direction != direction) {
+        if self.session.as_ref().is_some_and(|session| session.direction != direction) {
             self.end(now);
         }
-        let Some(cycle) = &mut self.cycle else {
+        let Some(session) = &mut self.session else {
             self.opened.get_or_insert((later(now, self.opening), direction));
             return;
         };
-        if parks && matches!(cycle.stage, Stage::Prepared(_)) {
+        if begins && matches!(session.stage, Stage::Prepared(_)) {
             let expiry = i64::from(grant.ttl_seconds + Grant::CLOCK_SKEW_SECONDS) * 1000;
             assert!(direction == Direction::Back || now <= later(grant.granted.0, expiry), "under a fresh grant only");
             let most = i64::from(grant.drain.hold_cap_milliseconds) / 2;
-            cycle.stage = Stage::Settling(2);
-            cycle.parked = Some(now);
-            cycle.numbers.connections = 5;
-            cycle.until = Some(later(now, self.settling.min(most)));
-            self.parks.push((now, direction));
+            session.stage = Stage::Settling(2);
+            session.since = Some(now);
+            session.numbers.connections = 5;
+            session.until = Some(later(now, self.settling.min(most)));
+            self.begun.push((now, direction));
         }
     }
 
@@ -116,43 +118,43 @@ impl Holder {
         if let Some((_, direction)) = self.opened.take_if(|(at, _)| *at <= now) {
             let stage = if self.fails { Stage::Failed("no nf_tables".into()) } else { Stage::Prepared(self.ports) };
             let (image, numbers) = (kubelet.running_image.clone(), HoldNumbers::default());
-            let (until, parked, listening, noticed) = (None, None, None, None);
-            self.cycle = Some(Cycle { direction, stage, until, image, parked, numbers, listening, noticed });
+            let (until, since, listening, noticed) = (None, None, None, None);
+            self.session = Some(Session { direction, stage, until, image, since, numbers, listening, noticed });
         }
-        let Some(cycle) = &mut self.cycle else { return };
-        let Some(parked) = cycle.parked else { return };
-        if matches!(cycle.stage, Stage::Settling(_)) && cycle.until.is_some_and(|until| until <= now) {
+        let Some(session) = &mut self.session else { return };
+        let Some(since) = session.since else { return };
+        if matches!(session.stage, Stage::Settling(_)) && session.until.is_some_and(|until| until <= now) {
             let left = u32::from(self.settling > cap / 2);
-            cycle.numbers.left = left;
-            (cycle.stage, cycle.until) = (Stage::Settled(left), Some(later(parked, cap)));
+            session.numbers.left = left;
+            (session.stage, session.until) = (Stage::Settled(left), Some(later(since, cap)));
         }
         let runs = pod.view.containers[0].status.as_ref().is_some_and(|status| status.running_since.is_some());
-        if cycle.listening.is_none() && runs && kubelet.running_image != cycle.image {
-            let noticed = *cycle.noticed.get_or_insert(later(now, self.noticing));
+        if session.listening.is_none() && runs && kubelet.running_image != session.image {
+            let noticed = *session.noticed.get_or_insert(later(now, self.noticing));
             if noticed <= now {
-                cycle.listening = Some(Listening { killed: None, at: now });
+                session.listening = Some(Listening { killed: None, at: now });
             }
         }
-        let is_over = now >= later(parked, cap);
-        if matches!(cycle.stage, Stage::Settled(_)) && (cycle.listening.is_some() || is_over) {
-            cycle.numbers.expired = cycle.listening.is_none();
+        let is_over = now >= later(since, cap);
+        if matches!(session.stage, Stage::Settled(_)) && (session.listening.is_some() || is_over) {
+            session.numbers.expired = session.listening.is_none();
             self.release(now);
         }
     }
 
     fn release(&mut self, now: Timestamp) {
-        let Some(cycle) = &mut self.cycle else { return };
-        if let Some(parked) = cycle.parked.filter(|_| cycle.stage != Stage::Released) {
-            let held = i64::try_from(now.duration_since(parked).as_millis()).unwrap();
+        let Some(session) = &mut self.session else { return };
+        if let Some(since) = session.since.filter(|_| session.stage != Stage::Released) {
+            let held = i64::try_from(now.duration_since(since).as_millis()).unwrap();
             self.longest = self.longest.max(held);
-            cycle.numbers.longest_milliseconds = u32::try_from(held).unwrap();
-            (cycle.numbers.parked, cycle.numbers.replayed) = (3, 3);
-            (cycle.stage, cycle.until) = (Stage::Released, None);
+            session.numbers.longest_milliseconds = u32::try_from(held).unwrap();
+            (session.numbers.waited, session.numbers.replayed) = (3, 3);
+            (session.stage, session.until) = (Stage::Released, None);
         }
     }
 
     fn end(&mut self, now: Timestamp) {
         self.release(now);
-        (self.opened, self.cycle) = (None, None);
+        (self.opened, self.session) = (None, None);
     }
 }

@@ -6,8 +6,8 @@
 //!   set window   { flags dynamic,timeout; timeout <cap> }        filled by the first held SYN
 //!   set started  { flags dynamic,timeout; timeout <longer> }     the same, but it outlives the ports
 //!   chain input  { hook input priority -300
-//!     tcp flags & (fin|syn|rst|ack) == syn, port in ports: jump parked }
-//!   chain parked {
+//!     tcp flags & (fin|syn|rst|ack) == syn, port in ports: jump held }
+//!   chain held {
 //!     address exempt: return
 //!     not in started: add to window, add to started
 //!     in window: drop }
@@ -153,12 +153,12 @@ fn changes(rules: &Rules<'_>) -> Vec<Change> {
         set("window", 2, SetFlags::Timeout | SetFlags::Eval, (MARK, 4), rules.cap),
         set("started", 3, SetFlags::Timeout | SetFlags::Eval, (MARK, 4), rules.memory()),
         create(NfTablesMessage::NewSetElement(elements("ports", ports))),
-        create(NfTablesMessage::NewChain(chain("parked", false))),
+        create(NfTablesMessage::NewChain(chain("held", false))),
         create(NfTablesMessage::NewChain(chain("input", true))),
     ];
-    changes.extend(rules.exempt.iter().map(|address| rule("parked", exempt(*address))));
-    changes.push(rule("parked", open_window()));
-    changes.push(rule("parked", drop_in_window()));
+    changes.extend(rules.exempt.iter().map(|address| rule("held", exempt(*address))));
+    changes.push(rule("held", open_window()));
+    changes.push(rule("held", drop_in_window()));
     changes.push(rule("input", divert_new_connections()));
     changes
 }
@@ -210,7 +210,7 @@ fn rule(chain: &str, expressions: Vec<Expressions>) -> Change {
     Change { flags: NLM_F_CREATE | NLM_F_APPEND, message }
 }
 
-/// `tcp flags & (fin|syn|rst|ack) == syn, port in ports: jump parked`
+/// `tcp flags & (fin|syn|rst|ack) == syn, port in ports: jump held`
 fn divert_new_connections() -> Vec<Expressions> {
     let mask = Expressions::Bitwise(vec![
         Bitwise::SourceRegister(REGISTER),
@@ -227,7 +227,7 @@ fn divert_new_connections() -> Vec<Expressions> {
         compare(&[SYN]),
         load_payload(TRANSPORT_HEADER, 2, 2),
         look_up("ports", 0),
-        verdict(Verdict::Jump, Some("parked")),
+        verdict(Verdict::Jump, Some("held")),
     ]
 }
 

@@ -8,12 +8,12 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use hitless_kernel::{HoldOrder, PodNetns, SynHold};
+use hitless_kernel::{HoldSpec, PodNetns, SynHold};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let milliseconds = |at: usize| Duration::from_millis(arguments[at].parse().unwrap());
-    let order = HoldOrder {
+    let spec = HoldSpec {
         ports: vec![arguments[1].parse().unwrap()],
         cap: milliseconds(2),
         expires_after: milliseconds(3),
@@ -21,7 +21,7 @@ fn main() {
     };
     let netns = PodNetns::open(Path::new("/proc"), &arguments[0]).unwrap();
     let mut hold = SynHold::open(&netns).unwrap();
-    hold.park(order).unwrap();
+    hold.begin(spec).unwrap();
     io::stderr().write_all(b"ok\n").unwrap();
     io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hitless_kernel::{HoldOrder, ListenWatch, PodNetns, Released, SynHold, list_holds, sweep_holds};
+use hitless_kernel::{HoldSpec, ListenWatch, PodNetns, Released, SynHold, list_holds, sweep_holds};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::thread::CapabilitySet;
@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const REPETITION: Duration = Duration::from_secs(1);
 const RATE: u32 = 500;
 
-fn order(ports: &[u16]) -> HoldOrder {
-    HoldOrder {
+fn spec(ports: &[u16]) -> HoldSpec {
+    HoldSpec {
         ports: ports.to_vec(),
         cap: Duration::from_secs(10),
         expires_after: Duration::from_secs(30),
@@ -62,7 +62,7 @@ fn restart_under_load(lab: &Lab, gap: Duration, clients: u32, connect_timeout: D
     eventually("a third of the clients have come", || (load.begun() > clients / 3).then_some(()));
 
     let start = Instant::now();
-    hold.park(order(&[DUAL_STACK])).unwrap();
+    hold.begin(spec(&[DUAL_STACK])).unwrap();
     assert!(netns.quiet_accept_queue(&[DUAL_STACK], PATIENCE).unwrap().is_quiet());
     eventually("requests in flight are answered", || {
         (netns.counters().unwrap().curr_estab == 0 && netns.connections().unwrap().inbound.is_empty()).then_some(())
@@ -127,7 +127,7 @@ fn clients_of_both_families_and_several_ports_are_held_and_let_in() {
     let dual_stack_v6 = SocketAddr::from((POD_V6, DUAL_STACK));
     let v4_only = SocketAddr::from((POD_V4, V4_ONLY));
 
-    hold.park(order(&[DUAL_STACK, V4_ONLY])).unwrap();
+    hold.begin(spec(&[DUAL_STACK, V4_ONLY])).unwrap();
     assert_eq!(hold.held().unwrap(), None);
     let start = Instant::now();
     let clients = connect_all(&lab, &[dual_stack_v4, dual_stack_v6, v4_only]);
@@ -154,7 +154,7 @@ fn clients_on_the_pods_own_node_and_in_the_pod_are_held_too() {
     let Some(lab) = Lab::routed() else { return };
     let _server = lab.start_server();
     let mut hold = SynHold::open(&open(&lab)).unwrap();
-    hold.park(order(&[DUAL_STACK])).unwrap();
+    hold.begin(spec(&[DUAL_STACK])).unwrap();
     let connect = |address| thread::spawn(move || TcpStream::connect_timeout(&address, PATIENCE));
     let through_the_service = SocketAddr::from((SERVICE_V4, DUAL_STACK));
     let clients = [
@@ -177,9 +177,9 @@ fn other_ports_and_exempt_addresses_are_let_through() {
     let mut hold = SynHold::open(&open(&lab)).unwrap();
     let connect = |address| lab.in_client(|| TcpStream::connect_timeout(&address, PATIENCE)).unwrap();
 
-    hold.park(order(&[DUAL_STACK])).unwrap();
+    hold.begin(spec(&[DUAL_STACK])).unwrap();
     connect((POD_V4, V4_ONLY).into());
-    hold.park(HoldOrder { exempt: vec![CLIENT_V4.into()], ..order(&[DUAL_STACK]) }).unwrap();
+    hold.begin(HoldSpec { exempt: vec![CLIENT_V4.into()], ..spec(&[DUAL_STACK]) }).unwrap();
     connect((POD_V4, DUAL_STACK).into());
     assert_eq!(hold.held().unwrap(), None);
     let others = connect_all(&lab, &[(POD_V6, DUAL_STACK).into()]);
@@ -203,7 +203,7 @@ fn an_existing_connection_goes_on_and_connection_tracking_stays_off() {
     };
     assert!(works());
     for _ in 0..3 {
-        hold.park(order(&[DUAL_STACK])).unwrap();
+        hold.begin(spec(&[DUAL_STACK])).unwrap();
         assert!(works());
         assert_eq!(tracked().trim(), "0");
         hold.release().unwrap();
@@ -217,7 +217,7 @@ fn when_nobody_listens_clients_are_left_to_try_again_instead_of_being_refused() 
     let Some(lab) = Lab::new() else { return };
     let server = lab.start_server();
     let mut hold = SynHold::open(&open(&lab)).unwrap();
-    hold.park(order(&[DUAL_STACK])).unwrap();
+    hold.begin(spec(&[DUAL_STACK])).unwrap();
     server.kill();
     let clients = connect_all(&lab, &[(POD_V4, DUAL_STACK).into()]);
     eventually("the client is held", || (held_clients(&mut hold) == 1).then_some(()));
@@ -235,7 +235,7 @@ fn a_dropped_hold_lets_everyone_in() {
     let _server = lab.start_server();
     let netns = open(&lab);
     let mut hold = SynHold::open(&netns).unwrap();
-    hold.park(order(&[DUAL_STACK])).unwrap();
+    hold.begin(spec(&[DUAL_STACK])).unwrap();
     assert_eq!(list_holds(&netns).unwrap(), ["hitless-hold"]);
     drop(hold);
     assert_eq!(list_holds(&netns).unwrap(), [""; 0]);
@@ -248,7 +248,7 @@ fn the_cap_counts_from_the_first_held_client_and_nobody_is_held_a_second_time() 
     let _server = lab.start_server();
     let mut hold = SynHold::open(&open(&lab)).unwrap();
     let cap = Duration::from_millis(800);
-    hold.park(HoldOrder { cap, ..order(&[DUAL_STACK]) }).unwrap();
+    hold.begin(HoldSpec { cap, ..spec(&[DUAL_STACK]) }).unwrap();
     thread::sleep(cap * 2);
     let clients = connect_all(&lab, &[(POD_V4, DUAL_STACK).into()]);
     eventually("the block is still there for the first client", || hold.held().unwrap());
@@ -322,15 +322,15 @@ fn orders_that_make_no_sense_are_refused_and_hold_nobody() {
     let netns: PodNetns = open(&lab);
     let mut hold = SynHold::open(&netns).unwrap();
     for refused in [
-        order(&[]),
-        order(&(1..=2000).collect::<Vec<_>>()),
-        HoldOrder { cap: Duration::ZERO, ..order(&[80]) },
-        HoldOrder { expires_after: Duration::from_micros(999), ..order(&[80]) },
+        spec(&[]),
+        spec(&(1..=2000).collect::<Vec<_>>()),
+        HoldSpec { cap: Duration::ZERO, ..spec(&[80]) },
+        HoldSpec { expires_after: Duration::from_micros(999), ..spec(&[80]) },
     ] {
-        assert!(hold.park(refused).is_err());
+        assert!(hold.begin(refused).is_err());
         assert_eq!(list_holds(&netns).unwrap(), [""; 0]);
     }
-    hold.park(order(&(8000..9024).collect::<Vec<_>>())).unwrap();
+    hold.begin(spec(&(8000..9024).collect::<Vec<_>>())).unwrap();
     hold.release().unwrap();
 }
 
@@ -348,7 +348,7 @@ fn each_new_held_client_is_an_event() {
         let within = Timespec { tv_sec: within, tv_nsec: 0 };
         epoll::wait(&runtime, spare_capacity(&mut events), Some(&within)).unwrap() == 1
     };
-    hold.park(order(&[DUAL_STACK])).unwrap();
+    hold.begin(spec(&[DUAL_STACK])).unwrap();
     assert!(!is_told(0));
     let mut clients = Vec::new();
     for number in 1..=3 {
@@ -369,7 +369,7 @@ fn a_server_that_does_not_accept_delays_the_release_for_a_bounded_time() {
     let Some(lab) = Lab::new() else { return };
     let _server = lab.start_server();
     let mut hold = SynHold::open(&open(&lab)).unwrap();
-    hold.park(order(&[QUEUE_ONLY])).unwrap();
+    hold.begin(spec(&[QUEUE_ONLY])).unwrap();
     let clients = connect_all(&lab, &[(POD_V4, QUEUE_ONLY).into(); 200]);
     eventually("all are held", || (hold.collect().unwrap() == 200).then_some(()));
     let start = Instant::now();
@@ -393,7 +393,7 @@ fn without_its_capabilities_a_hold_is_refused_by_name_and_holds_nobody() {
     assert!(no_sweep.to_string().contains("CAP_NET_ADMIN"), "{no_sweep}");
 
     let mut hold = SynHold::open(&netns).unwrap();
-    let refused = without(CapabilitySet::NET_ADMIN, || hold.park(order(&[DUAL_STACK]))).unwrap_err();
+    let refused = without(CapabilitySet::NET_ADMIN, || hold.begin(spec(&[DUAL_STACK]))).unwrap_err();
     assert!(refused.to_string().contains("CAP_NET_ADMIN"), "{refused}");
     assert_eq!(hold.release().unwrap(), Released::default());
     lab.in_client(|| TcpStream::connect_timeout(&(POD_V4, DUAL_STACK).into(), REPETITION * 9 / 10)).unwrap();

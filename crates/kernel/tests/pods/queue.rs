@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use hitless_kernel::{HoldOrder, Listener, SynHold};
+use hitless_kernel::{HoldSpec, Listener, SynHold};
 
 use crate::lab::{Lab, POD_V4, eventually};
 use crate::open;
@@ -14,8 +14,8 @@ use crate::ports::{DUAL_STACK, SHORT_QUEUE, SLOW_TO_ACCEPT};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
-fn order(port: u16) -> HoldOrder {
-    HoldOrder { ports: vec![port], cap: PATIENCE, expires_after: PATIENCE, exempt: Vec::new() }
+fn spec(port: u16) -> HoldSpec {
+    HoldSpec { ports: vec![port], cap: PATIENCE, expires_after: PATIENCE, exempt: Vec::new() }
 }
 
 /// Clients that connect at once, ask at once and wait for the answer: whether each got it.
@@ -53,7 +53,7 @@ fn nobody_in_the_queue_of_a_slow_server_is_reset_when_it_is_emptied_first() {
     let queued = || netns.pending(&[SLOW_TO_ACCEPT]).unwrap().queued;
     eventually("a queue", || (queued() >= 50).then_some(()));
 
-    hold.park(order(SLOW_TO_ACCEPT)).unwrap();
+    hold.begin(spec(SLOW_TO_ACCEPT)).unwrap();
     let late = clients(&lab, SLOW_TO_ACCEPT, 50);
     assert!(queued() > 0, "it takes the server long to accept them");
     assert!(netns.quiet_accept_queue(&[SLOW_TO_ACCEPT], PATIENCE).unwrap().is_quiet());
@@ -83,7 +83,7 @@ fn a_short_queue_is_not_overflowed_by_the_replay() {
     let _server = lab.start_server();
     let netns = open(&lab);
     let mut hold = SynHold::open(&netns).unwrap();
-    hold.park(order(SHORT_QUEUE)).unwrap();
+    hold.begin(spec(SHORT_QUEUE)).unwrap();
     let clients = clients(&lab, SHORT_QUEUE, 200);
     eventually("all are held", || (hold.collect().unwrap() == 200).then_some(()));
     let released = hold.release().unwrap();

@@ -1,4 +1,4 @@
-//! The threads that hold new connections, one for each pod, and the kernel behind them: what `hitless_agent::drain::holder` and
+//! The threads that hold new connections, one for each pod, and the kernel behind them: what `hitless_agent::drain::hold` and
 //! `held` do, without any sockets.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const SETTLE_MOST: Micros = 1_500 * MS;
 const RETRY: Micros = 250 * MS;
 
 /// What to do about a pod's new connections.
-pub(super) struct Order {
+pub(super) struct Target {
     pub(super) hold: Hold,
     pub(super) drain: DrainSpec,
     /// The grant has not expired.
@@ -56,7 +56,7 @@ enum Work {
 }
 
 struct Thread {
-    order: Order,
+    target: Target,
     work: Work,
     stage: Option<Stage>,
     /// The pod is known to have listened.
@@ -68,7 +68,7 @@ struct Thread {
     listens: Option<Micros>,
     listening: Option<Listening>,
     /// Since when the first client waits, and when the block ends by itself.
-    parked: Option<(Micros, Micros)>,
+    held: Option<(Micros, Micros)>,
     left: u32,
     numbers: HoldNumbers,
 }
@@ -76,7 +76,7 @@ struct Thread {
 impl Holder {
     /// Whether clients of some pod wait.
     pub(super) fn holds(&self) -> bool {
-        self.threads.values().any(|thread| thread.parked.is_some())
+        self.threads.values().any(|thread| thread.held.is_some())
     }
 
     /// Whether it is told to do anything.
@@ -101,26 +101,26 @@ impl Holder {
     }
 
     /// Does as told, and lets clients of all other pods in.
-    pub(super) fn order(&mut self, orders: BTreeMap<String, Order>, who: Who, ground: &mut Ground) {
+    pub(super) fn set_targets(&mut self, targets: BTreeMap<String, Target>, who: Who, ground: &mut Ground) {
         self.threads.retain(|uid, thread| {
-            let goes_on = orders.contains_key(uid);
+            let goes_on = targets.contains_key(uid);
             if !goes_on {
                 thread.release(uid, who, ground);
             }
             goes_on
         });
-        for (uid, order) in orders {
+        for (uid, target) in targets {
             let Some(thread) = self.threads.get_mut(&uid) else {
-                let mut thread = Thread::new(order, false);
+                let mut thread = Thread::new(target, false);
                 thread.follow(&uid, who, ground);
                 self.threads.insert(uid, thread);
                 continue;
             };
-            if direction(order.hold) == direction(thread.order.hold) {
-                thread.order = order;
+            if direction(target.hold) == direction(thread.target.hold) {
+                thread.target = target;
             } else {
                 thread.release(&uid, who, ground);
-                *thread = Thread::new(order, thread.has_listened);
+                *thread = Thread::new(target, thread.has_listened);
             }
             self.has_news |= thread.follow(&uid, who, ground);
         }
@@ -155,24 +155,24 @@ impl Holder {
 }
 
 impl Thread {
-    fn new(order: Order, has_listened: bool) -> Self {
+    fn new(target: Target, has_listened: bool) -> Self {
         Self {
             work: Work::Timers,
-            order,
+            target,
             stage: None,
             has_listened,
             container: String::new(),
             next: String::new(),
             listens: None,
             listening: None,
-            parked: None,
+            held: None,
             left: 0,
             numbers: HoldNumbers::default(),
         }
     }
 
     fn observation(&self) -> Option<Observation> {
-        let (direction, stage) = (direction(self.order.hold), self.stage.clone()?);
+        let (direction, stage) = (direction(self.target.hold), self.stage.clone()?);
         Some(Observation::Held(Held { direction, stage, numbers: self.numbers, listening: self.listening }))
     }
 
@@ -181,23 +181,23 @@ impl Thread {
         match self.work {
             Work::Timers | Work::Prepared => NEVER,
             Work::Opening(at) | Work::Settling(at) => at,
-            Work::Awaiting => listens.min(self.parked.map_or(NEVER, |(_, end)| end)),
+            Work::Awaiting => listens.min(self.held.map_or(NEVER, |(_, end)| end)),
             Work::Watching => listens,
         }
     }
 
-    /// Takes note of the order; says whether that is news at once.
+    /// Takes note of the target; says whether that is news at once.
     fn follow(&mut self, uid: &str, who: Who, ground: &mut Ground) -> bool {
-        match (self.work, self.order.hold) {
-            (Work::Timers, Hold::Prepare(_) | Hold::Park(_)) | (Work::Watching, Hold::Prepare(_)) => {
+        match (self.work, self.target.hold) {
+            (Work::Timers, Hold::Prepare(_) | Hold::Begin(_)) | (Work::Watching, Hold::Prepare(_)) => {
                 self.work = Work::Opening(ground.now + ground.chance.delay(MS, 30 * MS));
                 false
             }
-            (Work::Prepared, Hold::Park(_)) if self.stage == Some(Stage::Prepared(1)) => {
-                self.park(uid, who, ground);
+            (Work::Prepared, Hold::Begin(_)) if self.stage == Some(Stage::Prepared(1)) => {
+                self.begin(uid, who, ground);
                 true
             }
-            (Work::Prepared, Hold::Park(_) | Hold::Keep(_)) => {
+            (Work::Prepared, Hold::Begin(_) | Hold::Continue(_)) => {
                 self.work = Work::Watching;
                 false
             }
@@ -218,7 +218,7 @@ impl Thread {
                 self.follow(uid, who, ground);
             }
             Work::Settling(_) => {
-                if self.left > 0 && self.order.drain.stragglers == StragglerPolicy::Destroy {
+                if self.left > 0 && self.target.drain.stragglers == StragglerPolicy::Destroy {
                     self.numbers.destroyed += std::mem::take(&mut self.left);
                 }
                 self.numbers.left = self.left;
@@ -248,9 +248,9 @@ impl Thread {
         self.work = Work::Prepared;
     }
 
-    fn park(&mut self, uid: &str, who: Who, ground: &mut Ground) {
-        let way_back = direction(self.order.hold) == Direction::Back;
-        if !self.order.fresh && !way_back {
+    fn begin(&mut self, uid: &str, who: Who, ground: &mut Ground) {
+        let way_back = direction(self.target.hold) == Direction::Back;
+        if !self.target.fresh && !way_back {
             ground.checks.fail(ground.now, format!("clients of {uid} are held under a grant that has expired"));
         }
         let Ground { chance, weather, .. } = ground;
@@ -259,27 +259,27 @@ impl Thread {
             (self.stage, self.work) = (Some(Stage::Failed("no memory".to_owned())), Work::Watching);
             return;
         }
-        let cap = Micros::from(self.order.drain.hold_cap_milliseconds.max(1)) * MS;
+        let cap = Micros::from(self.target.drain.hold_cap_milliseconds.max(1)) * MS;
         let most = SETTLE_MOST.min(cap / 2);
         let straggles = chance.happens(weather.straggler);
         let takes = if straggles { most } else { chance.delay(0, 300 * MS).min(most) };
         self.left = u32::from(straggles);
         let first = if chance.happens(1_000) { NEVER } else { ground.now + chance.delay(0, 500 * MS) };
         let end = first.saturating_add(cap).min(ground.now + EXPIRES);
-        self.parked = Some((first, end));
+        self.held = Some((first, end));
         self.numbers.connections = 5;
         (self.stage, self.work) = (Some(Stage::Settling(2)), Work::Settling(ground.now + takes));
-        ground.checks.counted.add(if way_back { HoldEvent::ParkedBack } else { HoldEvent::Parked });
+        ground.checks.counted.add(if way_back { HoldEvent::BegunBack } else { HoldEvent::Begun });
         ground.troubles.push(uid.to_owned());
         ground.say(who, || format!("{uid}: clients are held{}", if way_back { " for the way back" } else { "" }));
     }
 
     /// Lets clients in, if any are held.
     fn release(&mut self, uid: &str, who: Who, ground: &mut Ground) {
-        if let Some((first, _)) = self.parked.take() {
+        if let Some((first, _)) = self.held.take() {
             let waited = u32::try_from((ground.now - first.min(ground.now)) / MS).unwrap_or(u32::MAX);
             let came = u32::from(waited > 0) * 3;
-            (self.numbers.parked, self.numbers.replayed) = (came, came);
+            (self.numbers.waited, self.numbers.replayed) = (came, came);
             self.numbers.longest_milliseconds = waited;
             let event = match (self.listening, self.numbers.expired) {
                 (Some(_), _) => HoldEvent::LetIn,
@@ -313,7 +313,7 @@ fn listens_within(image: &str, ground: &Ground) -> Option<Micros> {
 
 fn direction(hold: Hold) -> Direction {
     match hold {
-        Hold::Prepare(direction) | Hold::Park(direction) | Hold::Keep(direction) => direction,
+        Hold::Prepare(direction) | Hold::Begin(direction) | Hold::Continue(direction) => direction,
         Hold::No => Direction::Forward,
     }
 }

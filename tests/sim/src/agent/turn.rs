@@ -11,7 +11,7 @@ use hitless_api::{Grant, GrantMode, NodeTransition, Outcome, Phase, Transition};
 use jiff::{SignedDuration, Timestamp};
 
 use super::clients::Watched;
-use super::holder::Order;
+use super::holder::Target;
 use super::{Agent, Doing, Task};
 use crate::clock::{Micros, NEVER, when};
 use crate::ground::Ground;
@@ -46,7 +46,7 @@ impl Agent {
         let grants = transition.as_deref().map(|each| each.spec.grants.as_slice()).unwrap_or_default();
         let mut wake = steps.iter().filter_map(|step| step.wake_at).min().map_or(NEVER, |at| when(at) - self.skew);
         let entries = self.entries(grants, &steps, transition.as_deref(), ground, now);
-        self.orders(grants, &steps, ground);
+        self.watch(grants, &steps, ground);
         self.holds(grants, &steps, ground, now);
         wake = wake.min(self.watched.values().map(|each| each.next(ground.now)).min().unwrap_or(NEVER));
         let actions = steps.into_iter().enumerate();
@@ -99,7 +99,7 @@ impl Agent {
     }
 
     /// Which pods are looked at from now on.
-    fn orders(&mut self, grants: &[Grant], steps: &[Decision], ground: &mut Ground) {
+    fn watch(&mut self, grants: &[Grant], steps: &[Decision], ground: &mut Ground) {
         let mut wanted: BTreeMap<&str, bool> = BTreeMap::new();
         for (grant, step) in grants.iter().zip(steps) {
             match step.watch {
@@ -120,25 +120,25 @@ impl Agent {
         }
     }
 
-    /// Of which pods new connections are held from now on, as `hitless_agent::agent::orders` has it.
+    /// Of which pods new connections are held from now on, as `hitless_agent::agent::kernel_targets` has it.
     fn holds(&mut self, grants: &[Grant], steps: &[Decision], ground: &mut Ground, now: Timestamp) {
-        let mut orders: BTreeMap<String, Order> = BTreeMap::new();
+        let mut targets: BTreeMap<String, Target> = BTreeMap::new();
         for (grant, step) in grants.iter().zip(steps) {
             self.may_replace(grant, step, ground);
             let hold = match step.hold {
                 // A killed process may have left a block that keeps clients waiting.
-                Hold::No if grant.mode == GrantMode::Hold && !self.has_decided => Hold::Keep(Direction::Forward),
+                Hold::No if grant.mode == GrantMode::Hold && !self.has_decided => Hold::Continue(Direction::Forward),
                 Hold::No => continue,
                 hold => hold,
             };
             if self.by_uid.contains_key(&grant.pod.uid) {
                 let seconds = i64::from(grant.ttl_seconds.saturating_add(Grant::CLOCK_SKEW_SECONDS));
                 let fresh = now.duration_since(grant.granted.0) <= SignedDuration::from_secs(seconds);
-                orders.insert(grant.pod.uid.clone(), Order { hold, drain: grant.drain.clone(), fresh });
+                targets.insert(grant.pod.uid.clone(), Target { hold, drain: grant.drain.clone(), fresh });
             }
         }
         self.has_decided = true;
-        self.holder.order(orders, Who::Agent(self.index), ground);
+        self.holder.set_targets(targets, Who::Agent(self.index), ground);
     }
 
     /// The containers of a held pod are replaced once its clients are held, unless there is nobody to hold.

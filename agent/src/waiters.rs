@@ -10,7 +10,7 @@ use hitless_api::pod::PodView;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
-use crate::drain::observed::{Order, Stage};
+use crate::drain::observed::{Stage, Target};
 use crate::view::NodePod;
 
 /// Everybody who waits. Clones share it.
@@ -70,17 +70,17 @@ impl Waiters {
     /// are being deleted, so their endpoints go. Pods on the host's network are left alone: their connections are not told from
     /// those of the node.
     #[must_use]
-    pub fn orders<'a>(
+    pub fn targets<'a>(
         &self,
         pods: impl IntoIterator<Item = &'a NodePod>,
         is_operated: impl Fn(&str) -> bool,
         now: Timestamp,
-    ) -> BTreeMap<String, Order> {
+    ) -> BTreeMap<String, Target> {
         let mut awaited = self.pods();
         if awaited.is_empty() {
             return BTreeMap::new();
         }
-        let order = |pod: &PodView| {
+        let target = |pod: &PodView| {
             let uid = pod.id.uid.as_str();
             let awaited = awaited.get_mut(uid)?;
             if !is_leaving(pod) || pod.host_network || is_operated(uid) {
@@ -89,9 +89,9 @@ impl Waiters {
             }
             awaited.leaving.get_or_insert(now);
             // Nobody's replacement is waited for.
-            Some((uid.to_owned(), Order::new(pod, Stage::Draining, drain_of(pod), Vec::new())))
+            Some((uid.to_owned(), Target::new(pod, Stage::Draining, drain_of(pod), Vec::new())))
         };
-        pods.into_iter().map(|pod| &pod.view).filter_map(order).collect()
+        pods.into_iter().map(|pod| &pod.view).filter_map(target).collect()
     }
 
     fn pods(&self) -> MutexGuard<'_, BTreeMap<String, Awaited>> {
@@ -114,13 +114,13 @@ impl Drop for Waiter {
 
 /// Whether the pod goes for good, so that Kubernetes takes its endpoints away. A kubelet that evicts a pod, or shuts its node
 /// down, says so by a condition only.
-pub(super) fn is_leaving(pod: &PodView) -> bool {
+pub(crate) fn is_leaving(pod: &PodView) -> bool {
     (pod.terminating || pod.is("DisruptionTarget")) && !pod.finished
 }
 
 /// How a pod is drained that is deleted. The policies are the controller's to know; what the pod itself says counts, and where
 /// that makes no sense, what is built in.
-pub(super) fn drain_of(pod: &PodView) -> DrainSpec {
+pub(crate) fn drain_of(pod: &PodView) -> DrainSpec {
     DrainSpec::of(pod).unwrap_or_else(|_| {
         let mut plain = pod.clone();
         plain.annotations.remove(annotations::DRAIN);
@@ -154,12 +154,12 @@ mod tests {
         let pods = [pod("gone", &deleted()), pod("stays", &json!({})), pod("nobody", &deleted()), proxy];
         let _waiting = ["gone", "stays", "unknown", "proxy"].map(|uid| waiters.enter(uid));
         let now = Timestamp::UNIX_EPOCH;
-        let orders = waiters.orders(&pods, |_| false, now);
-        assert_eq!(orders.keys().collect::<Vec<_>>(), ["gone"]);
-        assert_eq!((orders["gone"].stage, &orders["gone"].probe_periods), (Stage::Draining, &vec![3]));
-        assert_eq!(orders["gone"].drain.ports.len(), 1);
+        let targets = waiters.targets(&pods, |_| false, now);
+        assert_eq!(targets.keys().collect::<Vec<_>>(), ["gone"]);
+        assert_eq!((targets["gone"].stage, &targets["gone"].probe_periods), (Stage::Draining, &vec![3]));
+        assert_eq!(targets["gone"].drain.ports.len(), 1);
         assert_eq!((waiters.leaving("gone"), waiters.leaving("stays")), (Some(now), None));
-        assert!(waiters.orders(&pods, |_| true, now).is_empty(), "an operation has its own order");
+        assert!(waiters.targets(&pods, |_| true, now).is_empty(), "an operation has its own target");
         assert_eq!(waiters.leaving("gone"), None);
     }
 
@@ -170,11 +170,11 @@ mod tests {
         let (first, second) = (waiters.enter("a"), waiters.enter("a"));
         drop(first);
         let start = Timestamp::UNIX_EPOCH;
-        assert_eq!(waiters.orders(&pods, |_| false, start).len(), 1);
-        assert_eq!(waiters.orders(&pods, |_| false, Timestamp::MAX).len(), 1);
+        assert_eq!(waiters.targets(&pods, |_| false, start).len(), 1);
+        assert_eq!(waiters.targets(&pods, |_| false, Timestamp::MAX).len(), 1);
         assert_eq!(waiters.leaving("a"), Some(start), "the first look counts");
         drop(second);
-        assert!(waiters.orders(&pods, |_| false, start).is_empty() && waiters.awaited().is_empty());
+        assert!(waiters.targets(&pods, |_| false, start).is_empty() && waiters.awaited().is_empty());
     }
 
     #[test]

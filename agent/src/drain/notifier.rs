@@ -7,24 +7,24 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Rung by one thread, heard by another that waits for it and for whatever else can be polled.
+/// Notified by one thread; another waits for it and for whatever else can be polled.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct Notifier {
     event: OwnedFd,
 }
 
-impl Bell {
+impl Notifier {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
     /// Wakes whoever waits, or will.
-    pub(super) fn ring(&self) {
-        // It fails only where the counter is full, and then it is heard anyway.
+    pub(super) fn notify(&self) {
+        // It fails only where the counter is full, and then the other thread wakes anyway.
         let _: Result<usize, Errno> = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Until it is rung, one of the others is readable or the time has come. May return early.
+    /// Until it is notified, one of the others is readable or the time has come. May return early.
     pub(super) fn wait<'a>(&'a self, others: impl Iterator<Item = BorrowedFd<'a>>, until: Option<Instant>) {
         let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         // What is too long for the kernel is as good as no time.
@@ -46,24 +46,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_heard_by_who_waits_and_by_who_comes_later_once() {
-        let bell = Bell::new().unwrap();
-        bell.ring();
-        bell.ring();
-        bell.wait(std::iter::empty(), None);
+    fn it_wakes_who_waits_and_who_comes_later_once() {
+        let notifier = Notifier::new().unwrap();
+        notifier.notify();
+        notifier.notify();
+        notifier.wait(std::iter::empty(), None);
         let begin = Instant::now();
-        bell.wait(std::iter::empty(), Some(begin + Duration::from_millis(20)));
-        assert!(begin.elapsed() >= Duration::from_millis(20), "nobody has rung since");
+        notifier.wait(std::iter::empty(), Some(begin + Duration::from_millis(20)));
+        assert!(begin.elapsed() >= Duration::from_millis(20), "nobody has notified it since");
         std::thread::scope(|scope| {
-            scope.spawn(|| bell.wait(std::iter::empty(), None));
-            bell.ring();
+            scope.spawn(|| notifier.wait(std::iter::empty(), None));
+            notifier.notify();
         });
     }
 
     #[test]
     fn another_file_ends_the_wait_too() {
-        let (bell, other) = (Bell::new().unwrap(), Bell::new().unwrap());
-        other.ring();
-        bell.wait([other.event.as_fd()].into_iter(), None);
+        let (notifier, other) = (Notifier::new().unwrap(), Notifier::new().unwrap());
+        other.notify();
+        notifier.wait([other.event.as_fd()].into_iter(), None);
     }
 }

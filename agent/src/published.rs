@@ -16,6 +16,8 @@ pub struct Step {
     pub transition: Transition,
     /// What it waits for.
     pub waiting_for: Vec<String>,
+    /// The pod is being taken out of service: the write has been sent, or is about to be.
+    pub leaves_service: bool,
 }
 
 impl Step {

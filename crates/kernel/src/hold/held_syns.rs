@@ -11,18 +11,18 @@ pub(super) const MOST: usize = 16_384;
 
 /// The newest SYN of each client.
 #[derive(Debug, Default)]
-pub(super) struct Parked {
+pub(super) struct HeldSyns {
     syns: Vec<Syn>,
     places: HashMap<Flow, usize>,
-    not_kept: usize,
+    overflow: usize,
 }
 
-impl Parked {
+impl HeldSyns {
     /// Remembers a SYN. A repetition takes the place of its client's earlier SYN.
     pub(super) fn add(&mut self, syn: Syn) {
         match self.places.entry(syn.flow) {
             Entry::Occupied(known) => self.syns[*known.get()] = syn,
-            Entry::Vacant(_) if self.syns.len() >= MOST => self.not_kept += 1,
+            Entry::Vacant(_) if self.syns.len() >= MOST => self.overflow += 1,
             Entry::Vacant(unknown) => {
                 unknown.insert(self.syns.len());
                 self.syns.push(syn);
@@ -37,8 +37,8 @@ impl Parked {
 
     /// The SYNs in their clients' order, and how many more did not find room. Empty afterwards.
     pub(super) fn take(&mut self) -> (Vec<Syn>, usize) {
-        let Self { syns, not_kept, .. } = std::mem::take(self);
-        (syns, not_kept)
+        let Self { syns, overflow, .. } = std::mem::take(self);
+        (syns, overflow)
     }
 }
 
@@ -53,24 +53,24 @@ mod tests {
 
     #[test]
     fn the_newest_syn_of_each_client_comes_in_the_clients_order() {
-        let mut parked = Parked::default();
+        let mut held = HeldSyns::default();
         for (client, mark) in [(1, 1), (2, 2), (1, 3), (3, 4)] {
-            parked.add(syn(client, mark));
+            held.add(syn(client, mark));
         }
-        assert_eq!(parked.len(), 3);
-        assert_eq!(parked.take(), (vec![syn(1, 3), syn(2, 2), syn(3, 4)], 0));
-        assert_eq!(parked.take(), (vec![], 0));
+        assert_eq!(held.len(), 3);
+        assert_eq!(held.take(), (vec![syn(1, 3), syn(2, 2), syn(3, 4)], 0));
+        assert_eq!(held.take(), (vec![], 0));
     }
 
     #[test]
     fn memory_is_bounded_and_what_does_not_fit_is_counted() {
-        let mut parked = Parked::default();
+        let mut held = HeldSyns::default();
         for client in 0..MOST + 5 {
-            parked.add(syn(client, 0));
+            held.add(syn(client, 0));
         }
-        parked.add(syn(0, 9));
-        let (syns, not_kept) = parked.take();
-        assert_eq!((syns.len(), not_kept), (MOST, 5));
+        held.add(syn(0, 9));
+        let (syns, overflow) = held.take();
+        assert_eq!((syns.len(), overflow), (MOST, 5));
         assert_eq!(syns[0], syn(0, 9));
     }
 }

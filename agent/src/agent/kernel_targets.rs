@@ -7,12 +7,12 @@ use hitless_api::{Grant, GrantMode};
 
 use crate::decision::{Decision, Direction, Hold, Watch};
 use crate::deed::Deed;
-use crate::drain::{holder, observed};
+use crate::drain::{hold, observed};
 use crate::turn::NodeView;
 
-/// Which pods are to be looked at.
-pub(super) fn looks(steps: &[(&Grant, Decision)], view: &NodeView<'_>) -> BTreeMap<String, observed::Order> {
-    let order = |(grant, decision): &(&Grant, Decision)| {
+/// Which pods are to be observed.
+pub(super) fn observe(steps: &[(&Grant, Decision)], view: &NodeView<'_>) -> BTreeMap<String, observed::Target> {
+    let target = |(grant, decision): &(&Grant, Decision)| {
         let stage = match decision.watch {
             Watch::No => return None,
             Watch::Leaving => observed::Stage::Leaving,
@@ -21,31 +21,31 @@ pub(super) fn looks(steps: &[(&Grant, Decision)], view: &NodeView<'_>) -> BTreeM
             Watch::Replacing => observed::Stage::Replacing,
         };
         let pod = &view.pods.get(&grant.pod.uid)?.view;
-        let order = observed::Order::new(pod, stage, grant.drain.clone(), ids(grant, pod));
-        Some((grant.pod.uid.clone(), order))
+        let target = observed::Target::new(pod, stage, grant.drain.clone(), ids(grant, pod));
+        Some((grant.pod.uid.clone(), target))
     };
-    steps.iter().filter_map(order).collect()
+    steps.iter().filter_map(target).collect()
 }
 
 /// Of which pods new connections are to be held. `has_decided`: this process has decided before.
-pub(super) fn holds(
+pub(super) fn hold(
     steps: &[(&Grant, Decision)],
     view: &NodeView<'_>,
     has_decided: bool,
-) -> BTreeMap<String, holder::Order> {
-    let order = |(grant, decision): &(&Grant, Decision)| {
+) -> BTreeMap<String, hold::Target> {
+    let target = |(grant, decision): &(&Grant, Decision)| {
         let hold = match decision.hold {
             // An agent that was killed may have left a block that keeps clients waiting.
-            Hold::No if grant.mode == GrantMode::Hold && !has_decided => Hold::Keep(Direction::Forward),
+            Hold::No if grant.mode == GrantMode::Hold && !has_decided => Hold::Continue(Direction::Forward),
             Hold::No => return None,
             hold => hold,
         };
         let pod = view.pods.get(&grant.pod.uid)?;
         let (containers, drain) = (ids(grant, &pod.view), grant.drain.clone());
-        let order = holder::Order { hold, containers, drain, grace: pod.grace };
-        Some((grant.pod.uid.clone(), order))
+        let target = hold::Target { hold, containers, drain, grace: pod.grace };
+        Some((grant.pod.uid.clone(), target))
     };
-    steps.iter().filter_map(order).collect()
+    steps.iter().filter_map(target).collect()
 }
 
 /// containerID of each container that is replaced, where it has one.

@@ -15,23 +15,23 @@ const HANGING: Duration = Duration::from_secs(3);
 
 /// Who has connected to a pod since it left.
 #[derive(Default)]
-pub(super) struct Guests {
+pub(super) struct NodeConnections {
     /// By the kernel's identity of the socket: when it was seen first, and where it comes from.
-    known: HashMap<u64, Guest>,
+    known: HashMap<u64, Known>,
     /// Of the look that is under way.
-    seen: HashMap<u64, Guest>,
+    seen: HashMap<u64, Known>,
     has_looked: bool,
     /// From when on there have been some at each look that may be probes.
     always_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
-struct Guest {
+struct Known {
     since: Option<Instant>,
     origin: Origin,
 }
 
-impl Guests {
+impl NodeConnections {
     /// Before a look at all connections.
     pub(super) fn begin(&mut self) {
         self.seen.clear();
@@ -57,13 +57,13 @@ impl Guests {
         now: Instant,
         origin: impl FnOnce() -> Origin,
     ) -> bool {
-        let guest = self.known.get(&connection.cookie).copied().unwrap_or_else(|| Guest {
+        let known = self.known.get(&connection.cookie).copied().unwrap_or_else(|| Known {
             // Who was there before the first look has been so for unknown time.
             since: self.has_looked.then_some(now),
             origin: if self.has_looked { origin() } else { Origin::Forwarded },
         });
-        self.seen.insert(connection.cookie, guest);
-        guest.origin == Origin::Node && guest.since.is_some_and(|since| now.duration_since(since) < PROBE_LASTS)
+        self.seen.insert(connection.cookie, known);
+        known.origin == Origin::Node && known.since.is_some_and(|since| now.duration_since(since) < PROBE_LASTS)
     }
 }
 
@@ -104,13 +104,13 @@ mod tests {
 
     /// How many are waited for that may be probes, after each look: (milliseconds, connections). All are the node's own.
     fn waited(looks: &[(u64, &[u64])]) -> Vec<u32> {
-        let (mut guests, start) = (Guests::default(), Instant::now());
+        let (mut connections, start) = (NodeConnections::default(), Instant::now());
         let look = |(at, cookies): &(u64, &[u64])| {
             let now = start + Duration::from_millis(*at);
-            guests.begin();
-            let new = |cookie: &&u64| guests.may_be_probe(&connection(**cookie), now, || Origin::Node);
+            connections.begin();
+            let new = |cookie: &&u64| connections.may_be_probe(&connection(**cookie), now, || Origin::Node);
             let may_be_probes = cookies.iter().filter(new).count();
-            guests.end(u32::try_from(may_be_probes).unwrap(), now)
+            connections.end(u32::try_from(may_be_probes).unwrap(), now)
         };
         looks.iter().map(look).collect()
     }
@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn whose_packets_the_node_forwards_is_a_client() {
-        let (mut guests, now) = (Guests::default(), Instant::now());
-        guests.begin();
-        guests.end(0, now);
-        guests.begin();
-        assert!(!guests.may_be_probe(&connection(1), now, || Origin::Forwarded));
+        let (mut connections, now) = (NodeConnections::default(), Instant::now());
+        connections.begin();
+        connections.end(0, now);
+        connections.begin();
+        assert!(!connections.may_be_probe(&connection(1), now, || Origin::Forwarded));
     }
 }

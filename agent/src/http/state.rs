@@ -12,17 +12,15 @@ use super::answer::{DrainStatus, Known};
 use super::identity::{Caller, Peer, Prefix};
 use super::limits::{Limits, Place};
 use super::progress::{Facts, Progress};
-use super::published::{Published, Step};
 use super::refusal::Refusal;
-use super::waiters::{Waiters, drain_of};
-use crate::agent::Caches;
-use crate::drain::Threads;
 use crate::hooks::task::Tasks;
 use crate::metrics::Refusals;
+use crate::published::{Published, Step};
 use crate::view::{NodePod, Observation};
+use crate::waiters::{Waiters, drain_of};
 
 /// The node's pods, as they are now.
-pub trait Sight: Send + Sync {
+pub trait PodSource: Send + Sync {
     /// Whether all pods are known: before, a missing one means nothing.
     fn synced(&self) -> bool;
     /// One pod.
@@ -33,37 +31,11 @@ pub trait Sight: Send + Sync {
     fn observation(&self, pod_uid: &str) -> Observation;
 }
 
-/// The agent's own view of them.
-pub struct Live {
-    /// What is watched.
-    pub caches: Caches,
-    /// What is looked at.
-    pub threads: Arc<Threads>,
-}
-
-impl Sight for Live {
-    fn synced(&self) -> bool {
-        self.caches.pods.synced()
-    }
-
-    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<NodePod>> {
-        self.caches.pods.get(namespace, name)
-    }
-
-    fn pods(&self) -> Vec<Arc<NodePod>> {
-        self.caches.pods.values()
-    }
-
-    fn observation(&self, pod_uid: &str) -> Observation {
-        self.threads.observation(pod_uid)
-    }
-}
-
 /// What the endpoint answers from. Clones share it.
 #[derive(Clone)]
-pub struct Desk(Arc<Parts>);
+pub struct AppState(Arc<Parts>);
 
-/// The parts of a desk.
+/// The parts of a state.
 pub struct Parts {
     /// Name of the node.
     pub node: String,
@@ -72,7 +44,7 @@ pub struct Parts {
     /// What the agent lacks, in words.
     pub missing_capabilities: Vec<String>,
     /// The node's pods.
-    pub sight: Box<dyn Sight>,
+    pub pods: Box<dyn PodSource>,
     /// Their operations.
     pub published: Published,
     /// Who waits for them.
@@ -89,7 +61,7 @@ pub struct Parts {
     pub token: CancellationToken,
 }
 
-impl std::ops::Deref for Desk {
+impl std::ops::Deref for AppState {
     type Target = Parts;
 
     fn deref(&self) -> &Parts {
@@ -97,7 +69,7 @@ impl std::ops::Deref for Desk {
     }
 }
 
-impl Desk {
+impl AppState {
     /// Answers from these.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
@@ -107,12 +79,12 @@ impl Desk {
     /// Who `peer` is.
     #[must_use]
     pub fn caller(&self, peer: &Peer) -> Caller {
-        Caller::of(peer, &self.sight.pods(), &self.trusted)
+        Caller::of(peer, &self.pods.pods(), &self.trusted)
     }
 
     /// Before all pods are known nothing is said of any.
     pub(super) fn check_synced(&self) -> Result<(), Refusal> {
-        if self.sight.synced() {
+        if self.pods.synced() {
             return Ok(());
         }
         Err(Refusal::not_yet("the agent has just started and does not know the pods of its node yet"))
@@ -137,7 +109,7 @@ impl Desk {
             let node = &self.node;
             Refusal::not_found(format!("there is no pod {name} in namespace {namespace} on node {node}; ask its node"))
         };
-        self.sight.pod(namespace, name).ok_or_else(unknown)
+        self.pods.pod(namespace, name).ok_or_else(unknown)
     }
 
     /// The pod that `caller` is.
@@ -167,8 +139,8 @@ impl Desk {
 
     fn look(&self, pod: &PodView, min_seconds: u32, now: Timestamp) -> Looked {
         let uid = &pod.id.uid;
-        let present = self.sight.pod(&pod.id.namespace, &pod.id.name).filter(|present| present.view.id.uid == *uid);
-        let (step, observation) = (self.published.of(uid), self.sight.observation(uid));
+        let present = self.pods.pod(&pod.id.namespace, &pod.id.name).filter(|present| present.view.id.uid == *uid);
+        let (step, observation) = (self.published.of(uid), self.pods.observation(uid));
         let facts = Facts {
             pod: present.as_ref().map(|present| &present.view),
             step: step.as_ref(),

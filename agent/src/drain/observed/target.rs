@@ -1,11 +1,11 @@
-//! What the looking is for.
+//! How a pod is to be observed, and what for.
 
 use hitless_api::DrainSpec;
 use hitless_api::pod::PodView;
 
 /// How a pod is to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct Target {
     /// What the looking is for.
     pub stage: Stage,
     /// Treatment of its ports.
@@ -16,7 +16,7 @@ pub struct Order {
     pub containers: Vec<String>,
 }
 
-impl Order {
+impl Target {
     /// For the pod as it is now.
     #[must_use]
     pub fn new(pod: &PodView, stage: Stage, drain: DrainSpec, containers: Vec<String>) -> Self {
