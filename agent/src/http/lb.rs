@@ -5,7 +5,6 @@ use axum::http::StatusCode;
 use hitless_api::pod::PodView;
 
 use super::state::AppState;
-
 use crate::view::{Held, Observation, Stage};
 use crate::waiters::is_leaving;
 
@@ -14,11 +13,23 @@ pub(super) async fn lb(
     State(state): State<AppState>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> (StatusCode, &'static str) {
-    match state.pods.pod(&namespace, &name) {
-        Some(pod) if is_open(&pod.view, &state.pods.observation(&pod.view.id.uid)) => (StatusCode::OK, "in service\n"),
-        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "out of service\n"),
-        None if state.pods.synced() => (StatusCode::NOT_FOUND, "no such pod on this node\n"),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "not known yet\n"),
+    let pod = || state.pods.pod(&namespace, &name);
+    let Some(known) = pod() else {
+        return if state.pods.synced() {
+            (StatusCode::NOT_FOUND, "no such pod on this node\n")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "not known yet\n")
+        };
+    };
+    let uid = &known.view.id.uid;
+    // Others may see the write before the API server has answered it here. Once it is no longer under way, the pod shows it: so
+    // the pod is read after this.
+    let leaves = state.published.of(uid).is_some_and(|step| step.leaves_service);
+    let is_open = || pod().is_some_and(|pod| is_open(&pod.view, &state.pods.observation(uid)));
+    if !leaves && is_open() {
+        (StatusCode::OK, "in service\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "out of service\n")
     }
 }
 

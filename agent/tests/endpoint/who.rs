@@ -63,6 +63,18 @@ async fn a_load_balancer_is_told_whether_to_send_more_wherever_it_is() {
 }
 
 #[tokio::test]
+async fn a_load_balancer_is_told_that_a_pod_leaves_before_anybody_can_see_it() {
+    let node = Node::start().await;
+    node.leave();
+    let answer = get(&node, STRANGER, "/lb/shop/web").await;
+    assert_eq!((answer.status, answer.body.as_str()), (503, "out of service\n"));
+    assert_eq!(get(&node, STRANGER, "/lb/shop/other").await.status, 200);
+    // The write was refused: the pod is in service as it was.
+    node.turn(None);
+    assert_eq!(get(&node, STRANGER, "/lb/shop/web").await.status, 200);
+}
+
+#[tokio::test]
 async fn before_the_pods_are_listed_nothing_is_said_of_any() {
     let node = Node::start().await;
     node.forget();
