@@ -193,7 +193,7 @@ impl Agent {
         observed.extend(self.waiters.targets(pods.values().map(Arc::as_ref), is_live, now));
         self.threads.observer.set_targets(observed);
         self.threads.holds.set_targets(kernel_targets::hold(&steps, &view, self.has_decided));
-        self.hooks.order(runner::orders(&steps, &pods));
+        self.hooks.set_calls(runner::calls(&steps, &pods));
         self.has_decided |= view.synced;
 
         self.act(&steps, &pods).await;

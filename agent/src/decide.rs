@@ -20,6 +20,7 @@ mod hold;
 mod hooks;
 mod leave;
 mod operation;
+mod reason;
 mod returned;
 mod rollback;
 mod validate;

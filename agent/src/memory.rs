@@ -182,10 +182,7 @@ impl Memory {
         self.denied = None;
         match action {
             Action::LeaveService => (self.lowered, self.lowering) = (Some(now), None),
-            Action::FetchPod
-            | Action::ReturnToService { .. }
-            | Action::Patch(Direction::Forward)
-            | Action::Patch(Direction::Back) => {}
+            Action::FetchPod | Action::ReturnToService { .. } | Action::Patch(_) => {}
         }
     }
 

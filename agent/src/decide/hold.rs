@@ -4,7 +4,7 @@ use hitless_api::{Phase, StragglerPolicy};
 use jiff::{SignedDuration, Timestamp};
 
 use super::operation::Operation;
-use super::{hooks, leave, returned};
+use super::{hooks, leave, reason};
 use crate::decision::{Action, Decision, Direction, Hold, WaitingFor};
 use crate::instant::{after, after_seconds};
 use crate::view::{Observation, Stage};
@@ -31,7 +31,7 @@ pub(super) fn decide(operation: &Operation<'_>) -> Decision {
         return cancelled(operation, &cancel.reason);
     }
     if operation.grant.while_unavailable && operation.pod.available() {
-        return operation.raise(returned::AVAILABLE);
+        return operation.raise(reason::AVAILABLE);
     }
     if let Some(denied) = operation.denied(&Action::Patch(Direction::Forward)) {
         return operation.give_up(denied.reason, &denied.words);
@@ -51,7 +51,7 @@ pub(super) fn cancelled(operation: &Operation<'_>, reason: &str) -> Decision {
     if operation.pod.gated && operation.out_of_service() {
         return leave::cancelled(operation, reason);
     }
-    operation.raise(returned::NEVER_BEGUN).saying("cancelled before the containers were touched")
+    operation.raise(reason::NEVER_BEGUN).saying("cancelled before the containers were touched")
 }
 
 /// The way back, under a Hold where that is quickly begun.
@@ -90,12 +90,12 @@ fn begin(operation: &Operation<'_>, stage: Option<&Stage>) -> Decision {
     let expiry = operation.expiry();
     if operation.now > expiry {
         // A patch that was sent and not answered may still be on its way.
-        return if operation.may_be_patched() { operation.raise(returned::EXPIRED) } else { returned::expired() };
+        return if operation.may_be_patched() { operation.raise(reason::EXPIRED) } else { reason::expired() };
     }
     // Whoever comes after this process tells new containers from old ones by the grant alone: the pod never leaves service, so no
     // time of that does.
     if !operation.deed().is_as_granted(operation.pod) {
-        return operation.raise(returned::CONTAINER_CHANGED);
+        return operation.raise(reason::CONTAINER_CHANGED);
     }
     // A container that does not run has no connections, and none can be made to it.
     if !operation.any_runs() {
@@ -114,7 +114,7 @@ fn begin(operation: &Operation<'_>, stage: Option<&Stage>) -> Decision {
         Some(Stage::Released) => granted.holding(Hold::No).waiting_for(WaitingFor::Prepared),
         // As in [`Operation::give_up`].
         Some(Stage::Failed(why)) => {
-            operation.raise(returned::HOLD_FAILED).saying(format!("new connections can't be held: {why}"))
+            operation.raise(reason::HOLD_FAILED).saying(format!("new connections can't be held: {why}"))
         }
         Some(Stage::Prepared(0)) => leave::operate(operation),
         Some(Stage::Prepared(_)) => start(operation, granted),

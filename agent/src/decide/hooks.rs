@@ -4,7 +4,7 @@ use hitless_api::{Hook, HookTime};
 use jiff::Timestamp;
 
 use super::operation::Operation;
-use super::returned;
+use super::reason;
 use crate::decision::{Decision, WaitingFor};
 use crate::hooks::called::{Ask, End, State, deadline};
 use crate::hooks::task::Word;
@@ -104,7 +104,7 @@ pub(super) fn before(operation: &Operation<'_>, waiting: Decision) -> Option<Dec
         Step::Over => None,
         Step::Waits(wait) => Some(wait.put(waiting)),
         Step::Failed(words) => Some(operation.raise(FAILED).saying(words)),
-        Step::Refused(words) => Some(operation.raise(returned::REFUSED).saying(words)),
+        Step::Refused(words) => Some(operation.raise(reason::REFUSED).saying(words)),
     }
 }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::hooks::{self, Step};
 use super::operation::Operation;
-use super::returned;
+use super::reason;
 use crate::decision::{Action, Decision, Direction, WaitingFor, Watch};
 use crate::deed::names;
 use crate::instant::after_seconds;
@@ -30,14 +30,14 @@ pub(super) fn cancelled(operation: &Operation<'_>, reason: &str) -> Decision {
     if !operation.pod.gated {
         return Decision::end(Phase::Granted, Outcome::Cancelled, reason);
     }
-    let mark = if operation.lowered().is_some() { returned::CANCELLED } else { returned::NEVER_BEGUN };
+    let mark = if operation.lowered().is_some() { reason::CANCELLED } else { reason::NEVER_BEGUN };
     operation.raise(mark).saying("cancelled before the containers were touched")
 }
 
 fn lower(operation: &Operation<'_>) -> Decision {
     // As after a cancel, a lowering may still be on its way. Also after one that somebody else has undone: the budget was never asked for a pod that takes traffic.
     if operation.grant.while_unavailable && operation.pod.available() {
-        return operation.raise(returned::AVAILABLE);
+        return operation.raise(reason::AVAILABLE);
     }
     if let Some(denied) = operation.denied(&Action::LeaveService) {
         return Decision::refused(denied.reason, &denied.words);

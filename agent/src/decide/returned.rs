@@ -5,28 +5,10 @@ use hitless_api::{Outcome, Phase, TransitionResult};
 use jiff::Timestamp;
 
 use super::operation::Operation;
-use super::{hold, hooks};
+use super::{hold, hooks, reason};
 use crate::decision::{Decision, WaitingFor};
 use crate::deed::Progress;
 use crate::instant::after_seconds;
-
-/// Reason of an InService condition that is True as it should be.
-pub(super) const IN_SERVICE: &str = "InService";
-/// Reason of an InService condition that is True because the operation was cancelled.
-pub(super) const CANCELLED: &str = "Cancelled";
-/// Reason of an InService condition that was written again because the operation was cancelled before anybody lowered it.
-pub(super) const NEVER_BEGUN: &str = "CancelledInService";
-/// Reason of an InService condition that was written again because the pod has become available, and the budget was asked for
-/// one that is not.
-pub(super) const AVAILABLE: &str = "PodAvailable";
-/// Reason of an InService condition that was written again because the application says that this pod is not to be operated.
-pub(super) const REFUSED: &str = "TaskRefused";
-/// Reason of an InService condition that was written again because a Hold could not be begun before the grant expired.
-pub(super) const EXPIRED: &str = "ExpiredInService";
-/// Reason of an InService condition that was written again because new connections can't be held.
-pub(super) const HOLD_FAILED: &str = "HoldFailedInService";
-/// Reason of an InService condition that was written again because a container is another one than was granted.
-pub(super) const CONTAINER_CHANGED: &str = "ContainerChangedInService";
 
 /// InService is True with this grant's mark.
 pub(super) fn decide(operation: &Operation<'_>, condition: &ConditionView) -> Decision {
@@ -34,46 +16,30 @@ pub(super) fn decide(operation: &Operation<'_>, condition: &ConditionView) -> De
     match (condition.reason.as_str(), operation.rollback()) {
         // With the pod patched, a way back was announced but not begun before the verdict turned: its report was stored
         // unnoticed.
-        (IN_SERVICE, Some(_)) if operation.progress() != Progress::Patched => rolled_back(operation, since),
-        (IN_SERVICE, _) => when_ready(operation, since, Outcome::Done, "Done", "ReadyPending"),
-        (CANCELLED, _) => {
+        (reason::IN_SERVICE, Some(_)) if operation.progress() != Progress::Patched => rolled_back(operation, since),
+        (reason::IN_SERVICE, _) => when_ready(operation, since, Outcome::Done, "Done", "ReadyPending"),
+        (reason::CANCELLED, _) => {
             let reason = cancelled(operation);
             when_ready(operation, since, Outcome::Cancelled, reason, reason)
         }
         // It was in service all the time, so whether it is Ready says nothing about the operation.
-        (NEVER_BEGUN, _) => Decision::end(Phase::Granted, Outcome::Cancelled, cancelled(operation)),
-        (AVAILABLE, _) => available(),
-        (EXPIRED, _) => expired(),
-        (CONTAINER_CHANGED, _) => Decision::refused(
+        (reason::NEVER_BEGUN, _) => Decision::end(Phase::Granted, Outcome::Cancelled, cancelled(operation)),
+        (reason::AVAILABLE, _) => reason::available(),
+        (reason::EXPIRED, _) => reason::expired(),
+        (reason::CONTAINER_CHANGED, _) => Decision::refused(
             TransitionResult::CONTAINER_CHANGED,
             "a container was started anew since the grant; the controller grants anew",
         ),
-        (HOLD_FAILED, _) => {
+        (reason::HOLD_FAILED, _) => {
             Decision::refused(TransitionResult::HOLD_FAILED, "new connections can't be held: see the agent's log")
         }
-        (REFUSED, _) => Decision::refused(REFUSED, hooks::last_words(operation)),
+        (reason::REFUSED, _) => Decision::refused(reason::REFUSED, hooks::last_words(operation)),
         (reason, _) => Decision::end(Phase::Returning, Outcome::Failed, reason).saying(hooks::last_words(operation)),
     }
 }
 
-/// Granted because the pod was unavailable, which it no longer is.
-pub(super) fn available() -> Decision {
-    Decision::refused(
-        AVAILABLE,
-        "granted because the pod was unavailable, but it is Ready now; the controller asks the rules again",
-    )
-}
-
-/// Nothing was replaced while the grant was fresh.
-pub(super) fn expired() -> Decision {
-    Decision::refused(
-        "Expired",
-        "new connections could not be held before the grant expired; the controller grants anew",
-    )
-}
-
 fn cancelled<'a>(operation: &Operation<'a>) -> &'a str {
-    operation.grant.cancel.as_ref().map_or(CANCELLED, |cancel| cancel.reason.as_str())
+    operation.grant.cancel.as_ref().map_or(reason::CANCELLED, |cancel| cancel.reason.as_str())
 }
 
 /// The images before the operation run again.

@@ -3,8 +3,8 @@
 use hitless_api::Phase;
 use jiff::Timestamp;
 
-use super::hold;
 use super::operation::Operation;
+use super::{hold, reason};
 use crate::decision::{Action, Decision, Direction, Hold, WaitingFor};
 use crate::deed::Progress;
 use crate::instant::after_seconds;
@@ -51,7 +51,7 @@ fn back(operation: &Operation<'_>, since: Timestamp, deadline: Timestamp) -> Dec
     let missing = operation.deed().not_reverted(operation.pod, undone, since, operation.now >= surely);
     if missing.is_empty() {
         return if operation.out_of_service() {
-            operation.raise(super::returned::IN_SERVICE)
+            operation.raise(reason::IN_SERVICE)
         } else {
             super::returned::rolled_back(operation, since)
         };

@@ -47,10 +47,8 @@ pub(super) fn refusal_of_pod(view: &OperationView<'_>, pod: &PodView) -> Option<
         ("NotSupported", "static pods can't be changed through the API".to_owned())
     } else if !pod.gated && grant.mode == GrantMode::Leave {
         ("NoReadinessGate", format!("the pod has no readiness gate {}", hitless_api::names::IN_SERVICE))
-    } else if let Some(refusal) = Deed::of(grant).refusal(pod) {
-        refusal
     } else {
-        return None;
+        Deed::of(grant).refusal(pod)?
     };
     Some(Decision::refused(reason, message))
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use super::hooks::{self, Step};
 use super::operation::Operation;
+use super::reason;
 use crate::decision::{Decision, WaitingFor};
 use crate::deed::Effect;
 use crate::instant::after_seconds;
@@ -101,7 +102,7 @@ fn soak(operation: &Operation<'_>, operated: Timestamp) -> Decision {
 /// no pod stays out of service because nobody asks the rules.
 fn check(operation: &Operation<'_>) -> Decision {
     if operation.grant.post_check != Some(PostCheck::Pending) {
-        return operation.raise(super::returned::IN_SERVICE);
+        return operation.raise(reason::IN_SERVICE);
     }
     let seconds = operation.grant.verify.progress_seconds;
     let deadline = after_seconds(operation.checking_since(), seconds);

@@ -24,7 +24,7 @@ const CONCURRENT: usize = 16;
 
 /// A call to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct CallSpec {
     /// Which one.
     pub call: CallKey,
     /// The hook.
@@ -76,7 +76,7 @@ struct Running {
     calls: BTreeMap<String, (CallKey, AbortHandle)>,
 }
 
-impl Order {
+impl CallSpec {
     /// The call that a decision asks for; `None` if the grant has no such hook.
     #[must_use]
     pub fn new(grant: &Grant, ask: &Ask, pod: &NodePod) -> Option<Self> {
@@ -99,10 +99,11 @@ impl Order {
 
 /// The calls that decisions ask for.
 #[must_use]
-pub fn orders(steps: &[(&Grant, Decision)], pods: &BTreeMap<String, Arc<NodePod>>) -> Vec<Order> {
-    let order =
-        |(grant, decision): &(&Grant, Decision)| Order::new(grant, decision.hook.as_ref()?, pods.get(&grant.pod.uid)?);
-    steps.iter().filter_map(order).collect()
+pub fn calls(steps: &[(&Grant, Decision)], pods: &BTreeMap<String, Arc<NodePod>>) -> Vec<CallSpec> {
+    let spec = |(grant, decision): &(&Grant, Decision)| {
+        CallSpec::new(grant, decision.hook.as_ref()?, pods.get(&grant.pod.uid)?)
+    };
+    steps.iter().filter_map(spec).collect()
 }
 
 impl Runner {
@@ -115,21 +116,21 @@ impl Runner {
 
     /// These calls are under way from now on, and no others: what is not asked for any more is given up, and nothing that is
     /// under way is begun again.
-    pub fn order(&self, orders: Vec<Order>) {
+    pub fn set_calls(&self, wanted: Vec<CallSpec>) {
         let mut running = lock(&self.running);
         let Running { tasks, calls } = &mut *running;
         while tasks.try_join_next().is_some() {}
         calls.retain(|_, (call, task)| {
-            let is_ordered = orders.iter().any(|order| order.call == *call);
-            if !is_ordered {
+            let is_wanted = wanted.iter().any(|spec| spec.call == *call);
+            if !is_wanted {
                 task.abort();
             }
-            is_ordered
+            is_wanted
         });
-        for order in orders {
-            if !calls.contains_key(&order.call.grant) {
-                let (call, grant) = (order.call.clone(), order.call.grant.clone());
-                let work = self.work(order);
+        for spec in wanted {
+            if !calls.contains_key(&spec.call.grant) {
+                let (call, grant) = (spec.call.clone(), spec.call.grant.clone());
+                let work = self.work(spec);
                 calls.insert(grant, (call, tasks.spawn(work)));
             }
         }
@@ -151,42 +152,42 @@ impl Runner {
         }
     }
 
-    fn work(&self, order: Order) -> impl Future<Output = ()> + use<> {
+    fn work(&self, spec: CallSpec) -> impl Future<Output = ()> + use<> {
         let (replies, turns, wake) = (self.replies.clone(), self.turns.clone(), self.wake.clone());
         let proc_root = self.proc_root.clone();
         async move {
             let Ok(_turn) = turns.acquire().await else { return };
             let begun = Instant::now();
-            let (verdict, output) = call(&order, proc_root).await;
+            let (verdict, output) = call(&spec, proc_root).await;
             let milliseconds = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
             tracing::info!(
-                namespace = order.pod.namespace,
-                pod = order.pod.name,
-                hook = order.hook.name,
-                attempt = order.call.attempt,
+                namespace = spec.pod.namespace,
+                pod = spec.pod.name,
+                hook = spec.hook.name,
+                attempt = spec.call.attempt,
                 ?verdict,
                 milliseconds,
                 output,
                 "hook"
             );
-            lock(&replies).push(Reply { call: order.call, answer: Answer { verdict, milliseconds, output } });
+            lock(&replies).push(Reply { call: spec.call, answer: Answer { verdict, milliseconds, output } });
             wake.notify_one();
         }
     }
 }
 
-async fn call(order: &Order, proc_root: PathBuf) -> (Verdict, String) {
-    let key = Hook::key(&order.call.grant, &order.call.hook);
-    let limit = Duration::from_secs(order.hook.timeout_seconds.into());
-    match (order.hook.call(), order.address) {
+async fn call(spec: &CallSpec, proc_root: PathBuf) -> (Verdict, String) {
+    let key = Hook::key(&spec.call.grant, &spec.call.hook);
+    let limit = Duration::from_secs(spec.hook.timeout_seconds.into());
+    match (spec.hook.call(), spec.address) {
         (Some(HookCall::Http(http)), Some(address)) => {
             timeout(limit, http::call(http, address, &key)).await.unwrap_or_else(|_| {
-                (Verdict::Failed, format!("no answer within {} s (timeoutSeconds)", order.hook.timeout_seconds))
+                (Verdict::Failed, format!("no answer within {} s (timeoutSeconds)", spec.hook.timeout_seconds))
             })
         }
         (Some(HookCall::Http(_)), None) => (Verdict::Failed, "the pod has no address".to_owned()),
-        (Some(HookCall::Exec(hook)), _) => match &order.container_id {
-            Some(container) => exec::call(hook, &order.pod.uid, container, key, limit, proc_root).await,
+        (Some(HookCall::Exec(hook)), _) => match &spec.container_id {
+            Some(container) => exec::call(hook, &spec.pod.uid, container, key, limit, proc_root).await,
             None => (Verdict::Failed, format!("container {} does not run", hook.container)),
         },
         (None, _) => (Verdict::Failed, "the hook has neither http nor exec".to_owned()),

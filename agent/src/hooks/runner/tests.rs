@@ -94,8 +94,8 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, does: Does, req
     let _ = stream.read(&mut [0]).await;
 }
 
-fn order(hook: Hook) -> Order {
-    Order {
+fn spec(hook: Hook) -> CallSpec {
+    CallSpec {
         call: CallKey { grant: "uid.hash".into(), granted: Timestamp::UNIX_EPOCH, hook: hook.name.clone(), attempt: 1 },
         address: Some(Ipv4Addr::LOCALHOST.into()),
         pod: PodRef { namespace: "shop".into(), name: "web-0".into(), uid: "uid".into() },
@@ -127,7 +127,7 @@ impl Caller {
 
 async fn call(hook: Hook) -> (Verdict, String) {
     let caller = Caller::new();
-    caller.runner.order(vec![order(hook)]);
+    caller.runner.set_calls(vec![spec(hook)]);
     let Answer { verdict, output, .. } = caller.reply().await.answer;
     (verdict, output)
 }
@@ -143,10 +143,10 @@ const NOT_YET: &str =
 async fn a_call_names_its_operation_and_its_answer_comes_back() {
     let server = Server::start(Does::Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), None).await;
     let caller = Caller::new();
-    caller.runner.order(vec![order(server.hook())]);
+    caller.runner.set_calls(vec![spec(server.hook())]);
     let reply = caller.reply().await;
     assert_eq!((reply.answer.verdict, reply.answer.output.as_str()), (Verdict::Go, "ok"));
-    assert_eq!(reply.call, order(server.hook()).call);
+    assert_eq!(reply.call, spec(server.hook()).call);
     let requests = lock(&server.requests).clone();
     let [request] = requests.as_slice() else { panic!("one request: {requests:?}") };
     assert!(request.starts_with("POST /hitless?x=1 HTTP/1.1\r\n"), "{request}");
@@ -178,14 +178,14 @@ async fn answers_are_understood() {
 #[tokio::test]
 async fn an_answer_is_noted_for_its_own_grant_and_not_for_a_later_one_of_the_same_id() {
     let server = Server::start(Does::Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), None).await;
-    let wanted = order(server.hook());
+    let wanted = spec(server.hook());
     for (granted, noted) in [(wanted.call.granted, 1), (wanted.call.granted + jiff::SignedDuration::from_secs(9), 0)] {
         let ask = Ask { name: "ask".into(), when: HookTime::BeforeDrain, attempt: 1, deadline: Timestamp::MAX };
         let hooks = BTreeMap::from([("ask".to_owned(), Called::new(&ask, granted))]);
         let memory = Memory { granted: Some(granted), hooks, ..Memory::default() };
         let mut memories = BTreeMap::from([(wanted.call.grant.clone(), memory)]);
         let caller = Caller::new();
-        caller.runner.order(vec![wanted.clone()]);
+        caller.runner.set_calls(vec![wanted.clone()]);
         caller.wake.notified().await;
         caller.runner.tell(&mut memories, granted);
         assert_eq!(memories["uid.hash"].hooks["ask"].attempts, noted);
@@ -197,7 +197,7 @@ async fn who_does_not_answer_in_time_has_failed_and_the_connection_is_closed() {
     let server = Server::start(Does::Nothing, None).await;
     let hook = Hook { timeout_seconds: 1, ..server.hook() };
     let caller = Caller::new();
-    caller.runner.order(vec![order(hook)]);
+    caller.runner.set_calls(vec![spec(hook)]);
     let answer = caller.reply().await.answer;
     assert_eq!((answer.verdict, answer.output.as_str()), (Verdict::Failed, "no answer within 1 s (timeoutSeconds)"));
     assert!((1000..3000).contains(&answer.milliseconds), "{} ms", answer.milliseconds);
@@ -249,7 +249,7 @@ async fn a_command_in_a_container_that_is_not_there_has_failed() {
     let hook = Hook { http: None, exec, ..Server::start(Does::Nothing, None).await.hook() };
     assert_eq!(call(hook.clone()).await, (Verdict::Failed, "container web does not run".to_owned()));
     let caller = Caller::new();
-    caller.runner.order(vec![Order { container_id: Some("containerd://gone".into()), ..order(hook) }]);
+    caller.runner.set_calls(vec![CallSpec { container_id: Some("containerd://gone".into()), ..spec(hook) }]);
     let output = caller.reply().await.answer.output;
     assert!(output.starts_with("container gone of pod uid has no process"), "{output}");
 }
@@ -258,24 +258,24 @@ async fn a_command_in_a_container_that_is_not_there_has_failed() {
 async fn a_call_that_is_not_asked_for_any_more_is_given_up_and_one_that_is_is_not_begun_again() {
     let server = Server::start(Does::Nothing, None).await;
     let caller = Caller::new();
-    let wanted = order(server.hook());
-    caller.runner.order(vec![wanted.clone()]);
+    let wanted = spec(server.hook());
+    caller.runner.set_calls(vec![wanted.clone()]);
     while lock(&server.requests).len() != 1 {
-        caller.runner.order(vec![wanted.clone()]);
+        caller.runner.set_calls(vec![wanted.clone()]);
         tokio::task::yield_now().await;
     }
-    let next = Order { call: CallKey { attempt: 2, ..wanted.call.clone() }, ..wanted.clone() };
-    caller.runner.order(vec![next]);
+    let next = CallSpec { call: CallKey { attempt: 2, ..wanted.call.clone() }, ..wanted.clone() };
+    caller.runner.set_calls(vec![next]);
     while lock(&server.requests).len() != 2 {
         tokio::task::yield_now().await;
     }
-    caller.runner.order(Vec::new());
+    caller.runner.set_calls(Vec::new());
     while server.open.load(Ordering::Relaxed) > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(caller.runner.replies(), [], "nobody hears of them");
-    let no_address = Order { address: None, ..wanted };
-    caller.runner.order(vec![no_address]);
+    let no_address = CallSpec { address: None, ..wanted };
+    caller.runner.set_calls(vec![no_address]);
     assert_eq!(caller.reply().await.answer.output, "the pod has no address");
     assert_eq!(lock(&server.requests).len(), 2);
 }
