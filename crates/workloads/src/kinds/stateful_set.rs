@@ -150,7 +150,7 @@ fn kept_back<'a>(
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH);
         let of_pod = revisions().find(|each| Some(&each.object.id.name) == label);
         of_pod.is_some_and(|each| {
-            each.object.id.name != name
+            each.body.number > current.body.number
                 && each.body.shape.fixed == current.body.shape.fixed
                 && each.object.created.zip(pod.created).is_some_and(|(revision, pod)| pod >= revision)
         })

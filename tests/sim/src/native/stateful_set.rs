@@ -65,7 +65,7 @@ pub(crate) fn sync(object: &WorkloadObject, made: &mut u64, ground: &mut Ground)
         status["replicas"] = json!(count);
         status["updatedReplicas"] = json!(updated);
         status["updateRevision"] = json!(update);
-        if rolls && updated == replicas || status["currentRevision"].is_null() {
+        if rolls && updated == replicas && count == replicas || status["currentRevision"].is_null() {
             status["currentRevision"] = json!(update);
         }
     });
