@@ -67,6 +67,24 @@ pub fn refuse_if_deposed(spec: &TransitionLedgerSpec, ours: i64) -> Result<(), L
     Ok(())
 }
 
+/// Whether [`reserve`] would not take a place for this pod and operation on behalf of a leader of epoch `ours`.
+///
+/// # Errors
+/// As [`reserve`].
+pub fn refuse_to_reserve(spec: &TransitionLedgerSpec, uid: &str, id: &str, ours: i64) -> Result<(), LedgerError> {
+    refuse_if_deposed(spec, ours)?;
+    let limit = TransitionLedgerSpec::MAX_RESERVATIONS;
+    match spec.reservations.get(uid) {
+        Some(held) if held.id != id => {
+            Err(LedgerError::Taken { uid: uid.to_owned(), held: held.id.clone(), wanted: id.to_owned() })
+        }
+        None if spec.reservations.len() >= limit => {
+            Err(LedgerError::LedgerFull { limit, dropped: vec![uid.to_owned()] })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Takes a place for each pod of `batch` (pod uid and reservation, the most urgent first) on behalf of `leader`. A pod that
 /// already holds a place for the same operation keeps it as it is.
 ///

@@ -23,6 +23,6 @@ pub use decide::decide;
 pub use facts::{Budget, Candidate, DisruptionBudget, GateInput, Held, OwnerFacts, PodFacts, RuleSet};
 pub use hitless_api::ObjectRef;
 pub use index::Gate;
-pub use ledger::{LedgerError, refuse_if_deposed, release, reserve, take_over};
+pub use ledger::{LedgerError, refuse_if_deposed, refuse_to_reserve, release, reserve, take_over};
 pub use settings::{ImplicitBudget, Settings};
 pub use verdict::{Because, Decision, Holder, Holding, RuleVerdict, Verdict};

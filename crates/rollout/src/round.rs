@@ -7,6 +7,8 @@
 
 mod approvals;
 mod blocked;
+mod candidates;
+mod change;
 mod completion;
 mod draft;
 mod events;
@@ -22,10 +24,10 @@ mod rule_status;
 mod stand_in;
 mod write;
 
-use crate::mode::{Forecast, Policies};
+use crate::mode::{Forecast, Policies, Traffic};
 use hitless_api::event::Note;
 use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
-use hitless_gate::{Gate, Verdict};
+use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
 
 pub use blocked::{Waiting, unfit};
@@ -34,6 +36,12 @@ pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
 pub(crate) use intents::operations;
 pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
 pub use write::{EndedHold, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write};
+
+use candidates::Basis;
+use change::Change;
+use draft::Draft;
+use fencing::Fence;
+use grants::Granted;
 
 use crate::Ask;
 use crate::gate_cache::GateCache;
@@ -100,12 +108,9 @@ pub fn round(snapshot: &Snapshot, cache: &mut GateCache, now: Timestamp) -> Roun
 
 /// A round up to the point at which pods are judged.
 struct Pass<'a, 'g> {
-    draft: draft::Draft<'a>,
-    wishes: intents::Wishes<'a>,
-    ended: completion::Ended<'a>,
-    gate: &'g Gate,
-    policies: Policies<'a>,
-    holds: holds::Holds<'a>,
+    basis: Basis<'a, 'g>,
+    /// With what has ended, and with the Services of operations that are under way.
+    draft: Draft<'a>,
     asked: approvals::Asked,
 }
 
@@ -122,47 +127,46 @@ impl<'a, 'g> Pass<'a, 'g> {
         // What is written must compare equal when it is read again, and the wire has microseconds.
         let now = now.round(Unit::Microsecond).unwrap_or(now);
         match fencing::check(snapshot) {
-            fencing::Fence::Deposed(later) => {
-                return Err(Box::new(Round { deposed: Some(later), ..Round::default() }));
+            Fence::Deposed(later) => return Err(Box::new(Round { deposed: Some(later), ..Round::default() })),
+            Fence::TakeOver(changes) => {
+                let steps = Draft::new(snapshot, now).with(changes).into_steps();
+                return Err(Box::new(Round { steps, ..Round::default() }));
             }
-            fencing::Fence::TakeOver(steps) => return Err(Box::new(Round { steps, ..Round::default() })),
-            fencing::Fence::Held => {}
+            Fence::Ours => {}
         }
         let wishes = intents::derive(snapshot);
         let gate = cache.sync(snapshot, &wishes.world);
-        let mut draft = draft::Draft::new(snapshot, now);
-        let ended = completion::complete(&wishes, &mut draft);
+        let completion::Endings { ended, changes } = completion::complete(&wishes, snapshot, now);
+        let draft = Draft::new(snapshot, now).with(changes);
+        let gate = grants::tell(gate, &ended, &draft);
         let nodes = snapshot.node_transitions.values();
         let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
         let policies = Policies::of(&snapshot.drain_policies, least_seconds);
-        let mut holds = holds::Holds::new(snapshot);
-        holds.keep(&wishes, &ended);
-        grants::tell_places(&ended, &draft, gate);
-        let asked = approvals::post_checks(&wishes, &mut draft, gate);
-        Ok(Self { draft, wishes, ended, gate, policies, holds, asked })
+        let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
+        let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
+        let draft = draft.with(post_checks).with(holds::keep(&wishes, &ended, &traffic, snapshot));
+        Ok(Self { basis: Basis { snapshot, wishes, ended, gate, policies, traffic }, draft, asked })
     }
 
     fn finish(self) -> Finished<'a> {
-        let Self { mut draft, wishes, ended, gate, policies, mut holds, mut asked } = self;
-        let (snapshot, now) = (draft.snapshot, draft.now);
-        let verdicts = grants::grant(&wishes, &ended, &mut draft, gate, &policies, &mut holds);
+        let Self { basis, draft, mut asked } = self;
+        let granted = basis.candidates(&basis.wishes.by_pod, draft).resume(&basis).judge(&basis).grant(&basis);
+        let Granted { draft, verdicts } = granted;
+        let Basis { snapshot, wishes, ended, gate, policies, .. } = basis;
         asked.add_all(&verdicts, &wishes);
-        let stand_in = stand_in::decide(snapshot, now);
 
         let mut events = events::notes(&wishes, &ended, &verdicts);
         events.extend(rivals::notes(&wishes, &policies));
-        let mut steps = draft.into_steps();
-        let (services, close_at) = holds.steps(&wishes, &steps, now);
-        steps.extend(services);
-        steps.extend(gaps::steps(&wishes, snapshot));
-        steps.extend(wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Step::workload));
-        steps.extend(halts::steps(&wishes, &ended, gate));
-        steps.extend(stand_in.steps);
+        let now = draft.now;
+        let (closed, close_at) = holds::close(&wishes, &draft);
+        let stand_in = stand_in::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
-        steps.extend(statuses.steps);
         let wake_at =
             [close_at, stand_in.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
-        let reads = ended.reads.clone();
+        let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
+        let draft = draft.with(closed).with(gaps::changes(&wishes, snapshot)).with(workloads);
+        let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(stand_in.changes).with(statuses.changes);
+        let (steps, reads) = (draft.into_steps(), ended.reads.clone());
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, events, wake_at };
         Finished { round, wishes, ended }
     }

@@ -11,7 +11,7 @@ use crate::mode::{AgentSays, PolicyView, ServiceView};
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
-use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
+use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Reservation, Transition, TransitionLedgerSpec};
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
 use hitless_workloads::Object;
 use jiff::Timestamp;
@@ -125,6 +125,20 @@ pub struct OperationKey {
     pub id: String,
     /// When it was granted and reserved.
     pub since: Timestamp,
+}
+
+impl OperationKey {
+    /// Of the operation that was granted.
+    #[must_use]
+    pub fn granted(grant: &Grant) -> Self {
+        Self { id: grant.id.clone(), since: grant.granted.0 }
+    }
+
+    /// Of the operation that has the reservation.
+    #[must_use]
+    pub fn reserved(reservation: &Reservation) -> Self {
+        Self { id: reservation.id.clone(), since: reservation.since.0 }
+    }
 }
 
 /// The state of the cluster as one controller sees it.

@@ -64,9 +64,9 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "places are never given back",
         changes: &[(
-            "crates/rollout/src/round/completion.rs",
-            "match (has(&grant.pod.namespace), has(CLUSTER)) {",
-            "match (!MUTANT && has(&grant.pod.namespace), !MUTANT && has(CLUSTER)) {",
+            "crates/rollout/src/round/draft.rs",
+            "if reserved.as_ref() == Some(operation) {",
+            "if !MUTANT && reserved.as_ref() == Some(operation) {",
         )],
     },
     Bug {
@@ -81,8 +81,8 @@ const BUGS: &[Bug] = &[
         what: "an old cache is taken for evidence",
         changes: &[(
             "crates/rollout/src/round/completion.rs",
-            "let evidence = snapshot.evidence.get(&key(grant));\n",
-            "let evidence = snapshot.evidence.get(&key(grant));\n    \
+            "let evidence = snapshot.evidence.get(&OperationKey::granted(grant));\n",
+            "let evidence = snapshot.evidence.get(&OperationKey::granted(grant));\n    \
              let cached = pod.filter(|pod| MUTANT && pod.ready()).map(|_| &Evidence::Ready);\n    \
              let evidence = evidence.or(cached);\n",
         )],
@@ -161,9 +161,9 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a place without a grant is freed without a fence",
         changes: &[(
-            "crates/rollout/src/round/completion.rs",
-            "if !standing || draft.snapshot.uncertain.nodes.contains(node) {",
-            "if !MUTANT && (!standing || draft.snapshot.uncertain.nodes.contains(node)) {",
+            "crates/rollout/src/round/completion/orphans.rs",
+            "if !standing || snapshot.uncertain.nodes.contains(node) {",
+            "if !MUTANT && (!standing || snapshot.uncertain.nodes.contains(node)) {",
         )],
     },
     Bug {
@@ -178,8 +178,8 @@ const BUGS: &[Bug] = &[
         what: "a Service that was opened for a Hold is never closed",
         changes: &[(
             "crates/rollout/src/round/holds.rs",
-            "steps.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended))));",
-            "if !MUTANT { steps.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended)))); }",
+            "changes.push(Change::CloseService { service, ended });",
+            "if !MUTANT { changes.push(Change::CloseService { service, ended }); }",
         )],
     },
     Bug {
@@ -195,14 +195,14 @@ const BUGS: &[Bug] = &[
         changes: &[
             (
                 "crates/rollout/src/round/holds.rs",
-                "self.hold(&grant.id, &services);",
-                "if !MUTANT { self.hold(&grant.id, &services); }",
+                "changes.push(Change::Hold { operation: grant.id.clone(), services });",
+                "if !MUTANT { changes.push(Change::Hold { operation: grant.id.clone(), services }); }",
             ),
             // What keeps it open where the grant is not seen.
             (
                 "crates/rollout/src/round/holds.rs",
-                "|| self.may_be_live(service, id, wishes)",
-                "|| !MUTANT && self.may_be_live(service, id, wishes)",
+                "|| may_be_live(service, id, wishes, snapshot)",
+                "|| !MUTANT && may_be_live(service, id, wishes, snapshot)",
             ),
         ],
     },
