@@ -200,6 +200,7 @@ impl Cluster {
                     "service"
                 })
             }
+            Write::RoleBinding(write) => self.ledgers.contains_key(&write.namespace).then_some("role-binding"),
             Write::StandIn(write) => self
                 .pods
                 .get(&write.pod.uid)

@@ -35,7 +35,9 @@ pub use completion::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
 pub(crate) use intents::operations;
 pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
-pub use write::{EndedHold, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write};
+pub use write::{
+    EndedHold, LedgerWrite, NodeTransitionWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write,
+};
 
 use candidates::Basis;
 use change::Change;

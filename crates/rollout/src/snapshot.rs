@@ -174,8 +174,8 @@ pub struct Snapshot {
     pub rule_states: BTreeMap<(String, String), Vec<RuleState>>,
     /// Agents by node; a node that is not listed has just been seen for the first time.
     pub agents: BTreeMap<String, AgentState>,
-    /// What was written by us without an answer.
-    pub uncertain: Uncertain,
+    /// What is known of this term's own writes.
+    pub own_writes: OwnWrites,
     /// What [`crate::round::Round::reads`] asked for earlier.
     pub evidence: BTreeMap<OperationKey, Evidence>,
     /// What could not be read; nothing for a controller.
@@ -202,14 +202,15 @@ impl Unknown {
     }
 }
 
-/// Objects that this term has written to without an answer: the write may still arrive, until a later one to the same object has
-/// succeeded.
+/// What became of the writes of this term, as far as objects do not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Uncertain {
-    /// Nodes, for their NodeTransitions.
-    pub nodes: BTreeSet<String>,
-    /// Namespaces, for their ledgers.
-    pub ledgers: BTreeSet<String>,
+pub struct OwnWrites {
+    /// Nodes whose NodeTransition was written without an answer: the write may still arrive, until a later one to it has succeeded.
+    pub unanswered_nodes: BTreeSet<String>,
+    /// Namespaces whose ledger was written without an answer.
+    pub unanswered_ledgers: BTreeSet<String>,
+    /// Namespaces whose ledger has its RoleBinding, with the ledger's uid.
+    pub bound: BTreeMap<String, String>,
 }
 
 impl Snapshot {

@@ -162,8 +162,8 @@ const BUGS: &[Bug] = &[
         what: "a place without a grant is freed without a fence",
         changes: &[(
             "crates/rollout/src/round/completion/orphans.rs",
-            "if !standing || snapshot.uncertain.nodes.contains(node) {",
-            "if !MUTANT && (!standing || snapshot.uncertain.nodes.contains(node)) {",
+            "if !standing || snapshot.own_writes.unanswered_nodes.contains(node) {",
+            "if !MUTANT && (!standing || snapshot.own_writes.unanswered_nodes.contains(node)) {",
         )],
     },
     Bug {

@@ -9,7 +9,7 @@ use hitless_gate::LedgerError;
 use jiff::Timestamp;
 
 use super::change::Change;
-use super::write::{LedgerWrite, NodeTransitionWrite, ServiceWrite, Step, Write};
+use super::write::{LedgerWrite, NodeTransitionWrite, RoleBindingWrite, ServiceWrite, Step, Write};
 use crate::mode::ServiceView;
 use crate::snapshot::{NodeTransitionView, OperationKey, Snapshot};
 
@@ -229,13 +229,14 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The writes: all ledgers first, that of the cluster before those that rely on it; then the NodeTransitions, each only if the
-    /// ledgers behind its changes were written; then the Services that are opened, each only if the ledger of its namespace was;
+    /// The writes: all ledgers first, that of the cluster before those that rely on it; then the RoleBindings that new
+    /// grants need; then the NodeTransitions, each only if the ledgers and RoleBindings behind its changes were written; then the Services that are opened, each only if the ledger of its namespace was;
     /// then those on which nothing rests, in the order of their changes.
     pub(super) fn into_steps(self) -> Vec<Step> {
         let mut steps = Vec::new();
         let ledgers = ledger_steps(&mut steps, self.snapshot, self.ledgers, &self.in_cluster);
-        node_steps(&mut steps, self.snapshot, self.nodes, &ledgers);
+        let bindings = binding_steps(&mut steps, self.snapshot, &self.nodes, &ledgers);
+        node_steps(&mut steps, self.snapshot, self.nodes, &ledgers, &bindings);
         let is_theirs = |(service, id): &&(&ServiceView, String)| service.open && service.mark() == Some(id.as_str());
         for (service, id) in self.open.values().filter(|needed| !is_theirs(needed)) {
             let needs = ledgers.get(service.namespace.as_str()).copied().into_iter().collect();
@@ -270,12 +271,35 @@ fn ledger_steps<'a>(
     indices
 }
 
+/// The RoleBindings that new grants need and that are not known to be there; their indices by namespace.
+fn binding_steps(
+    steps: &mut Vec<Step>,
+    snapshot: &Snapshot,
+    nodes: &BTreeMap<&str, NodeDraft>,
+    ledgers: &BTreeMap<&str, usize>,
+) -> BTreeMap<String, usize> {
+    let granted: BTreeSet<&String> = nodes.values().flat_map(|node| &node.added).collect();
+    let mut indices = BTreeMap::new();
+    for namespace in granted {
+        let ledger_uid = snapshot.ledgers.get(namespace).map(|ledger| ledger.version.uid.clone());
+        if ledger_uid.is_some() && snapshot.own_writes.bound.get(namespace) == ledger_uid.as_ref() {
+            continue;
+        }
+        indices.insert(namespace.clone(), steps.len());
+        let needs = ledgers.get(namespace.as_str()).copied().into_iter().collect();
+        let write = Write::RoleBinding(RoleBindingWrite { namespace: namespace.clone(), ledger_uid });
+        steps.push(Step { write, needs, done: None });
+    }
+    indices
+}
+
 /// The writes of NodeTransitions that are not as they should be.
 fn node_steps(
     steps: &mut Vec<Step>,
     snapshot: &Snapshot,
     nodes: BTreeMap<&str, NodeDraft>,
     ledgers: &BTreeMap<&str, usize>,
+    bindings: &BTreeMap<String, usize>,
 ) {
     for (node, draft) in nodes {
         let known = snapshot.node_transitions.get(node);
@@ -288,7 +312,9 @@ fn node_steps(
         let Some(node_uid) = known.map(|known| known.spec.node_uid.clone()).or_else(own).or_else(unknown) else {
             continue;
         };
-        let needs = draft.touched.iter().filter_map(|namespace| ledgers.get(namespace.as_str()).copied()).collect();
+        let mut needs: Vec<usize> =
+            draft.touched.iter().filter_map(|namespace| ledgers.get(namespace.as_str()).copied()).collect();
+        needs.extend(draft.added.iter().filter_map(|namespace| bindings.get(namespace).copied()));
         let write = Write::NodeTransition(NodeTransitionWrite {
             node: node.to_owned(),
             version: known.map(|known| known.version.clone()),
@@ -299,7 +325,6 @@ fn node_steps(
                 propagation: draft.propagation,
             },
             fence: draft.fence,
-            namespaces: draft.added,
         });
         steps.push(Step { write, needs, done: None });
     }
@@ -314,4 +339,57 @@ fn is_same(one: &Grant, other: &Grant) -> bool {
 fn propagation(node: &NodeTransitionView, grant: &Grant) -> Option<u32> {
     let report = &node.transition(grant)?.result.as_ref()?.report;
     u32::try_from(*report.get(Propagation::REPORTED)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{LedgerView, Version};
+    use hitless_api::MicroTime;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn reservation(id: &str) -> Reservation {
+        let since = MicroTime(Timestamp::UNIX_EPOCH);
+        serde_json::from_value(json!({"id": id, "pod": "web", "node": "n1", "since": since, "images": {}})).unwrap()
+    }
+
+    fn ledger(
+        namespace: &str,
+        reservations: impl IntoIterator<Item = (String, Reservation)>,
+    ) -> (String, Arc<LedgerView>) {
+        let spec = TransitionLedgerSpec {
+            reservations: reservations.into_iter().collect(),
+            ..TransitionLedgerSpec::default()
+        };
+        let version = Version { uid: "u".to_owned(), resource_version: "1".to_owned() };
+        (namespace.to_owned(), Arc::new(LedgerView { namespace: namespace.to_owned(), version, spec }))
+    }
+
+    #[test]
+    fn a_reservation_is_transferred_in_one_write_or_not_at_all() {
+        let pod = PodRef { namespace: "shop".to_owned(), name: "web".to_owned(), uid: "uid-1".to_owned() };
+        let old = reservation("uid-1.old");
+        let others = |count: usize| (0..count).map(|number| (format!("other-{number:04}"), reservation("other")));
+        let own = ledger("shop", [(pod.uid.clone(), old.clone())]);
+        let operation = OperationKey::reserved(&old);
+        let release = || vec![Change::Release { namespace: "shop", pod_uid: "uid-1", operation: operation.clone() }];
+
+        let room = Snapshot { ledgers: [own.clone(), ledger(CLUSTER, others(3))].into(), ..Snapshot::default() };
+        let draft = Draft::new(&room, Timestamp::UNIX_EPOCH);
+        let new = || reservation("uid-1.new");
+        assert!(matches!(draft.reserve(&pod, new(), true, &[]), Err(LedgerError::Taken { .. })), "it has its old one");
+        let reserve = draft.reserve(&pod, new(), true, &release()).unwrap();
+        let steps = draft.with(release()).with([reserve]).into_steps();
+        let keys: Vec<String> = steps.iter().map(|step| step.write.key()).collect();
+        assert_eq!(keys, ["ledger/", "ledger/shop"]);
+        let Write::Ledger(write) = &steps[1].write else { panic!("{steps:?}") };
+        assert_eq!((write.spec.reservations["uid-1"].id.as_str(), &steps[1].needs), ("uid-1.new", &vec![0]));
+
+        let full = others(TransitionLedgerSpec::MAX_RESERVATIONS);
+        let full = Snapshot { ledgers: [own, ledger(CLUSTER, full)].into(), ..Snapshot::default() };
+        let draft = Draft::new(&full, Timestamp::UNIX_EPOCH);
+        let refused = draft.reserve(&pod, new(), true, &release());
+        assert!(matches!(refused, Err(LedgerError::LedgerFull { .. })), "nothing is released then");
+    }
 }

@@ -1,7 +1,5 @@
 //! What a round wants written.
 
-use std::collections::BTreeSet;
-
 use crate::mode::ServiceView;
 use hitless_api::JsonPatch;
 use hitless_api::event::Note;
@@ -12,7 +10,7 @@ use jiff::Timestamp;
 use kube::core::params::Patch;
 use serde_json::Value;
 
-use crate::snapshot::{Uncertain, Version};
+use crate::snapshot::{OwnWrites, Version};
 
 /// The next content of a namespace's ledger.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +34,15 @@ pub struct NodeTransitionWrite {
     pub spec: NodeTransitionSpec,
     /// Value of [`super::FENCE`]; `None` leaves it as it is.
     pub fence: Option<String>,
-    /// Namespaces of the pods that are granted in it: the agents must be allowed to operate there.
-    pub namespaces: BTreeSet<String>,
+}
+
+/// The RoleBinding by which agents may operate in a namespace. It is owned by the ledger, so that no ledger means no such right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleBindingWrite {
+    /// Namespace.
+    pub namespace: String,
+    /// uid of the ledger; `None`: it is made in the same round.
+    pub ledger_uid: Option<String>,
 }
 
 /// InService True on a pod whose node has no agent (CONTRACT 17).
@@ -153,6 +158,8 @@ pub enum Write {
     Ledger(LedgerWrite),
     /// To a NodeTransition.
     NodeTransition(NodeTransitionWrite),
+    /// A namespace's RoleBinding is made, if it is not there.
+    RoleBinding(RoleBindingWrite),
     /// To a workload's object.
     Workload(hitless_workloads::Write),
     /// To a Service.
@@ -192,19 +199,23 @@ impl Step {
 
 impl Write {
     /// It was not answered.
-    pub fn unanswered(&self, uncertain: &mut Uncertain) {
+    pub fn unanswered(&self, own: &mut OwnWrites) {
         match self {
-            Self::NodeTransition(write) => _ = uncertain.nodes.insert(write.node.clone()),
-            Self::Ledger(write) => _ = uncertain.ledgers.insert(write.namespace.clone()),
-            Self::Workload(_) | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+            Self::NodeTransition(write) => _ = own.unanswered_nodes.insert(write.node.clone()),
+            Self::Ledger(write) => _ = own.unanswered_ledgers.insert(write.namespace.clone()),
+            Self::RoleBinding(_) | Self::Workload(_) | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
         }
     }
 
     /// It has succeeded: an earlier one on the same version of the object can't any more.
-    pub fn succeeded(&self, uncertain: &mut Uncertain) {
+    pub fn succeeded(&self, own: &mut OwnWrites) {
         match self {
-            Self::NodeTransition(write) => _ = uncertain.nodes.remove(&write.node),
-            Self::Ledger(write) => _ = uncertain.ledgers.remove(&write.namespace),
+            Self::NodeTransition(write) => _ = own.unanswered_nodes.remove(&write.node),
+            Self::Ledger(write) => _ = own.unanswered_ledgers.remove(&write.namespace),
+            Self::RoleBinding(RoleBindingWrite { namespace, ledger_uid }) => {
+                // If it was just made, its uid is not known yet; the next grant there makes sure of the binding again.
+                own.bound.extend(ledger_uid.clone().map(|uid| (namespace.clone(), uid)));
+            }
             Self::Workload(_) | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
         }
     }
@@ -215,6 +226,7 @@ impl Write {
         match self {
             Self::Ledger(write) => format!("ledger/{}", write.namespace),
             Self::NodeTransition(write) => format!("node-transition/{}", write.node),
+            Self::RoleBinding(write) => format!("role-binding/{}", write.namespace),
             Self::Workload(write) => write.key(),
             Self::Service(write) => format!("service/{}/{}", write.namespace, write.name),
             Self::StandIn(write) => format!("stand-in/{}", write.pod.uid),

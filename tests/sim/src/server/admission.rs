@@ -1,6 +1,6 @@
 //! The policy that lets an agent set only what the ledger grants, with a copy of the ledger that is a moment old.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::Reservation;
@@ -17,6 +17,8 @@ const LAG: Micros = 70 * MS;
 pub(super) struct Admission {
     /// By namespace: versions and from when they count, the oldest first.
     ledgers: BTreeMap<String, Vec<(Micros, Arc<LedgerView>)>>,
+    /// Namespaces with the RoleBinding without which agents may write to no pod.
+    bound: BTreeSet<String>,
 }
 
 impl Admission {
@@ -27,6 +29,10 @@ impl Admission {
         known.push((now + LAG, ledger.clone()));
     }
 
+    pub(super) fn bind(&mut self, namespace: &str) {
+        self.bound.insert(namespace.to_owned());
+    }
+
     fn reservation(&self, now: Micros, pod: &PodView) -> Option<&Reservation> {
         let known = self.ledgers.get(&pod.id.namespace)?;
         let (_, ledger) = known.iter().rev().find(|(from, _)| *from <= now)?;
@@ -35,6 +41,9 @@ impl Admission {
 
     /// Whether an agent may make `after` of `before`.
     pub(super) fn review(&self, now: Micros, before: &PodView, after: &PodView) -> Result<(), Refusal> {
+        if !self.bound.contains(&after.id.namespace) {
+            return Err(Refusal::Denied("RBAC: no RoleBinding lets agents write to pods of this namespace"));
+        }
         let place = self.reservation(now, after);
         let lowers =
             after.in_service().is_some_and(|is| !is.is_true) && before.in_service().is_none_or(|is| is.is_true);

@@ -73,7 +73,8 @@ pub(super) fn in_namespaces<'a>(
 /// A write to the ledger that was not answered may have freed the reservation, and still arrive: before anything rests on the
 /// reservation, the ledger is written, so that it can't. None: nothing is to be written before.
 fn settling_writes<'a>(namespace: &'a str, snapshot: &Snapshot, now: Timestamp) -> Vec<Change<'a>> {
-    let unsettled = [namespace, CLUSTER].into_iter().filter(|ledger| snapshot.uncertain.ledgers.contains(*ledger));
+    let unsettled =
+        [namespace, CLUSTER].into_iter().filter(|ledger| snapshot.own_writes.unanswered_ledgers.contains(*ledger));
     // With the time in it, because a write that changes nothing would be no write.
     unsettled.map(|namespace| Change::FenceLedger { namespace, fence: now.as_microsecond().to_string() }).collect()
 }
@@ -91,7 +92,7 @@ fn free_behind_a_fence<'a>(
     let name = fence_name(snapshot.epoch, places.iter().map(|(_, _, key)| key));
     let known = snapshot.node_transitions.get(node).and_then(|known| known.fence.as_deref());
     let standing = known.and_then(|fence| fence.split_once('.')).is_some_and(|(standing, _)| standing == name);
-    if !standing || snapshot.uncertain.nodes.contains(node) {
+    if !standing || snapshot.own_writes.unanswered_nodes.contains(node) {
         // With the time in it, because a write that changes nothing would be no write.
         changes.push(Change::FenceNode { node, fence: format!("{name}.{}", now.as_microsecond()) });
         return;
