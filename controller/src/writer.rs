@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use crate::watches::{self, Caches, Objects};
 use hitless_rollout::round::{
-    FENCE, LedgerWrite, NodeTransitionWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write,
+    FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step,
+    Write,
 };
 
 mod rights;
@@ -91,7 +92,7 @@ impl Writer {
             Write::RoleBinding(write) => self.role_binding(write).await,
             Write::Workload(write) => self.workload(write).await,
             Write::Service(write) => self.service(write).await,
-            Write::StandIn(write) => self.stand_in(write).await,
+            Write::InServiceFallback(write) => self.in_service_fallback(write).await,
             Write::RuleStatus(write) => self.rule_status(write).await,
         }
     }
@@ -191,7 +192,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn stand_in(&self, write: &StandIn) -> Result<(), WriteError> {
+    async fn in_service_fallback(&self, write: &InServiceFallback) -> Result<(), WriteError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.pod.namespace);
         let condition = json!({
             "type": names::IN_SERVICE, "status": "True", "reason": "NoAgent",

@@ -138,7 +138,7 @@ impl Brain {
             Write::Workload(_) => self.cache.objects = now.objects,
             Write::RuleStatus(_) => self.cache.rules = now.rules,
             Write::Service(_) => self.cache.services = now.services,
-            Write::StandIn(_) | Write::RoleBinding(_) => {}
+            Write::InServiceFallback(_) | Write::RoleBinding(_) => {}
         }
     }
 

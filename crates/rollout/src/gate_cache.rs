@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_gate::{Budget, DisruptionBudget, Gate, Held, PodFacts, RuleSet, Settings};
+use hitless_gate::{Budget, DisruptionBudget, Gate, PodFacts, Reserved, RuleSet, Settings};
 use hitless_workloads::World;
 
 use crate::snapshot::{NodeView, RuleView, Snapshot};
@@ -59,9 +59,9 @@ pub(crate) struct Synced<'g>(&'g mut Gate);
 
 impl<'g> Synced<'g> {
     /// Tells it of pods whose operation was judged bad, and of those that are reserved, both by uid.
-    pub(crate) fn tell(self, failed: &BTreeSet<String>, held: BTreeMap<String, Held>) -> &'g Gate {
+    pub(crate) fn tell(self, failed: &BTreeSet<String>, held: BTreeMap<String, Reserved>) -> &'g Gate {
         self.0.set_failed(failed);
-        self.0.set_held(held);
+        self.0.set_reserved(held);
         self.0
     }
 }

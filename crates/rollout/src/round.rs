@@ -1,27 +1,27 @@
 //! One decision about the whole cluster: snapshot and time in, ordered writes out. Pure.
 //!
-//! Order inside a round: is this still the leader → take over ledgers of an earlier one, and nothing else → what do workloads
-//! wish → which operations have ended, and on what evidence → reservations without a grant → who may go next (gate) →
-//! stand-ins. All of it works on drafts of the ledgers and NodeTransitions, so that "release and reserve the next" is one
-//! write, and "remove the grant and add the next" is one.
+//! Phases, in an order that their types enforce: is this still the leader, and are all ledgers of its epoch (`fencing`) → what is
+//! wished (`wishes`) → which operations have ended, and on what evidence (`endings`) → who might go (`candidates`) → whose grants
+//! were lost → what do the rules say → who goes (`grants`) → what follows from that. Each is a function of the value of the one
+//! before, and returns changes; [`draft::Draft`] makes the writes of all of them.
 
 mod approvals;
-mod blocked;
 mod candidates;
 mod change;
-mod completion;
 mod draft;
+mod endings;
 mod events;
 mod explain;
 mod fencing;
 mod gaps;
 mod grants;
 mod halts;
-mod holds;
-mod intents;
-mod rivals;
+mod in_service_fallback;
+mod policy_conflicts;
 mod rule_status;
-mod stand_in;
+mod service_publishing;
+mod waiting;
+mod wishes;
 mod write;
 
 use crate::mode::{Forecast, Policies, Traffic};
@@ -30,13 +30,13 @@ use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
 use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
 
-pub use blocked::{Waiting, unfit};
-pub use completion::Read;
+pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
-pub(crate) use intents::operations;
-pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
+pub use waiting::{Waiting, unfit};
+pub(crate) use wishes::operations;
 pub use write::{
-    EndedHold, LedgerWrite, NodeTransitionWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write,
+    EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite,
+    Step, Write,
 };
 
 use candidates::Basis;
@@ -119,8 +119,8 @@ struct Pass<'a, 'g> {
 /// A round that has been decided, and what it rests on.
 struct Finished<'a> {
     round: Round,
-    wishes: intents::Wishes<'a>,
-    ended: completion::Ended<'a>,
+    wishes: wishes::Wishes<'a>,
+    ended: endings::Ended<'a>,
 }
 
 impl<'a, 'g> Pass<'a, 'g> {
@@ -136,9 +136,9 @@ impl<'a, 'g> Pass<'a, 'g> {
             }
             Fence::Ours => {}
         }
-        let wishes = intents::derive(snapshot);
+        let wishes = wishes::derive(snapshot);
         let gate = cache.sync(snapshot, &wishes.world);
-        let completion::Endings { ended, changes } = completion::complete(&wishes, snapshot, now);
+        let endings::Endings { ended, changes } = endings::derive(&wishes, snapshot, now);
         let draft = Draft::new(snapshot, now).with(changes);
         let gate = grants::tell(gate, &ended, &draft);
         let nodes = snapshot.node_transitions.values();
@@ -146,7 +146,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let policies = Policies::of(&snapshot.drain_policies, least_seconds);
         let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
-        let draft = draft.with(post_checks).with(holds::keep(&wishes, &ended, &traffic, snapshot));
+        let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
         Ok(Self { basis: Basis { snapshot, wishes, ended, gate, policies, traffic }, draft, asked })
     }
 
@@ -158,10 +158,10 @@ impl<'a, 'g> Pass<'a, 'g> {
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts);
-        events.extend(rivals::notes(&wishes, &policies));
+        events.extend(policy_conflicts::notes(&wishes, &policies));
         let now = draft.now;
-        let (closed, close_at) = holds::close(&wishes, &draft);
-        let stand_in = stand_in::decide(snapshot, now);
+        let (closed, close_at) = service_publishing::close(&wishes, &draft);
+        let stand_in = in_service_fallback::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
         let wake_at =
             [close_at, stand_in.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();

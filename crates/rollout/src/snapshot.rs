@@ -7,7 +7,7 @@ mod reported;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::mode::{AgentSays, PolicyView, ServiceView};
+use crate::mode::{AgentStatus, PolicyView, ServiceView};
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
@@ -52,8 +52,8 @@ pub struct NodeTransitionView {
 impl NodeTransitionView {
     /// What the agent has said.
     #[must_use]
-    pub fn says(&self) -> AgentSays<'_> {
-        AgentSays { info: self.agent.as_ref(), reports: &self.transitions }
+    pub fn agent_status(&self) -> AgentStatus<'_> {
+        AgentStatus { info: self.agent.as_ref(), reports: &self.transitions }
     }
 
     /// What the agent reports of `grant`.
@@ -97,7 +97,7 @@ pub struct RuleView {
     pub status: Option<PodTransitionRuleStatus>,
 }
 
-/// Whether a node has an agent (CONTRACT 16).
+/// Whether a node has an agent (docs/contract.md 16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentState {
     /// Its pod is Ready.

@@ -307,7 +307,7 @@ fn kind_of(write: &Write) -> &'static str {
         Write::RoleBinding(_) => "rolebindings",
         Write::Workload(_) => "workloads",
         Write::Service(_) => "services",
-        Write::StandIn(_) => "pods/status",
+        Write::InServiceFallback(_) => "pods/status",
         Write::RuleStatus(_) => "podtransitionrules/status",
     }
 }

@@ -57,8 +57,8 @@ const BUGS: &[Bug] = &[
         what: "places that are taken are not counted",
         changes: &[(
             "crates/rollout/src/round/grants.rs",
-            "filter(|(uid, _)| !ended.passing.contains_key(uid.as_str()))",
-            "filter(|(uid, _)| !MUTANT && !ended.passing.contains_key(uid.as_str()))",
+            "filter(|(uid, _)| !ended.transfers.contains_key(uid.as_str()))",
+            "filter(|(uid, _)| !MUTANT && !ended.transfers.contains_key(uid.as_str()))",
         )],
     },
     Bug {
@@ -72,7 +72,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a place is given back on the agent's word alone",
         changes: &[(
-            "crates/rollout/src/round/completion.rs",
+            "crates/rollout/src/round/endings.rs",
             "(_, Some(Evidence::NotReady) | None) => false,",
             "(_, Some(Evidence::NotReady) | None) => MUTANT,",
         )],
@@ -80,7 +80,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "an old cache is taken for evidence",
         changes: &[(
-            "crates/rollout/src/round/completion.rs",
+            "crates/rollout/src/round/endings.rs",
             "let evidence = snapshot.evidence.get(&OperationKey::granted(grant));\n",
             "let evidence = snapshot.evidence.get(&OperationKey::granted(grant));\n    \
              let cached = pod.filter(|pod| MUTANT && pod.ready()).map(|_| &Evidence::Ready);\n    \
@@ -161,9 +161,9 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a place without a grant is freed without a fence",
         changes: &[(
-            "crates/rollout/src/round/completion/orphans.rs",
-            "if !standing || snapshot.own_writes.unanswered_nodes.contains(node) {",
-            "if !MUTANT && (!standing || snapshot.own_writes.unanswered_nodes.contains(node)) {",
+            "crates/rollout/src/round/endings/orphans.rs",
+            "if !is_fenced || snapshot.own_writes.unanswered_nodes.contains(node) {",
+            "if !MUTANT && (!is_fenced || snapshot.own_writes.unanswered_nodes.contains(node)) {",
         )],
     },
     Bug {
@@ -177,7 +177,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a Service that was opened for a Hold is never closed",
         changes: &[(
-            "crates/rollout/src/round/holds.rs",
+            "crates/rollout/src/round/service_publishing.rs",
             "changes.push(Change::CloseService { service, ended });",
             "if !MUTANT { changes.push(Change::CloseService { service, ended }); }",
         )],
@@ -186,21 +186,21 @@ const BUGS: &[Bug] = &[
         what: "a Hold is granted without waiting until its Services are seen open",
         changes: &[(
             "crates/rollout/src/round/grants.rs",
-            "self.opening.then(|| Waiting::Opening(names()))",
-            "(self.opening && !MUTANT).then(|| Waiting::Opening(names()))",
+            "self.opening.then(|| Waiting::ServicePublishing(names()))",
+            "(self.opening && !MUTANT).then(|| Waiting::ServicePublishing(names()))",
         )],
     },
     Bug {
         what: "a Service is closed although its pod is held",
         changes: &[
             (
-                "crates/rollout/src/round/holds.rs",
+                "crates/rollout/src/round/service_publishing.rs",
                 "changes.push(Change::Hold { operation: grant.id.clone(), services });",
                 "if !MUTANT { changes.push(Change::Hold { operation: grant.id.clone(), services }); }",
             ),
             // What keeps it open where the grant is not seen.
             (
-                "crates/rollout/src/round/holds.rs",
+                "crates/rollout/src/round/service_publishing.rs",
                 "|| may_be_live(service, id, wishes, snapshot)",
                 "|| !MUTANT && may_be_live(service, id, wishes, snapshot)",
             ),

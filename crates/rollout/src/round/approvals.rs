@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::PodVerdict;
 use super::change::Change;
-use super::intents::Wishes;
+use super::wishes::Wishes;
 use crate::Ask;
 use crate::snapshot::Snapshot;
 

@@ -8,12 +8,12 @@ use hitless_api::pod::PodView;
 use hitless_gate::{Gate, Verdict};
 use hitless_workloads::PodIntent;
 
-use super::blocked::{self, Waiting};
-use super::completion::{Ended, Failure};
 use super::draft::Draft;
-use super::intents::{Wish, Wishes};
+use super::endings::{Ended, Failure};
+use super::waiting::{self, Waiting};
+use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
-use crate::mode::{Policies, Presence, Prospect, Subject, Traffic, WorkloadFacts};
+use crate::mode::{OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts};
 use crate::snapshot::Snapshot;
 
 /// What pods are judged by: what is wished, what has ended, and a gate that was told of both.
@@ -32,7 +32,7 @@ pub(super) struct Operable<'a> {
     pub(super) node: &'a str,
     pub(super) intent: PodIntent,
     /// How it is kept from losing requests, but for who else serves at that moment.
-    pub(super) prospect: Prospect,
+    pub(super) settings: OperationSettings,
     /// Its top workload.
     pub(super) owner: Option<&'a ObjectRef>,
     /// Place in the workload's order.
@@ -62,7 +62,7 @@ impl<'a> Basis<'a, '_> {
             let found = self.candidate(wish, &draft).and_then(|found| {
                 let is_uncounted = unseen.contains(found.pod.id.namespace.as_str())
                     || (!unseen.is_empty() && self.gate.counts_cluster_wide(uid));
-                if is_uncounted { Err(Waiting::Unseen) } else { Ok(found) }
+                if is_uncounted { Err(Waiting::PodNotCached) } else { Ok(found) }
             });
             match found {
                 Ok(found) => _ = operable.insert(*uid, found),
@@ -79,8 +79,8 @@ impl<'a> Basis<'a, '_> {
         }
         let intent = wish.intent.clone().map_err(Waiting::Obstacle)?;
         let Some(node) = pod.node.as_deref() else { return Err(Waiting::NotScheduled) };
-        let prospect = self.prospect(wish)?;
-        Ok(Operable { pod, node, intent, prospect, owner: self.wishes.owner(pod), rank: wish.rank })
+        let settings = self.settings(wish)?;
+        Ok(Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank })
     }
 
     /// Namespaces with an operated pod that our cache does not have (yet): what it takes from a budget can't be counted.
@@ -113,7 +113,7 @@ impl<'a> Basis<'a, '_> {
             Some(Waiting::NodeFull(node.clone()))
         };
         let first = once_with(move || self.halted(wish)).chain(once_with(busy)).chain(once_with(obstacle));
-        first.flatten().chain(blocked::in_the_way(pod, self.snapshot)).chain(once_with(full).flatten())
+        first.flatten().chain(waiting::in_the_way(pod, self.snapshot)).chain(once_with(full).flatten())
     }
 
     /// An operation of the pod itself has failed, or so many of its workload that nobody goes any more.
@@ -127,22 +127,22 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// What holds for the pod of the wish.
-    pub(super) fn prospect(&self, wish: &Wish<'_>) -> Result<Prospect, Waiting> {
+    pub(super) fn settings(&self, wish: &Wish<'_>) -> Result<OperationSettings, Waiting> {
         let node = wish.pod.node.as_deref().unwrap_or_default();
-        let subject = Subject {
+        let context = PodContext {
             pod: wish.pod,
             workload: wish.workload.map(|index| WorkloadFacts::of(&self.wishes.plans[index])).unwrap_or_default(),
             post_check: self.gate.has_post_check(&wish.pod.id.uid),
-            agent: self.snapshot.node_transitions.get(node).map(|known| known.says()).unwrap_or_default(),
+            agent: self.snapshot.node_transitions.get(node).map(|known| known.agent_status()).unwrap_or_default(),
         };
-        let prospect = Prospect::of(subject, &self.policies, &self.traffic);
-        prospect.map_err(|hindrance| Waiting::hindered(hindrance, node))
+        let settings = OperationSettings::of(context, &self.policies, &self.traffic);
+        settings.map_err(|why| Waiting::not_operable(why, node))
     }
 
     /// How the pod is now: it may have been granted in this very round.
-    pub(super) fn presence(&self, pod: &PodView, draft: &Draft<'_>) -> Presence {
+    pub(super) fn serving(&self, pod: &PodView, draft: &Draft<'_>) -> Serving {
         let taken = draft.reservation(&pod.id.namespace, &pod.id.uid).is_some() || self.ended.is_taken(&pod.id.uid);
-        Presence::of(pod, taken)
+        Serving::of(pod, taken)
     }
 
     pub(super) fn verdict(

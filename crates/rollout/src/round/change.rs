@@ -2,7 +2,7 @@
 
 use hitless_api::{Cancel, Grant, PodRef, Reservation};
 
-use super::write::{EndedHold, LedgerWrite, RuleStatusWrite, StandIn};
+use super::write::{EndedHold, InServiceFallback, LedgerWrite, RuleStatusWrite};
 use crate::mode::ServiceView;
 use crate::snapshot::OperationKey;
 
@@ -36,7 +36,7 @@ pub(super) enum Change<'a> {
     /// A workload's object is written.
     Workload(hitless_workloads::Write),
     /// InService is added where no agent is.
-    StandIn(StandIn),
+    InServiceFallback(InServiceFallback),
     /// A PodTransitionRule's status is not what it should be.
     RuleStatus(RuleStatusWrite),
 }

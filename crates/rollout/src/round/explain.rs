@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::mode::{Forecast, Gaps};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
-use hitless_gate::{Because, Candidate, Decision, Verdict};
+use hitless_gate::{Candidate, Decision, Reason, Verdict};
 use hitless_workloads::{Object, OptIn, PodIntent, Stage, Write, kind, restart};
 use jiff::Timestamp;
 
-use super::blocked::Waiting;
-use super::intents::{Wish, Wishes};
+use super::waiting::Waiting;
+use super::wishes::{Wish, Wishes};
 use super::{Finished, Pass, PodVerdict, Round};
 use crate::gate_cache::GateCache;
 use crate::snapshot::Snapshot;
@@ -132,12 +132,12 @@ impl<'a> Pass<'a, '_> {
         let wish = wished.cloned().unwrap_or_else(assumed);
         let is_under_way = ended.busy.contains(uid) || ended.regrant.contains_key(uid);
         let mut in_the_way: Vec<Waiting> = basis.in_the_way(&wish, draft).collect();
-        let expected = match (self.granted(pod), basis.prospect(&wish)) {
+        let expected = match (self.granted(pod), basis.settings(&wish)) {
             (Some(granted), _) => Some(granted),
-            (None, Ok(prospect)) if super::blocked::of_pod(pod).is_none() => {
-                let presence = |other: &PodView| basis.presence(other, draft);
-                let start = prospect.start(pod, &basis.traffic, &presence).ok();
-                start.map(|start| Forecast::of(pod, &prospect, start.mode, &basis.traffic, &presence))
+            (None, Ok(settings)) if super::waiting::of_pod(pod).is_none() => {
+                let serving = |other: &PodView| basis.serving(other, draft);
+                let start = settings.start(pod, &basis.traffic, &serving).ok();
+                start.map(|start| Forecast::of(pod, &settings, start.mode, &basis.traffic, &serving))
             }
             (None, Ok(_)) => None,
             (None, Err(waiting)) => {
@@ -175,7 +175,7 @@ impl<'a> Pass<'a, '_> {
         let reports = snapshot.node_transitions.values().find_map(|node| node.transition(grant))?;
         let candidate = (reports.phase == Phase::Checking).then(|| Candidate::of(pod, grant.id.clone()))?;
         let mut verdict = self.basis.gate.post_check(&candidate, &snapshot.approvals, self.draft.now);
-        verdict.rules.retain(|rule| !matches!(rule.because, Because::OtherStage { .. }));
+        verdict.rules.retain(|rule| !matches!(rule.because, Reason::OtherStage { .. }));
         Some(verdict)
     }
 }
@@ -255,7 +255,7 @@ impl WorkloadReport {
     }
 }
 
-fn workloads(snapshot: &Snapshot, wishes: &Wishes<'_>, ended: &super::completion::Ended<'_>) -> Vec<WorkloadReport> {
+fn workloads(snapshot: &Snapshot, wishes: &Wishes<'_>, ended: &super::endings::Ended<'_>) -> Vec<WorkloadReport> {
     let index: HashMap<&str, usize> =
         wishes.plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.as_str(), index)).collect();
     let report = |object: &Object| {

@@ -1,4 +1,4 @@
-//! Who may write (CONTRACT 11).
+//! Who may write (docs/contract.md 11).
 
 use hitless_gate::take_over;
 

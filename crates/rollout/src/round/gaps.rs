@@ -1,4 +1,4 @@
-//! Learns how long workloads' containers are away when they are operated, and keeps it on the workload (CONTRACT 6).
+//! Learns how long workloads' containers are away when they are operated, and keeps it on the workload (docs/contract.md 6).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use hitless_api::{Grant, Outcome};
 use hitless_workloads::{OptIn, Write};
 
 use super::change::Change;
-use super::intents::Wishes;
+use super::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
 /// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::mode::{Begin, Busy, Mode, ServiceView, Start};
+use crate::mode::{Mode, ServiceConflict, ServiceReadiness, ServiceView, Start};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, ObjectRef, Outcome, PostCheck, Reservation};
-use hitless_gate::{Candidate, Held, LedgerError, Verdict};
+use hitless_gate::{Candidate, LedgerError, Reserved, Verdict};
 use jiff::{SignedDuration, Timestamp};
 
-use super::blocked::Waiting;
 use super::candidates::{Basis, Candidates, Operable};
 use super::change::Change;
-use super::completion::Ended;
 use super::draft::Draft;
+use super::endings::Ended;
+use super::waiting::Waiting;
 use super::{Forecast, PodVerdict, micro};
 use crate::gate_cache::Synced;
 use crate::snapshot::OperationKey;
@@ -79,7 +79,7 @@ impl<'a> Resumed<'a> {
     pub(super) fn judge(self, basis: &Basis<'a, '_>) -> Judged<'a> {
         let Candidates { draft, mut operable, verdicts } = self.0;
         let candidate = |each: &Operable<'_>| Candidate {
-            again: basis.ended.again.contains(each.pod.id.uid.as_str()),
+            again: basis.ended.retry_first.contains(each.pod.id.uid.as_str()),
             rank: each.rank,
             // Where a grant is removed anyway, the next one costs no write more.
             preferred: draft.is_touched(each.node),
@@ -121,7 +121,7 @@ impl<'a> Basis<'a, '_> {
             && self.snapshot.unknown.lists(CLUSTER)
             && !draft.is_in_both(&pod.namespace, &pod.uid);
         let Some(reservation) = draft.reservation(&pod.namespace, &pod.uid).filter(|_| !misses_cluster) else {
-            return Decided::waits(Waiting::Clearing);
+            return Decided::waits(Waiting::ReleasePending);
         };
         let begin = match self.begin(operable, draft) {
             Ok(begin) => begin,
@@ -145,10 +145,10 @@ impl<'a> Basis<'a, '_> {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),
         };
-        let passing = self.ended.passing.get(pod.uid.as_str());
-        let since = passing.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
+        let transfer = self.ended.transfers.get(pod.uid.as_str());
+        let since = transfer.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
         let mut changes = Vec::new();
-        if let Some((node, grant)) = passing {
+        if let Some((node, grant)) = transfer {
             // One write of the ledger: the reservation is never free.
             let reserved = draft.reservation(&grant.pod.namespace, &pod.uid).map(OperationKey::reserved);
             let release = |operation| Change::Release { namespace: &pod.namespace, pod_uid: &pod.uid, operation };
@@ -161,7 +161,9 @@ impl<'a> Basis<'a, '_> {
         match draft.reserve(pod, reservation, self.gate.counts_cluster_wide(&pod.uid), &changes) {
             Ok(reserve) => changes.push(reserve),
             Err(LedgerError::LedgerFull { .. }) => return Decided::waits(Waiting::LedgerFull),
-            Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => return Decided::waits(Waiting::Clearing),
+            Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => {
+                return Decided::waits(Waiting::ReleasePending);
+            }
         }
         let grant = Grant { rules, while_unavailable, ..self.grant_of(operable, &begin.mode, since) };
         self.granted(operable, begin, grant, changes, draft)
@@ -185,32 +187,34 @@ impl<'a> Basis<'a, '_> {
             return Decided { changes, outcome: Err(waiting) };
         }
         changes.push(Change::Grant { node: operable.node, grant });
-        let presence = |pod: &PodView| self.presence(pod, draft);
-        let expected = Forecast::of(operable.pod, &operable.prospect, mode, &self.traffic, &presence);
+        let serving = |pod: &PodView| self.serving(pod, draft);
+        let expected = Forecast::of(operable.pod, &operable.settings, mode, &self.traffic, &serving);
         Decided { changes, outcome: Ok(expected) }
     }
 
     /// Leave or Hold, and whether Services have to be opened before.
     fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, Waiting> {
-        let presence = |pod: &PodView| self.presence(pod, draft);
-        let start = operable.prospect.start(operable.pod, &self.traffic, &presence);
-        let Start { mode, begin } = start.map_err(|hindrance| Waiting::hindered(hindrance, operable.node))?;
+        let serving = |pod: &PodView| self.serving(pod, draft);
+        let start = operable.settings.start(operable.pod, &self.traffic, &serving);
+        let Start { mode, begin } = start.map_err(|why| Waiting::not_operable(why, operable.node))?;
         match begin {
-            Begin::Now { open, note: _ } => {
+            ServiceReadiness::Now { open, note: _ } => {
                 // One that is open for another operation is marked for this one first: who knows only of the other would close it.
                 let id = operable.intent.id();
                 let opening = open.iter().any(|service| service.mark() != Some(id.as_str()));
                 Ok(Beginning { mode, services: open, opening })
             }
-            Begin::Opening(services) => Ok(Beginning { mode, services, opening: true }),
-            Begin::Wait(Busy::Open(service)) => Err(Waiting::ServiceOpen(service)),
-            Begin::Wait(Busy::NoOther { service, pod }) => Err(Waiting::ServiceBusy { service, pod }),
+            ServiceReadiness::Opening(services) => Ok(Beginning { mode, services, opening: true }),
+            ServiceReadiness::Wait(ServiceConflict::Open(service)) => Err(Waiting::ServiceOpen(service)),
+            ServiceReadiness::Wait(ServiceConflict::NoOther { service, pod }) => {
+                Err(Waiting::ServiceBusy { service, pod })
+            }
         }
     }
 
     /// But for what the rules have said.
     fn grant_of(&self, operable: &Operable<'_>, mode: &Mode, granted: Timestamp) -> Grant {
-        let Operable { pod, intent, prospect, .. } = operable;
+        let Operable { pod, intent, settings, .. } = operable;
         let operation = &intent.operation;
         let running = |name: &String| {
             let status = pod.container(name).and_then(|container| container.status.as_ref());
@@ -228,9 +232,9 @@ impl<'a> Basis<'a, '_> {
             labels: operation.labels.clone(),
             annotations: operation.annotations.clone(),
             before: operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
-            drain: prospect.drain.clone(),
-            verify: prospect.verify,
-            hooks: prospect.hooks.clone(),
+            drain: settings.drain.clone(),
+            verify: settings.verify,
+            hooks: settings.hooks.clone(),
             rules: Vec::new(),
             granted: micro(granted),
             ttl_seconds: Grant::DEFAULT_TTL_SECONDS,
@@ -245,7 +249,7 @@ impl Beginning<'_> {
     /// What is waited for if its Services are not open yet.
     fn opening_for(&self) -> Option<Waiting> {
         let names = || self.services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>().join(", ");
-        self.opening.then(|| Waiting::Opening(names()))
+        self.opening.then(|| Waiting::ServicePublishing(names()))
     }
 }
 
@@ -279,16 +283,15 @@ fn failed(ended: &Ended<'_>) -> BTreeSet<String> {
 }
 
 /// Places in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
-fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Held> {
-    let running = draft
-        .snapshot
-        .node_transitions
-        .values()
-        .flat_map(|node| node.unfinished().map(|grant| (grant.pod.uid.clone(), Held { since: grant.granted.0 })));
+fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Reserved> {
+    let running =
+        draft.snapshot.node_transitions.values().flat_map(|node| {
+            node.unfinished().map(|grant| (grant.pod.uid.clone(), Reserved { since: grant.granted.0 }))
+        });
     let ledgers = draft.snapshot.ledgers.keys().filter_map(|namespace| draft.ledger(namespace));
     let places = ledgers
         .flat_map(|ledger| &ledger.reservations)
-        .map(|(uid, place)| (uid.clone(), Held { since: place.since.0 }));
+        .map(|(uid, place)| (uid.clone(), Reserved { since: place.since.0 }));
     // A pod whose place passes on is asked about anew; it counts as what it is, unavailable.
-    running.chain(places).filter(|(uid, _)| !ended.passing.contains_key(uid.as_str())).collect()
+    running.chain(places).filter(|(uid, _)| !ended.transfers.contains_key(uid.as_str())).collect()
 }

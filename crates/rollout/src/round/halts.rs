@@ -5,8 +5,8 @@ use hitless_gate::Gate;
 use hitless_workloads::{Stage, kind};
 
 use super::change::Change;
-use super::completion::{Ended, Failure};
-use super::intents::Wishes;
+use super::endings::{Ended, Failure};
+use super::wishes::Wishes;
 
 /// What the kinds write then. Not beside another write to the same workload: both would be conditional on the same version.
 pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, gate: &Gate) -> Vec<Change<'a>> {

@@ -45,9 +45,9 @@ pub struct RoleBindingWrite {
     pub ledger_uid: Option<String>,
 }
 
-/// InService True on a pod whose node has no agent (CONTRACT 17).
+/// InService True on a pod whose node has no agent (docs/contract.md 17).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StandIn {
+pub struct InServiceFallback {
     /// The pod.
     pub pod: PodRef,
     /// The version in which the condition is absent.
@@ -67,7 +67,7 @@ pub struct RuleStatusWrite {
     pub status: PodTransitionRuleStatus,
 }
 
-/// Opens a Service for the time of a Hold, or makes it as its owner wants it (CONTRACT 5).
+/// Opens a Service for the time of a Hold, or makes it as its owner wants it (docs/contract.md 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceWrite {
     /// Namespace.
@@ -165,7 +165,7 @@ pub enum Write {
     /// To a Service.
     Service(ServiceWrite),
     /// To a pod's status.
-    StandIn(StandIn),
+    InServiceFallback(InServiceFallback),
     /// To a PodTransitionRule's status.
     RuleStatus(RuleStatusWrite),
 }
@@ -203,7 +203,11 @@ impl Write {
         match self {
             Self::NodeTransition(write) => _ = own.unanswered_nodes.insert(write.node.clone()),
             Self::Ledger(write) => _ = own.unanswered_ledgers.insert(write.namespace.clone()),
-            Self::RoleBinding(_) | Self::Workload(_) | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+            Self::RoleBinding(_)
+            | Self::Workload(_)
+            | Self::Service(_)
+            | Self::InServiceFallback(_)
+            | Self::RuleStatus(_) => {}
         }
     }
 
@@ -216,7 +220,7 @@ impl Write {
                 // If it was just made, its uid is not known yet; the next grant there makes sure of the binding again.
                 own.bound.extend(ledger_uid.clone().map(|uid| (namespace.clone(), uid)));
             }
-            Self::Workload(_) | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+            Self::Workload(_) | Self::Service(_) | Self::InServiceFallback(_) | Self::RuleStatus(_) => {}
         }
     }
 
@@ -229,7 +233,7 @@ impl Write {
             Self::RoleBinding(write) => format!("role-binding/{}", write.namespace),
             Self::Workload(write) => write.key(),
             Self::Service(write) => format!("service/{}/{}", write.namespace, write.name),
-            Self::StandIn(write) => format!("stand-in/{}", write.pod.uid),
+            Self::InServiceFallback(write) => format!("in-service-fallback/{}", write.pod.uid),
             Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
         }
     }

@@ -31,7 +31,7 @@ impl Server {
             }
             Write::Workload(write) => self.workload(&write, checks),
             Write::Service(write) => self.service(&write, checks),
-            Write::StandIn(write) => {
+            Write::InServiceFallback(write) => {
                 let pod = self.pods.get(write.pod.uid.as_str()).ok_or(Refusal::Gone)?;
                 if pod.view.resource_version != write.resource_version {
                     return Err(Refusal::Conflict);

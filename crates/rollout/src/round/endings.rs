@@ -1,16 +1,18 @@
-//! Which operations have ended, and on what evidence a pod's place in the budgets is given back (CONTRACT 10).
+//! Which operations have ended, and on what evidence a pod's place in the budgets is given back (docs/contract.md 10).
 
 mod orphans;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::names::annotations;
+use hitless_api::pod::PodView;
 use hitless_api::{Cancel, Grant, Outcome, PodRef, TransitionResult};
 use hitless_workloads::Stage;
 use jiff::Timestamp;
 
 use super::change::Change;
-use super::intents::Wishes;
-use super::{blocked, micro};
+use super::micro;
+use super::wishes::Wishes;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
 /// A pod to be read afresh.
@@ -45,17 +47,17 @@ pub(super) struct Ended<'a> {
     /// Pods with a grant, or with a place that is not free yet.
     pub(super) busy: BTreeSet<&'a str>,
     /// Of these, those that are back from an operation that has failed and halts them: they serve.
-    pub(super) back: BTreeSet<&'a str>,
+    pub(super) failed_but_serving: BTreeSet<&'a str>,
     /// Reservations without a grant whose operation is still wished: ids by pod uid.
     pub(super) regrant: BTreeMap<&'a str, OperationKey>,
     /// Pods that are not Ready after an operation that has ended, and wish one: their places pass on to that, and are
     /// never free in between. Without it a pod whose old image is as bad as the new one could never be mended. With the
     /// grants that have ended.
-    pub(super) passing: BTreeMap<&'a str, (&'a str, &'a Grant)>,
+    pub(super) transfers: BTreeMap<&'a str, (&'a str, &'a Grant)>,
     /// Operations that are over and speak for nothing else, on pods that are not Ready and wish nothing: their places stay.
-    pub(super) lingering: Vec<Failure<'a>>,
+    pub(super) not_ready_after_end: Vec<Failure<'a>>,
     /// Pods whose operation was cancelled, or refused for a moment, and is over: they go first.
-    pub(super) again: BTreeSet<&'a str>,
+    pub(super) retry_first: BTreeSet<&'a str>,
     /// When such a reservation gets too old for that.
     pub(super) wake_at: Option<Timestamp>,
 }
@@ -63,7 +65,7 @@ pub(super) struct Ended<'a> {
 impl Ended<'_> {
     /// Whether the pod is being operated, or has its place still.
     pub(super) fn is_taken(&self, uid: &str) -> bool {
-        self.busy.contains(uid) && !self.back.contains(uid)
+        self.busy.contains(uid) && !self.failed_but_serving.contains(uid)
     }
 }
 
@@ -98,7 +100,7 @@ impl<'a> Granted<'a> {
 }
 
 /// Which operations have ended, and what follows.
-pub(super) fn complete<'a>(wishes: &Wishes<'a>, snapshot: &'a Snapshot, now: Timestamp) -> Endings<'a> {
+pub(super) fn derive<'a>(wishes: &Wishes<'a>, snapshot: &'a Snapshot, now: Timestamp) -> Endings<'a> {
     let mut endings = Endings::default();
     for (node, view) in &snapshot.node_transitions {
         for grant in &view.spec.grants {
@@ -155,7 +157,7 @@ fn over<'a>(
 ) {
     let Failure { grant, result, .. } = failure;
     let Endings { ended, changes } = endings;
-    if has_passed_on(grant, snapshot) {
+    if was_transferred(grant, snapshot) {
         changes.push(granted.remove());
         return;
     }
@@ -164,45 +166,47 @@ fn over<'a>(
     // A Done was seen Ready by the agent; what is derived from the pod must know of it, or it would be wished again.
     let proven = match (result.outcome, evidence) {
         (_, Some(Evidence::Ready | Evidence::Gone)) | (Outcome::Done, Some(Evidence::NotReady)) => true,
-        (Outcome::Done, None) => pod.is_some_and(|pod| blocked::shows(grant, pod)),
+        (Outcome::Done, None) => pod.is_some_and(|pod| shows(grant, pod)),
         (_, Some(Evidence::NotReady) | None) => false,
     };
     let lasting =
         result.is_lasting() && grant.cancel.is_none() && (wishes.is_the_wish(grant) || is_halting(&failure, wishes));
     // The same operation too, where it may be tried again: the pod may need it to become Ready.
     let tried_again = !lasting && result.outcome != Outcome::Done && wishes.is_the_wish(grant);
-    let may_pass = tried_again || wishes.has_another_wish(grant);
+    let may_be_transferred = tried_again || wishes.has_another_wish(grant);
     if proven {
         changes.push(granted.release());
         if !lasting {
             changes.push(granted.remove());
         }
         if result.outcome != Outcome::Done {
-            ended.again.insert(&grant.pod.uid);
+            ended.retry_first.insert(&grant.pod.uid);
         }
-    } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready()) || (evidence.is_none() && may_pass) {
+    } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready())
+        || (evidence.is_none() && may_be_transferred)
+    {
         // The cache may be behind or ahead: ask.
         ended.reads.push(granted.read());
     }
     let is_down = evidence == Some(&Evidence::NotReady) && pod.is_some_and(|pod| !pod.ready());
-    let passes = !proven && is_down && may_pass;
-    if passes {
-        ended.passing.insert(&grant.pod.uid, (granted.node, grant));
+    let is_transferred = !proven && is_down && may_be_transferred;
+    if is_transferred {
+        ended.transfers.insert(&grant.pod.uid, (granted.node, grant));
     } else if !proven || lasting {
         ended.busy.insert(&grant.pod.uid);
     }
     if lasting {
         if proven {
-            ended.back.insert(&failure.grant.pod.uid);
+            ended.failed_but_serving.insert(&failure.grant.pod.uid);
         }
         ended.failures.push(failure);
-    } else if !proven && pod.is_some_and(|pod| !pod.ready()) && !may_pass {
-        ended.lingering.push(failure);
+    } else if !proven && pod.is_some_and(|pod| !pod.ready()) && !may_be_transferred {
+        ended.not_ready_after_end.push(failure);
     }
 }
 
 /// The ledger has a later place of its pod: its own was passed on, and the write that was to remove the grant has not followed.
-fn has_passed_on(grant: &Grant, snapshot: &Snapshot) -> bool {
+fn was_transferred(grant: &Grant, snapshot: &Snapshot) -> bool {
     let ledger = snapshot.ledgers.get(&grant.pod.namespace);
     let place = ledger.and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
     place.is_some_and(|place| place.since > grant.granted)
@@ -212,4 +216,18 @@ fn has_passed_on(grant: &Grant, snapshot: &Snapshot) -> bool {
 fn is_halting(failure: &Failure<'_>, wishes: &Wishes<'_>) -> bool {
     let rolling = |index: usize| matches!(wishes.plans[index].stage, Stage::Rolling | Stage::Finishing);
     failure.result.outcome != Outcome::Refused && failure.workload.is_some_and(rolling)
+}
+
+/// Whether the pod shows what the grant was to write and other containers than before, so that what is derived from it is up to
+/// date: a restart names the digest that runs, and the pod may be seen with the new spec and the old status.
+fn shows(grant: &Grant, pod: &PodView) -> bool {
+    let is_replaced = |(name, before): (&String, &String)| {
+        let status = pod.container(name).and_then(|container| container.status.as_ref());
+        status.is_some_and(|status| status.container_id != *before)
+    };
+    grant.before.iter().all(is_replaced)
+        && [annotations::REVISION, annotations::RESTARTED]
+            .iter()
+            .filter_map(|name| Some((name, grant.annotations.get(*name)?)))
+            .all(|(name, change)| pod.annotations.get(*name) == change.to.as_ref())
 }

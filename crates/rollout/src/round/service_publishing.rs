@@ -1,16 +1,16 @@
-//! Pods that are held, and their Services (CONTRACT 5): one that has no other endpoint is opened before the grant, seen open, and
+//! Pods that are held, and their Services (docs/contract.md 5): one that has no other endpoint is opened before the grant, seen open, and
 //! closed when the operation has ended. All of it follows from what stands in Services, grants and ledgers; a leader that comes
 //! later goes on where this one stopped.
 
-use crate::mode::{Presence, ServiceView, Traffic};
+use crate::mode::{ServiceView, Serving, Traffic};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, Reservation};
 use jiff::{SignedDuration, Timestamp};
 
 use super::change::Change;
-use super::completion::Ended;
 use super::draft::Draft;
-use super::intents::Wishes;
+use super::endings::Ended;
+use super::wishes::Wishes;
 use super::write::EndedHold;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
@@ -26,7 +26,7 @@ pub(super) fn keep<'a>(
     traffic: &Traffic<'a>,
     snapshot: &'a Snapshot,
 ) -> Vec<Change<'a>> {
-    let presence = |pod: &PodView| Presence::of(pod, ended.is_taken(&pod.id.uid));
+    let serving = |pod: &PodView| Serving::of(pod, ended.is_taken(&pod.id.uid));
     let mut changes = Vec::new();
     for grant in snapshot.node_transitions.values().flat_map(|node| node.unfinished()) {
         if grant.mode != GrantMode::Hold {
@@ -42,7 +42,7 @@ pub(super) fn keep<'a>(
                 for service in traffic.selecting(pod) {
                     // Somebody has closed it on purpose, and kept our mark: he would do it again.
                     let is_wanted = service.open || service.mark() != Some(grant.id.as_str());
-                    if is_wanted && traffic.must_be_open(service, pod, &presence) {
+                    if is_wanted && traffic.must_be_open(service, pod, &serving) {
                         services.push(service);
                     }
                 }

@@ -1,15 +1,14 @@
-//! InService where no agent is: a gated pod must become Ready even on a node whose agent is not there (CONTRACT 17).
+//! InService where no agent is: a gated pod must become Ready even on a node whose agent is not there (docs/contract.md 17).
 
 use hitless_api::pod::PodView;
 use jiff::{SignedDuration, Timestamp};
 
-use super::blocked::bound_since;
 use super::change::Change;
-use super::write::StandIn;
+use super::write::InServiceFallback;
 use crate::snapshot::{AgentState, Snapshot};
 
 /// Seconds without an agent after which the controller stands in.
-pub const GRACE_SECONDS: i64 = 30;
+const GRACE_SECONDS: i64 = 30;
 
 pub(super) struct Decision<'a> {
     pub(super) changes: Vec<Change<'a>>,
@@ -30,13 +29,18 @@ pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<'_> {
         let since = bound_since(pod).map_or(missing, |bound| bound.max(missing));
         let due = since.saturating_add(SignedDuration::from_secs(GRACE_SECONDS)).unwrap_or(now);
         if now >= due {
-            let write = StandIn { pod: pod.id.clone(), resource_version: pod.resource_version.clone() };
-            decision.changes.push(Change::StandIn(write));
+            let write = InServiceFallback { pod: pod.id.clone(), resource_version: pod.resource_version.clone() };
+            decision.changes.push(Change::InServiceFallback(write));
         } else {
             decision.wake_at = Some(decision.wake_at.map_or(due, |other: Timestamp| other.min(due)));
         }
     }
     decision
+}
+
+/// When the pod was bound to its node, as far as it tells.
+fn bound_since(pod: &PodView) -> Option<Timestamp> {
+    pod.conditions.get("PodScheduled").filter(|condition| condition.is_true).and_then(|condition| condition.since)
 }
 
 #[cfg(test)]
@@ -74,7 +78,7 @@ mod tests {
         assert!(early.changes.is_empty());
         assert_eq!(early.wake_at, Some(after(30)));
         assert!(
-            matches!(&decide(&missing, after(30)).changes[0], Change::StandIn(write) if write.resource_version == "7")
+            matches!(&decide(&missing, after(30)).changes[0], Change::InServiceFallback(write) if write.resource_version == "7")
         );
         let later = snapshot(&bound, AgentState::MissingSince(after(10)));
         assert_eq!(decide(&later, after(30)).wake_at, Some(after(40)));

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Endings, Read};
 use crate::round::change::Change;
-use crate::round::intents::Wishes;
+use crate::round::wishes::Wishes;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
 /// Orphaned reservations younger than this are granted after all if the wish is still there; an older one would reach the
@@ -33,7 +33,7 @@ pub(super) fn in_namespaces<'a>(
                 || known.into_iter().flat_map(|known| &known.spec.grants).filter(|grant| grant.id == reservation.id);
             // The same wish has the same id whenever it is granted: a result that halts may stand there from an earlier time.
             if named().any(|grant| grant.granted == reservation.since) {
-                if !ended.passing.contains_key(uid.as_str()) {
+                if !ended.transfers.contains_key(uid.as_str()) {
                     ended.busy.insert(uid);
                 }
                 continue;
@@ -79,9 +79,9 @@ fn settling_writes<'a>(namespace: &'a str, snapshot: &Snapshot, now: Timestamp) 
     unsettled.map(|namespace| Change::FenceLedger { namespace, fence: now.as_microsecond().to_string() }).collect()
 }
 
-/// Before a place is given back that may have a grant on its way, the NodeTransition is rewritten (CONTRACT 11): what was
+/// Before a place is given back that may have a grant on its way, the NodeTransition is rewritten (docs/contract.md 11): what was
 /// prepared on an older version of it, by a deposed leader or by ourselves in a write without an answer, then fails. Only a
-/// round that sees the fence standing, and still no grant, gives the place back.
+/// round that sees the fence there, and still no grant, gives the place back.
 fn free_behind_a_fence<'a>(
     node: &'a str,
     places: Vec<(&'a str, &'a str, OperationKey)>,
@@ -91,8 +91,8 @@ fn free_behind_a_fence<'a>(
 ) {
     let name = fence_name(snapshot.epoch, places.iter().map(|(_, _, key)| key));
     let known = snapshot.node_transitions.get(node).and_then(|known| known.fence.as_deref());
-    let standing = known.and_then(|fence| fence.split_once('.')).is_some_and(|(standing, _)| standing == name);
-    if !standing || snapshot.own_writes.unanswered_nodes.contains(node) {
+    let is_fenced = known.and_then(|fence| fence.split_once('.')).is_some_and(|(known, _)| known == name);
+    if !is_fenced || snapshot.own_writes.unanswered_nodes.contains(node) {
         // With the time in it, because a write that changes nothing would be no write.
         changes.push(Change::FenceNode { node, fence: format!("{name}.{}", now.as_microsecond()) });
         return;
