@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_gate::{Reason, Decision, RuleVerdict, Verdict};
+use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{PodVerdict, Round, Waiting, explain, round};
 use hitless_workloads::Obstacle;

@@ -144,7 +144,7 @@ impl From<PodDisruptionBudget> for DisruptionBudget {
     }
 }
 
-/// A place in a ledger.
+/// A reservation in a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
     /// Since when.

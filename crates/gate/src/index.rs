@@ -165,9 +165,10 @@ impl Gate {
         self.drop_owner_if_unused(id);
     }
 
-    /// All places in ledgers, by pod uid. A place of a pod that is not known counts once the pod is.
+    /// All reservations in ledgers, by pod uid. A reservation of a pod that is not known counts once the pod is.
     pub fn set_reserved(&mut self, held: BTreeMap<String, Reserved>) {
-        let held: HashMap<Uid, Reserved> = held.into_iter().map(|(uid, place)| (Uid::of(&uid).kept(), place)).collect();
+        let held: HashMap<Uid, Reserved> =
+            held.into_iter().map(|(uid, reservation)| (Uid::of(&uid).kept(), reservation)).collect();
         let old = std::mem::replace(&mut self.reserved, held);
         let gone = old.keys().filter(|uid| !self.reserved.contains_key(*uid));
         let new = self.reserved.keys().filter(|uid| !old.contains_key(*uid));
@@ -177,7 +178,7 @@ impl Gate {
         }
     }
 
-    /// The pod's place in a ledger, if it has one.
+    /// The pod's reservation in a ledger, if it has one.
     pub(crate) fn reservation_of(&self, pod: &Pod) -> Option<&Reserved> {
         self.reserved.get(&pod.uid)
     }
@@ -210,7 +211,7 @@ impl Gate {
         said.unwrap_or(1)
     }
 
-    /// Whether a budget for the whole cluster counts this pod, so that it needs a place in the cluster's ledger too.
+    /// Whether a budget for the whole cluster counts this pod, so that it needs a reservation in the cluster's ledger too.
     #[must_use]
     pub fn counts_cluster_wide(&self, uid: &str) -> bool {
         self.pod(uid).is_some_and(|pod| self.groups_of(pod).any(|(_, group)| group.scope.is_none()))

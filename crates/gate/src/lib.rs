@@ -4,7 +4,7 @@
 //! same code as the controller.
 //!
 //! All rules of all PodTransitionRules that select a pod are evaluated together, and a pod gets its place in all of their
-//! budgets or in none, so rules can't deadlock each other. Whatever can't be evaluated denies. The places themselves are kept
+//! budgets or in none, so rules can't deadlock each other. Whatever can't be evaluated denies. The reservations are kept
 //! in the namespace's [`ledger`].
 
 pub mod approval;

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub const IMPLICIT: &str = "implicit";
 /// What the workload itself says of how many of its pods may be unavailable, as it stands in verdicts.
 pub const WORKLOAD: &str = "workload";
-/// Name in [`RuleVerdict::rule`] of the answer for a pod that has its place already.
+/// Name in [`RuleVerdict::rule`] of the answer for a pod that is reserved already.
 pub const LEDGER: &str = "ledger";
 /// Name in [`RuleVerdict::rule`] of the answer for a pod that is not there.
 pub const POD: &str = "pod";
@@ -98,7 +98,7 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "because", content = "numbers", rename_all_fields = "camelCase")]
 pub enum Reason {
-    /// The pod has its place already.
+    /// The pod is reserved already.
     AlreadyReserved,
     /// The pod is unavailable anyway, so operating it takes nothing from the budget.
     AlreadyUnavailable,
@@ -408,7 +408,7 @@ impl Verdict {
     }
 
     /// Whether the pod may go only because it is unavailable anyway. A cache may be older than the ledger and show the pod as it was
-    /// during an operation that has ended since: the caller reads such a pod again before it reserves a place for it.
+    /// during an operation that has ended since: the caller reads such a pod again before it reserves it.
     #[must_use]
     pub fn rests_on_unavailability(&self) -> bool {
         self.allowed && self.rules.iter().any(|rule| rule.because == Reason::AlreadyUnavailable)

@@ -161,13 +161,13 @@ impl<'a, 'g> Pass<'a, 'g> {
         events.extend(policy_conflicts::notes(&wishes, &policies));
         let now = draft.now;
         let (closed, close_at) = service_publishing::close(&wishes, &draft);
-        let stand_in = in_service_fallback::decide(snapshot, now);
+        let fallback = in_service_fallback::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
         let wake_at =
-            [close_at, stand_in.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
+            [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
         let draft = draft.with(closed).with(gaps::changes(&wishes, snapshot)).with(workloads);
-        let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(stand_in.changes).with(statuses.changes);
+        let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
         let (steps, reads) = (draft.into_steps(), ended.reads.clone());
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, events, wake_at };
         Finished { round, wishes, ended }

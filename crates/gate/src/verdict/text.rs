@@ -131,7 +131,7 @@ fn said(message: &str) -> String {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AlreadyReserved => write!(f, "the pod has its place already"),
+            Self::AlreadyReserved => write!(f, "the pod is reserved already"),
             Self::AlreadyUnavailable => write!(f, "the pod is unavailable anyway, operating it costs nothing"),
             Self::WithinBudget { total, unavailable, max_unavailable, available, min_available } => {
                 write!(f, "there is room: of {total} pods {unavailable} unavailable")?;

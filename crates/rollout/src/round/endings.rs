@@ -1,4 +1,4 @@
-//! Which operations have ended, and on what evidence a pod's place in the budgets is given back (docs/contract.md 10).
+//! Which operations have ended, and on what evidence a pod's reservation is freed (docs/contract.md 10).
 
 mod orphans;
 
@@ -44,17 +44,17 @@ impl Failure<'_> {
 pub(super) struct Ended<'a> {
     pub(super) reads: Vec<Read>,
     pub(super) failures: Vec<Failure<'a>>,
-    /// Pods with a grant, or with a place that is not free yet.
+    /// Pods with a grant, or with a reservation that is not free yet.
     pub(super) busy: BTreeSet<&'a str>,
     /// Of these, those that are back from an operation that has failed and halts them: they serve.
     pub(super) failed_but_serving: BTreeSet<&'a str>,
     /// Reservations without a grant whose operation is still wished: ids by pod uid.
     pub(super) regrant: BTreeMap<&'a str, OperationKey>,
-    /// Pods that are not Ready after an operation that has ended, and wish one: their places pass on to that, and are
+    /// Pods that are not Ready after an operation that has ended, and wish one: their reservations are transferred to that, and are
     /// never free in between. Without it a pod whose old image is as bad as the new one could never be mended. With the
     /// grants that have ended.
     pub(super) transfers: BTreeMap<&'a str, (&'a str, &'a Grant)>,
-    /// Operations that are over and speak for nothing else, on pods that are not Ready and wish nothing: their places stay.
+    /// Operations that are over and speak for nothing else, on pods that are not Ready and wish nothing: their reservations stay.
     pub(super) not_ready_after_end: Vec<Failure<'a>>,
     /// Pods whose operation was cancelled, or refused for a moment, and is over: they go first.
     pub(super) retry_first: BTreeSet<&'a str>,
@@ -63,7 +63,7 @@ pub(super) struct Ended<'a> {
 }
 
 impl Ended<'_> {
-    /// Whether the pod is being operated, or has its place still.
+    /// Whether the pod is being operated, or has its reservation still.
     pub(super) fn is_taken(&self, uid: &str) -> bool {
         self.busy.contains(uid) && !self.failed_but_serving.contains(uid)
     }
@@ -205,11 +205,11 @@ fn over<'a>(
     }
 }
 
-/// The ledger has a later place of its pod: its own was passed on, and the write that was to remove the grant has not followed.
+/// The ledger has a later reservation of its pod: its own was transferred, and the write that was to remove the grant has not followed.
 fn was_transferred(grant: &Grant, snapshot: &Snapshot) -> bool {
     let ledger = snapshot.ledgers.get(&grant.pod.namespace);
-    let place = ledger.and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
-    place.is_some_and(|place| place.since > grant.granted)
+    let reservation = ledger.and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
+    reservation.is_some_and(|reservation| reservation.since > grant.granted)
 }
 
 /// Whether it stands for the target of a rollout that is still going on, even if the pod itself is gone.

@@ -70,7 +70,7 @@ fn not_ready(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
     let workload = wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| wishes.workload_of(pod));
     let at = workload.map_or_else(|| pod(&grant.pod), |index| regarding(&wishes.plans[index]));
     let text = format!(
-        "pod {} is not Ready after its operation ended with {:?}/{}, and keeps its place until it is; look at its containers, \
+        "pod {} is not Ready after its operation ended with {:?}/{}, and keeps its reservation until it is; look at its containers, \
          delete it, or change the template",
         grant.pod.name, result.outcome, result.reason
     );

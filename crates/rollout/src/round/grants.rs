@@ -271,7 +271,7 @@ fn reservation_of(operable: &Operable<'_>, since: Timestamp) -> Reservation {
     }
 }
 
-/// Later, whatever the clock of the leader was that granted then: of two places of a pod the later one is the one that counts.
+/// Later, whatever the clock of the leader was that granted then: of two reservations of a pod the later one is the one that counts.
 fn after(granted: Timestamp) -> Timestamp {
     granted.saturating_add(SignedDuration::from_micros(1)).unwrap_or(granted)
 }
@@ -282,16 +282,16 @@ fn failed(ended: &Ended<'_>) -> BTreeSet<String> {
     bad.map(|failure| failure.grant.pod.uid.clone()).collect()
 }
 
-/// Places in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
+/// Reservations in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
 fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Reserved> {
     let running =
         draft.snapshot.node_transitions.values().flat_map(|node| {
             node.unfinished().map(|grant| (grant.pod.uid.clone(), Reserved { since: grant.granted.0 }))
         });
     let ledgers = draft.snapshot.ledgers.keys().filter_map(|namespace| draft.ledger(namespace));
-    let places = ledgers
+    let reservations = ledgers
         .flat_map(|ledger| &ledger.reservations)
-        .map(|(uid, place)| (uid.clone(), Reserved { since: place.since.0 }));
-    // A pod whose place passes on is asked about anew; it counts as what it is, unavailable.
-    running.chain(places).filter(|(uid, _)| !ended.transfers.contains_key(uid.as_str())).collect()
+        .map(|(uid, reservation)| (uid.clone(), Reserved { since: reservation.since.0 }));
+    // A pod whose reservation is transferred is asked about anew; it counts as what it is, unavailable.
+    running.chain(reservations).filter(|(uid, _)| !ended.transfers.contains_key(uid.as_str())).collect()
 }

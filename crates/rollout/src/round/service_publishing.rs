@@ -66,30 +66,30 @@ pub(super) fn close<'a>(wishes: &Wishes<'a>, draft: &Draft<'a>) -> (Vec<Change<'
         if due > now {
             wake_at = [wake_at, Some(due)].into_iter().flatten().min();
         } else {
-            let place = place(service, id, snapshot).map(|place| place.since.0);
-            let ended = EndedHold { id: id.to_owned(), place };
+            let reserved_since = reservation(service, id, snapshot).map(|reservation| reservation.since.0);
+            let ended = EndedHold { id: id.to_owned(), reserved_since };
             changes.push(Change::CloseService { service, ended });
         }
     }
     (changes, wake_at)
 }
 
-/// The operation has its place, and nobody has said how it ended: it may have a grant that is not seen yet.
+/// The operation has its reservation, and nobody has said how it ended: it may have a grant that is not seen yet.
 fn may_be_live(service: &ServiceView, id: &str, wishes: &Wishes<'_>, snapshot: &Snapshot) -> bool {
     let Some(uid) = Grant::pod_uid_of(id) else { return false };
-    // One that is gone gives its place back.
+    // The reservation of one that is gone is freed.
     if wishes.pods.get(uid).is_some_and(|pod| pod.terminating) {
         return false;
     }
-    let Some(place) = place(service, id, snapshot) else { return false };
-    let mut reports = snapshot.node_transitions.get(&place.node).into_iter().flat_map(|node| &node.transitions);
-    !reports.any(|report| report.id == id && report.granted == place.since && report.result.is_some())
+    let Some(reservation) = reservation(service, id, snapshot) else { return false };
+    let mut reports = snapshot.node_transitions.get(&reservation.node).into_iter().flat_map(|node| &node.transitions);
+    !reports.any(|report| report.id == id && report.granted == reservation.since && report.result.is_some())
 }
 
-/// The place of the operation that the Service was opened for.
-fn place<'a>(service: &ServiceView, id: &str, snapshot: &'a Snapshot) -> Option<&'a Reservation> {
+/// The reservation of the operation that the Service was opened for.
+fn reservation<'a>(service: &ServiceView, id: &str, snapshot: &'a Snapshot) -> Option<&'a Reservation> {
     let ledger = snapshot.ledgers.get(&service.namespace)?;
-    ledger.spec.reservations.get(Grant::pod_uid_of(id)?).filter(|place| place.id == id)
+    ledger.spec.reservations.get(Grant::pod_uid_of(id)?).filter(|reservation| reservation.id == id)
 }
 
 /// When the Service is closed that was opened for this operation, which has ended.

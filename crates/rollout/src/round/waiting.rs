@@ -12,7 +12,7 @@ use crate::snapshot::{AgentState, Snapshot};
 pub enum Waiting {
     /// It is being operated.
     InProgress,
-    /// The ledger still has its place for another operation.
+    /// The ledger still has its reservation for another operation.
     ReleasePending,
     /// A pod of its namespace is being operated and not in our cache yet, so budgets can't be counted.
     PodNotCached,

@@ -16,7 +16,7 @@ use crate::snapshot::{Evidence, OperationKey, Snapshot};
 /// agent expired.
 const REGRANT_SECONDS: i64 = 30;
 
-/// Places without a grant: this controller or an earlier one was stopped between the two writes.
+/// Reservations without a grant: this controller or an earlier one was stopped between the two writes.
 pub(super) fn in_namespaces<'a>(
     wishes: &Wishes<'a>,
     snapshot: &'a Snapshot,
@@ -65,8 +65,8 @@ pub(super) fn in_namespaces<'a>(
             fenced.entry(node).or_default().push((namespace, uid, key));
         }
     }
-    for (node, places) in fenced {
-        free_behind_a_fence(node, places, snapshot, now, endings);
+    for (node, reservations) in fenced {
+        free_behind_a_fence(node, reservations, snapshot, now, endings);
     }
 }
 
@@ -79,17 +79,17 @@ fn settling_writes<'a>(namespace: &'a str, snapshot: &Snapshot, now: Timestamp) 
     unsettled.map(|namespace| Change::FenceLedger { namespace, fence: now.as_microsecond().to_string() }).collect()
 }
 
-/// Before a place is given back that may have a grant on its way, the NodeTransition is rewritten (docs/contract.md 11): what was
+/// Before a reservation is freed that may have a grant on its way, the NodeTransition is rewritten (docs/contract.md 11): what was
 /// prepared on an older version of it, by a deposed leader or by ourselves in a write without an answer, then fails. Only a
-/// round that sees the fence there, and still no grant, gives the place back.
+/// round that sees the fence there, and still no grant, frees the reservation.
 fn free_behind_a_fence<'a>(
     node: &'a str,
-    places: Vec<(&'a str, &'a str, OperationKey)>,
+    reservations: Vec<(&'a str, &'a str, OperationKey)>,
     snapshot: &Snapshot,
     now: Timestamp,
     Endings { ended, changes }: &mut Endings<'a>,
 ) {
-    let name = fence_name(snapshot.epoch, places.iter().map(|(_, _, key)| key));
+    let name = fence_name(snapshot.epoch, reservations.iter().map(|(_, _, key)| key));
     let known = snapshot.node_transitions.get(node).and_then(|known| known.fence.as_deref());
     let is_fenced = known.and_then(|fence| fence.split_once('.')).is_some_and(|(known, _)| known == name);
     if !is_fenced || snapshot.own_writes.unanswered_nodes.contains(node) {
@@ -97,39 +97,39 @@ fn free_behind_a_fence<'a>(
         changes.push(Change::FenceNode { node, fence: format!("{name}.{}", now.as_microsecond()) });
         return;
     }
-    for (namespace, pod_uid, operation) in places {
+    for (namespace, pod_uid, operation) in reservations {
         changes.push(Change::Release { namespace, pod_uid, operation });
         ended.busy.remove(pod_uid);
     }
 }
 
-/// Places in the cluster's ledger that the namespace's ledger does not have: the write that was to follow has failed, or is still
+/// Reservations in the cluster's ledger that the namespace's ledger does not have: the write that was to follow has failed, or is still
 /// on its way. They are freed behind a fence in that ledger, as those without a grant are behind one in the NodeTransition.
 pub(super) fn in_cluster<'a>(snapshot: &'a Snapshot, Endings { ended, changes }: &mut Endings<'a>) {
     let Some(cluster) = snapshot.ledgers.get(CLUSTER) else { return };
     let granted: BTreeSet<&str> =
         snapshot.node_transitions.values().flat_map(|node| &node.spec.grants).map(|grant| grant.id.as_str()).collect();
     let mut fenced: BTreeMap<&'a str, Vec<(&'a str, OperationKey)>> = BTreeMap::new();
-    for (uid, place) in &cluster.spec.reservations {
-        let Some((namespace, _)) = place.pod.split_once('/') else { continue };
+    for (uid, reservation) in &cluster.spec.reservations {
+        let Some((namespace, _)) = reservation.pod.split_once('/') else { continue };
         let own = snapshot.ledgers.get(namespace).and_then(|ledger| ledger.spec.reservations.get(uid));
-        if own.is_some_and(|own| own.id == place.id && own.since == place.since) {
+        if own.is_some_and(|own| own.id == reservation.id && own.since == reservation.since) {
             continue;
         }
         ended.busy.insert(uid);
-        if !granted.contains(place.id.as_str()) {
-            let key = OperationKey::reserved(place);
+        if !granted.contains(reservation.id.as_str()) {
+            let key = OperationKey::reserved(reservation);
             fenced.entry(namespace).or_default().push((uid, key));
         }
     }
-    for (namespace, places) in fenced {
-        let name = fence_name(snapshot.epoch, places.iter().map(|(_, key)| key));
+    for (namespace, reservations) in fenced {
+        let name = fence_name(snapshot.epoch, reservations.iter().map(|(_, key)| key));
         let known = snapshot.ledgers.get(namespace).and_then(|known| known.spec.fence.as_deref());
         if known != Some(name.as_str()) {
             changes.push(Change::FenceLedger { namespace, fence: name });
             continue;
         }
-        for (pod_uid, operation) in places {
+        for (pod_uid, operation) in reservations {
             // The namespace's ledger does not have it.
             changes.push(Change::Release { namespace, pod_uid, operation });
             ended.busy.remove(pod_uid);
@@ -137,7 +137,7 @@ pub(super) fn in_cluster<'a>(snapshot: &'a Snapshot, Endings { ended, changes }:
     }
 }
 
-/// Name of the fence behind which the places of these operations are freed; another leader's is another one.
+/// Name of the fence behind which the reservations of these operations are freed; another leader's is another one.
 fn fence_name<'k>(epoch: i64, keys: impl Iterator<Item = &'k OperationKey>) -> String {
     let keys: Vec<_> = keys.map(|key| json!([key.id, key.since.to_string()])).collect();
     digest::short(&json!([epoch, keys]))
