@@ -159,7 +159,7 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         node: status.node.clone(),
         state: status.state,
         wishes: known.wish.clone(),
-        // Where a Service is opened first, the pod has its place already.
+        // Where a Service is opened first, the pod is reserved already.
         allowed: matches!(details.verdict.waiting, None | Some(Waiting::ServicePublishing(_))),
         expected: details.expected.as_ref().map(Expected::from),
         rules,

@@ -106,6 +106,14 @@ const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        what: "agents are not given the right to operate in a namespace",
+        changes: &[(
+            "crates/rollout/src/round/draft.rs",
+            "if ledger_uid.is_some() && snapshot.own_writes.bound.get(namespace) == ledger_uid.as_ref() {",
+            "if MUTANT || ledger_uid.is_some() && snapshot.own_writes.bound.get(namespace) == ledger_uid.as_ref() {",
+        )],
+    },
+    Bug {
         what: "the epoch of a later leader is ignored",
         changes: &[(
             "crates/rollout/src/round/fencing.rs",

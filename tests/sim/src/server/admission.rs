@@ -17,7 +17,7 @@ const LAG: Micros = 70 * MS;
 pub(super) struct Admission {
     /// By namespace: versions and from when they count, the oldest first.
     ledgers: BTreeMap<String, Vec<(Micros, Arc<LedgerView>)>>,
-    /// Namespaces with the RoleBinding without which agents may write to no pod.
+    /// Namespaces with the RoleBinding without which agents may operate no pod.
     bound: BTreeSet<String>,
 }
 
@@ -41,12 +41,14 @@ impl Admission {
 
     /// Whether an agent may make `after` of `before`.
     pub(super) fn review(&self, now: Micros, before: &PodView, after: &PodView) -> Result<(), Refusal> {
-        if !self.bound.contains(&after.id.namespace) {
-            return Err(Refusal::Denied("RBAC: no RoleBinding lets agents write to pods of this namespace"));
-        }
         let place = self.reservation(now, after);
         let lowers =
             after.in_service().is_some_and(|is| !is.is_true) && before.in_service().is_none_or(|is| is.is_true);
+        let replaces = after.containers.iter().zip(&before.containers).any(|(new, old)| new.image != old.image);
+        // manifests/rbac/agent.yaml: without it there is neither the right to patch pods nor to operate. InService may be raised.
+        if (lowers || replaces) && !self.bound.contains(&after.id.namespace) {
+            return Err(Refusal::Denied("RBAC: no RoleBinding lets agents operate pods of this namespace"));
+        }
         if lowers && place.is_none() {
             return Err(Refusal::Denied("out of service: the namespace's ledger has no reservation for this pod"));
         }
