@@ -10,7 +10,8 @@ use hitless_runtime::lease::Leadership;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::{Request, Resource};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -19,10 +20,9 @@ use tokio::time::Instant;
 
 use crate::watches::{self, Caches, Objects};
 use hitless_rollout::round::{
-    FENCE, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write,
+    FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step,
+    Write,
 };
-
-use rights::Rights;
 
 mod rights;
 
@@ -46,15 +46,13 @@ pub struct Writer {
     writes: Writes,
     caches: Caches,
     leadership: Receiver<Leadership>,
-    rights: Rights,
 }
 
 impl Writer {
     /// Written objects go into `caches` as the API server returns them.
     #[must_use]
     pub fn new(client: Client, writes: Writes, caches: Caches, leadership: Receiver<Leadership>) -> Self {
-        let rights = Rights::new(client.clone(), writes.clone());
-        Self { client, writes, caches, leadership, rights }
+        Self { client, writes, caches, leadership }
     }
 
     /// Carries the steps out: those that need nothing (any more) at the same time, the others after them. One outcome for each.
@@ -91,9 +89,10 @@ impl Writer {
         match write {
             Write::Ledger(write) => self.ledger(write).await,
             Write::NodeTransition(write) => self.node_transition(write).await,
+            Write::RoleBinding(write) => self.role_binding(write).await,
             Write::Workload(write) => self.workload(write).await,
             Write::Service(write) => self.service(write).await,
-            Write::StandIn(write) => self.stand_in(write).await,
+            Write::InServiceFallback(write) => self.in_service_fallback(write).await,
             Write::RuleStatus(write) => self.rule_status(write).await,
         }
     }
@@ -121,12 +120,21 @@ impl Writer {
         Ok(())
     }
 
-    async fn node_transition(&self, write: &NodeTransitionWrite) -> Result<(), WriteError> {
-        for namespace in &write.namespaces {
-            if let Some(ledger) = self.caches.ledgers.get(namespace, names::LEDGER) {
-                self.rights.give(&ledger).await?;
-            }
+    async fn role_binding(&self, write: &RoleBindingWrite) -> Result<(), WriteError> {
+        let made = || self.caches.ledgers.get(&write.namespace, names::LEDGER).map(|ledger| ledger.version.uid.clone());
+        let Some(ledger_uid) = write.ledger_uid.clone().or_else(made) else {
+            return Err(WriteError::Conflict { message: "the ledger that is to own it is gone".to_owned() });
+        };
+        let binding = rights::binding(&write.namespace, ledger_uid);
+        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), &write.namespace);
+        match self.writes.send("rolebindings", api.create(&post(), &binding)).await {
+            // It is there.
+            Ok(_) | Err(WriteError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
         }
+    }
+
+    async fn node_transition(&self, write: &NodeTransitionWrite) -> Result<(), WriteError> {
         let api: Api<NodeTransition> = Api::all(self.client.clone());
         let fence = write.fence.as_ref().map(|fence| json!({FENCE: fence}));
         let stored = match &write.version {
@@ -184,7 +192,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn stand_in(&self, write: &StandIn) -> Result<(), WriteError> {
+    async fn in_service_fallback(&self, write: &InServiceFallback) -> Result<(), WriteError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.pod.namespace);
         let condition = json!({
             "type": names::IN_SERVICE, "status": "True", "reason": "NoAgent",
@@ -258,19 +266,4 @@ fn value(of: &impl serde::Serialize) -> Result<Value, WriteError> {
 
 fn invalid(error: &serde_json::Error) -> WriteError {
     WriteError::Invalid { message: error.to_string() }
-}
-
-fn owned_by(ledger: &hitless_rollout::snapshot::LedgerView, name: &str) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(name.to_owned()),
-        namespace: Some(ledger.namespace.clone()),
-        owner_references: Some(vec![OwnerReference {
-            api_version: format!("{}/v1alpha1", names::GROUP),
-            kind: "TransitionLedger".to_owned(),
-            name: names::LEDGER.to_owned(),
-            uid: ledger.version.uid.clone(),
-            ..OwnerReference::default()
-        }]),
-        ..ObjectMeta::default()
-    }
 }

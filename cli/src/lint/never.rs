@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_gate::{
-    Approvals, Because, Candidate, Decision, Gate, GateInput, PodFacts, RuleVerdict, Settings, selector,
+    Approvals, Candidate, Decision, Gate, GateInput, PodFacts, Reason, RuleVerdict, Settings, selector,
 };
 use jiff::Timestamp;
 
@@ -80,13 +80,13 @@ fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeSet<(
 /// come.
 fn never_passes(rule: &RuleVerdict, unknown_pods: bool) -> bool {
     match &rule.because {
-        Because::MaxUnavailable { .. }
-        | Because::MinAvailable { .. }
-        | Because::MaxConcurrent { .. }
-        | Because::TooManyFailures { .. }
-        | Because::MaxUnavailableDomains { .. } => rule.verdict == Decision::Denied,
+        Reason::MaxUnavailable { .. }
+        | Reason::MinAvailable { .. }
+        | Reason::MaxConcurrent { .. }
+        | Reason::TooManyFailures { .. }
+        | Reason::MaxUnavailableDomains { .. } => rule.verdict == Decision::Denied,
         // No node is known here; only one that lets nobody go on any number of nodes is certain.
-        Because::MaxUnavailableNodes { quota, total, .. } => *quota == 0 && (*total > 1 || unknown_pods),
+        Reason::MaxUnavailableNodes { quota, total, .. } => *quota == 0 && (*total > 1 || unknown_pods),
         _ => false,
     }
 }
@@ -94,7 +94,7 @@ fn never_passes(rule: &RuleVerdict, unknown_pods: bool) -> bool {
 /// The gate's words and advice; a percentage that rounded to nothing is named.
 fn words(rule: &RuleVerdict, limits: &Limits) -> String {
     let advice = rule.unblock().map(|unblock| format!("; {unblock}")).unwrap_or_default();
-    if let (Because::MaxUnavailable { quota: 0, total, .. }, Limits::Budget(budget)) = (&rule.because, limits)
+    if let (Reason::MaxUnavailable { quota: 0, total, .. }, Limits::Budget(budget)) = (&rule.because, limits)
         && let Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::String(percent)) =
             &budget.spec.max_unavailable
         && percent != "0%"

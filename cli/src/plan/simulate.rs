@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_gate::{Because, Decision, RuleVerdict, Verdict};
+use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{PodVerdict, Round, Waiting, explain, round};
 use hitless_workloads::Obstacle;
@@ -105,10 +105,10 @@ fn stays(waiting: &Waiting) -> bool {
         | Waiting::Halted { .. } => true,
         Waiting::Obstacle(Obstacle::NotItsTurn { .. })
         | Waiting::InProgress
-        | Waiting::Clearing
-        | Waiting::Unseen
+        | Waiting::ReleasePending
+        | Waiting::PodNotCached
         | Waiting::Rules
-        | Waiting::Opening(_)
+        | Waiting::ServicePublishing(_)
         | Waiting::ServiceOpen(_)
         | Waiting::ServiceBusy { .. }
         | Waiting::NodeFull(_)
@@ -259,11 +259,11 @@ fn held<'a>(verdicts: impl Iterator<Item = &'a PodVerdict>, all: bool) -> Vec<He
         match (&verdict.waiting, &verdict.gate) {
             (Some(Waiting::Rules), Some(gate)) => {
                 let denied = gate.rules.iter().filter(|rule| rule.verdict == Decision::Denied);
-                for rule in denied.filter(|rule| !matches!(rule.because, Because::AwaitingApproval { .. })) {
+                for rule in denied.filter(|rule| !matches!(rule.because, Reason::AwaitingApproval { .. })) {
                     rules.entry(&rule.rule).and_modify(|held| held.pods += 1).or_insert_with(|| Held::of(rule));
                 }
             }
-            (Some(waiting), _) if all || !(waiting.is_brief() || matches!(waiting, Waiting::Opening(_))) => {
+            (Some(waiting), _) if all || !(waiting.is_brief() || matches!(waiting, Waiting::ServicePublishing(_))) => {
                 let held = Held::waits(waiting);
                 waits.entry(held.rule.clone()).and_modify(|known| known.pods += 1).or_insert(held);
             }

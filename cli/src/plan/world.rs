@@ -105,7 +105,9 @@ impl World {
                     })
                 }
                 // What comes before the pods was written already, and what comes after them is of no interest.
-                Write::Workload(_) | Write::StandIn(_) | Write::RuleStatus(_) => false,
+                Write::Workload(_) | Write::InServiceFallback(_) | Write::RuleStatus(_) | Write::RoleBinding(_) => {
+                    false
+                }
             };
         }
         has_written

@@ -1,7 +1,7 @@
 //! The answer as data.
 
 use hitless_api::GrantOp;
-use hitless_gate::{Because, Decision, RuleVerdict};
+use hitless_gate::{Decision, Reason, RuleVerdict};
 use hitless_rollout::round::{Explanation, Waiting};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -134,14 +134,14 @@ impl PodAnswer {
     }
 }
 
-fn is_about_approval(because: &Because) -> bool {
+fn is_about_approval(because: &Reason) -> bool {
     matches!(
         because,
-        Because::Approved
-            | Because::AwaitingApproval { .. }
-            | Because::ApprovalRefused { .. }
-            | Because::ApproverUnreachable { .. }
-            | Because::ApproverIgnored { .. }
+        Reason::Approved
+            | Reason::AwaitingApproval { .. }
+            | Reason::ApprovalRefused { .. }
+            | Reason::ApproverUnreachable { .. }
+            | Reason::ApproverIgnored { .. }
     )
 }
 
@@ -159,8 +159,8 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         node: status.node.clone(),
         state: status.state,
         wishes: known.wish.clone(),
-        // Where a Service is opened first, the pod has its place already.
-        allowed: matches!(details.verdict.waiting, None | Some(Waiting::Opening(_))),
+        // Where a Service is opened first, the pod is reserved already.
+        allowed: matches!(details.verdict.waiting, None | Some(Waiting::ServicePublishing(_))),
         expected: details.expected.as_ref().map(Expected::from),
         rules,
         obstacles: details.in_the_way.iter().map(InTheWay::from).collect(),

@@ -22,14 +22,14 @@ const DRAWS: usize = 1_000;
 /// Every reason. A new one is added here, and has to come up.
 const REASONS: [&str; 21] = [
     "InProgress",
-    "Clearing",
-    "Unseen",
+    "ReleasePending",
+    "PodNotCached",
     "Rules",
     "Obstacle",
     "InvalidDrain",
     "NoReadinessGate",
     "HooksUnsupported",
-    "Opening",
+    "ServicePublishing",
     "ServiceOpen",
     "ServiceBusy",
     "HostNetwork",
@@ -49,13 +49,13 @@ fn variant(waiting: &Waiting) -> &'static str {
     match waiting {
         Waiting::Obstacle(_) => "Obstacle",
         Waiting::InProgress
-        | Waiting::Clearing
-        | Waiting::Unseen
+        | Waiting::ReleasePending
+        | Waiting::PodNotCached
         | Waiting::Rules
         | Waiting::Drain(_)
         | Waiting::NoReadinessGate(_)
         | Waiting::HooksUnsupported { .. }
-        | Waiting::Opening(_)
+        | Waiting::ServicePublishing(_)
         | Waiting::ServiceOpen(_)
         | Waiting::ServiceBusy { .. }
         | Waiting::HostNetwork
@@ -117,7 +117,7 @@ fn compare(draw: &Draw) -> Result<BTreeSet<&'static str>, TestCaseError> {
             Some(waiting) => prop_assert_eq!(first, Some(waiting.reason()), "{}", said),
         }
         reasons.extend(verdict.waiting.as_ref().map(variant));
-        let is_opened = opens && matches!(verdict.waiting, Some(Waiting::Opening(_)));
+        let is_opened = opens && matches!(verdict.waiting, Some(Waiting::ServicePublishing(_)));
         prop_assert_eq!(said["allowed"].as_bool(), Some(granted.contains_key(&uid) || is_opened), "{}", said);
         if let Some(grant) = granted.get(&uid) {
             reasons.insert("Granted");

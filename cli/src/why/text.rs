@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use hitless_api::GrantOp;
-use hitless_gate::{Decision, Holder, Holding};
+use hitless_gate::{BudgetConsumer, Consumption, Decision};
 use jiff::Timestamp;
 
 use super::answer::{Answer, PodAnswer, RuleAnswer};
@@ -93,11 +93,11 @@ fn rule(out: &mut String, answer: &RuleAnswer) -> std::fmt::Result {
     answer.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {unblock}"))
 }
 
-fn holder(holder: &Holder) -> String {
+fn holder(holder: &BudgetConsumer) -> String {
     let why = match holder.why {
-        Holding::Reserved => "reserved",
-        Holding::Unavailable => "unavailable",
-        Holding::GoesNow => "goes now",
+        Consumption::Reserved => "reserved",
+        Consumption::Unavailable => "unavailable",
+        Consumption::GoesNow => "goes now",
     };
     match holder.since {
         Some(since) => format!("{} ({why} since {})", holder.pod, time(since)),

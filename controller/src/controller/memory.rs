@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::Write;
-use hitless_rollout::snapshot::{AgentState, Evidence, OperationKey, Snapshot, Uncertain};
+use hitless_rollout::snapshot::{AgentState, Evidence, OperationKey, OwnWrites, Snapshot};
 
 #[derive(Default)]
 pub(super) struct Memory {
     agents: BTreeMap<String, AgentState>,
     evidence: BTreeMap<OperationKey, Evidence>,
-    uncertain: Uncertain,
+    own_writes: OwnWrites,
     /// Saves the rounds time.
     pub(super) gate_cache: GateCache,
     /// Since when writes of a later epoch have been seen.
@@ -41,14 +41,14 @@ impl Memory {
     pub(super) fn fill(&self, snapshot: &mut Snapshot) {
         snapshot.agents.clone_from(&self.agents);
         snapshot.evidence.clone_from(&self.evidence);
-        snapshot.uncertain.clone_from(&self.uncertain);
+        snapshot.own_writes.clone_from(&self.own_writes);
     }
 
     /// What was true in one term need not be so in the next.
     pub(super) fn end_of_term(&mut self) {
         self.outranked_since = None;
         self.evidence.clear();
-        self.uncertain = Uncertain::default();
+        self.own_writes = OwnWrites::default();
     }
 
     pub(super) fn prove(&mut self, operation: OperationKey, evidence: Evidence) {
@@ -57,11 +57,11 @@ impl Memory {
 
     /// A write was not answered.
     pub(super) fn uncertain(&mut self, write: &Write) {
-        write.unanswered(&mut self.uncertain);
+        write.unanswered(&mut self.own_writes);
     }
 
     /// A write has succeeded.
     pub(super) fn certain(&mut self, write: &Write) {
-        write.succeeded(&mut self.uncertain);
+        write.succeeded(&mut self.own_writes);
     }
 }

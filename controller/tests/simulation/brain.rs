@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Write, round};
-use hitless_rollout::snapshot::{Evidence, OperationKey, Snapshot, Uncertain};
+use hitless_rollout::snapshot::{Evidence, OperationKey, OwnWrites, Snapshot};
 
 use crate::cluster::{Cluster, view};
 
@@ -20,13 +20,13 @@ pub(crate) struct Brain {
     epoch: i64,
     cache: Snapshot,
     evidence: BTreeMap<OperationKey, Evidence>,
-    uncertain: Uncertain,
+    own_writes: OwnWrites,
     gate_cache: GateCache,
     /// Writes that were sent and not answered.
     pub(crate) in_flight: Vec<Write>,
 }
 
-/// What happens to the writes of a turn.
+/// What happens to the writes of a turn. RoleBindings are not counted: they belong to what comes after them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Writing {
     All,
@@ -42,7 +42,7 @@ impl Brain {
             epoch,
             cache: cluster.snapshot(),
             evidence: BTreeMap::new(),
-            uncertain: Uncertain::default(),
+            own_writes: OwnWrites::default(),
             gate_cache: GateCache::default(),
             in_flight: Vec::new(),
         }
@@ -73,7 +73,7 @@ impl Brain {
             epoch: self.epoch,
             holder: format!("brain-{}", self.epoch),
             evidence: self.evidence.clone(),
-            uncertain: self.uncertain.clone(),
+            own_writes: self.own_writes.clone(),
             ..self.cache.clone()
         };
         let anew = round(&snapshot, &mut GateCache::default(), cluster.now);
@@ -97,13 +97,17 @@ impl Brain {
             self.cache.pods.extend(fresh);
         }
         let mut succeeded = Vec::new();
-        for (index, step) in round.steps.iter().enumerate() {
+        let mut counted = 0;
+        for step in &round.steps {
+            let index = counted;
             if matches!(writing, Writing::Killed(after) if index >= after) {
                 break;
             }
+            let is_binding = matches!(step.write, Write::RoleBinding(_));
+            counted += usize::from(!is_binding);
             let ready = step.needs.iter().all(|needed| succeeded.get(*needed) == Some(&true));
-            if ready && matches!(writing, Writing::Unanswered(which) if which == index) {
-                step.write.unanswered(&mut self.uncertain);
+            if ready && !is_binding && matches!(writing, Writing::Unanswered(which) if which == index) {
+                step.write.unanswered(&mut self.own_writes);
                 self.in_flight.push(step.write.clone());
                 succeeded.push(false);
                 continue;
@@ -120,7 +124,7 @@ impl Brain {
 
     /// An own write shows at once.
     fn remember(&mut self, cluster: &Cluster, write: &Write) {
-        write.succeeded(&mut self.uncertain);
+        write.succeeded(&mut self.own_writes);
         let now = cluster.snapshot();
         match write {
             Write::Ledger(write) => {
@@ -134,7 +138,7 @@ impl Brain {
             Write::Workload(_) => self.cache.objects = now.objects,
             Write::RuleStatus(_) => self.cache.rules = now.rules,
             Write::Service(_) => self.cache.services = now.services,
-            Write::StandIn(_) => {}
+            Write::InServiceFallback(_) | Write::RoleBinding(_) => {}
         }
     }
 

@@ -200,11 +200,12 @@ impl Cluster {
                     "service"
                 })
             }
-            Write::StandIn(write) => self
+            Write::RoleBinding(write) => self.ledgers.contains_key(&write.namespace).then_some("role-binding"),
+            Write::InServiceFallback(write) => self
                 .pods
                 .get(&write.pod.uid)
                 .is_some_and(|pod| pod["metadata"]["resourceVersion"] == write.resource_version.as_str())
-                .then_some("stand-in"),
+                .then_some("in-service-fallback"),
             Write::RuleStatus(write) => self.rules.iter_mut().find(|rule| rule.version == write.version).map(|rule| {
                 rule.status = Some(write.status.clone());
                 rule.version.resource_version = version;

@@ -193,6 +193,21 @@ fn a_deposed_leader_writes_nothing() {
 }
 
 #[test]
+fn agents_get_their_right_in_a_namespace_before_the_first_grant_there_and_not_with_each_one() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut brain = Brain::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut brain, 2);
+    turn(&mut cluster, &mut brain, Writing::Killed(1));
+    assert_eq!((cluster.grants().len(), cluster.written.get("role-binding")), (0, None), "only reserved");
+    turn(&mut cluster, &mut brain, Writing::All);
+    assert_eq!((cluster.grants().len(), cluster.written["role-binding"]), (1, 1));
+    roll(&mut cluster, &mut brain);
+    cluster.assert_at_rest();
+    assert_eq!(cluster.written["role-binding"], 1, "for three pods");
+}
+
+#[test]
 fn a_fence_does_not_hold_against_a_later_write_without_an_answer() {
     let mut cluster = Cluster::new(3, 1);
     let mut brain = Brain::new(1, &cluster);

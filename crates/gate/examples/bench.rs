@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use hitless_api::GroupKind;
 use hitless_gate::{
-    Approvals, Budget, Candidate, DisruptionBudget, Gate, Held, ObjectRef, OwnerFacts, PodFacts, RuleSet, Settings,
+    Approvals, Budget, Candidate, DisruptionBudget, Gate, ObjectRef, OwnerFacts, PodFacts, Reserved, RuleSet, Settings,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -299,8 +299,8 @@ fn main() -> io::Result<()> {
     for number in 0..PODS {
         gate.upsert_pod(&world.pod(number));
     }
-    let held = Held { since: Timestamp::UNIX_EPOCH };
-    gate.set_held((0..PODS).step_by(40).map(|number| (uuid(number, 0), held.clone())).collect());
+    let held = Reserved { since: Timestamp::UNIX_EPOCH };
+    gate.set_reserved((0..PODS).step_by(40).map(|number| (uuid(number, 0), held.clone())).collect());
     let resident_bytes = resident()?.saturating_sub(before);
     let event_us = events(&mut world, &mut gate);
     let decisions = decisions(&mut world, &gate);

@@ -10,9 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::index::{Gate, Group, Pod};
 use crate::order::{Known, in_order, no_such_pod};
 use crate::policy::{Check, Limits, Rule, Stage};
-use crate::verdict::{Holder, IMPLICIT, LEDGER, WORKLOAD, Who, says};
+use crate::verdict::{BudgetConsumer, IMPLICIT, LEDGER, WORKLOAD, Who, says};
 use crate::{
-    Answer, Approval, Approvals, Because, Candidate, Decision, GateInput, Question, RuleVerdict, Verdict, selector,
+    Answer, Approval, Approvals, Candidate, Decision, GateInput, Question, Reason, RuleVerdict, Verdict, selector,
 };
 use live::Live;
 
@@ -31,11 +31,11 @@ impl Gate {
     #[must_use]
     pub fn decide(&self, candidates: &[Candidate], approvals: &Approvals, now: Timestamp) -> Vec<Verdict> {
         let (known, gone) = in_order(self, candidates);
-        let mut sitting = Sitting { gate: self, approvals, now, live: HashMap::new(), implicit: IMPLICIT.into() };
-        let mut verdicts: Vec<Verdict> = known.iter().map(|each| sitting.decide(each)).collect();
+        let mut pass = DecisionPass { gate: self, approvals, now, live: HashMap::new(), implicit: IMPLICIT.into() };
+        let mut verdicts: Vec<Verdict> = known.iter().map(|each| pass.decide(each)).collect();
         // What is left after everybody who goes now is offered, so that as many are asked about as could go.
         for (each, verdict) in known.iter().zip(&mut verdicts) {
-            sitting.ask_approvers(each, verdict);
+            pass.ask_approvers(each, verdict);
         }
         verdicts.extend(gone.into_iter().map(no_such_pod));
         verdicts
@@ -46,8 +46,8 @@ impl Gate {
     pub fn post_check(&self, candidate: &Candidate, approvals: &Approvals, now: Timestamp) -> Verdict {
         let (known, _) = in_order(self, std::slice::from_ref(candidate));
         let Some(each) = known.first() else { return no_such_pod(&candidate.pod_uid) };
-        let mut sitting = Sitting { gate: self, approvals, now, live: HashMap::new(), implicit: IMPLICIT.into() };
-        let rules = sitting.answers(each, &Stage::PostCheck);
+        let mut pass = DecisionPass { gate: self, approvals, now, live: HashMap::new(), implicit: IMPLICIT.into() };
+        let rules = pass.answers(each, &Stage::PostCheck);
         let asks = unapproved(self, each, &Stage::PostCheck);
         let allowed = rules.iter().all(|rule| rule.verdict == Decision::Allowed);
         let denied_freely =
@@ -86,21 +86,21 @@ fn unapproved(gate: &Gate, each: &Known<'_>, stage: &Stage) -> Vec<String> {
 }
 
 /// Why a rule is not asked about a pod, if it is not.
-fn excuse(rule: &Rule, each: &Known<'_>, gate: &Gate) -> Option<Because> {
+fn excuse(rule: &Rule, each: &Known<'_>, gate: &Gate) -> Option<Reason> {
     if !rule.check.has_effect() {
         return None;
     }
     if rule.name.as_ref().is_some_and(|name| each.candidate.skips.contains(name)) {
-        return Some(Because::Skipped);
+        return Some(Reason::Skipped);
     }
     if !rule.conditions.is_empty() && rule.conditions.is_disjoint(&each.candidate.conditions) {
-        return Some(Because::ConditionsUnmet { conditions: rule.conditions.iter().cloned().collect() });
+        return Some(Reason::ConditionsUnmet { conditions: rule.conditions.iter().cloned().collect() });
     }
     let filter = rule.filter.as_ref()?;
-    (!gate.has_labels(each.pod, filter)).then_some(Because::FilteredOut)
+    (!gate.has_labels(each.pod, filter)).then_some(Reason::FilteredOut)
 }
 
-struct Sitting<'g> {
+struct DecisionPass<'g> {
     gate: &'g Gate,
     approvals: &'g Approvals,
     now: Timestamp,
@@ -110,10 +110,10 @@ struct Sitting<'g> {
     implicit: Arc<str>,
 }
 
-impl<'g> Sitting<'g> {
+impl<'g> DecisionPass<'g> {
     fn decide(&mut self, each: &Known<'g>) -> Verdict {
-        if each.pod.is_held() {
-            return verdict(each, vec![says(&Arc::from(LEDGER), Decision::Allowed, Because::AlreadyReserved)]);
+        if each.pod.is_reserved() {
+            return verdict(each, vec![says(&Arc::from(LEDGER), Decision::Allowed, Reason::AlreadyReserved)]);
         }
         let verdict = verdict(each, self.answers(each, &Stage::PreCheck));
         if verdict.allowed {
@@ -126,7 +126,7 @@ impl<'g> Sitting<'g> {
     fn ask_approvers(&mut self, each: &Known<'g>, verdict: &mut Verdict) {
         let in_the_way = |rule: &RuleVerdict| rule.verdict == Decision::Denied && !rule.because.is_about_approval();
         let asks = unapproved(self.gate, each, &Stage::PreCheck);
-        if asks.is_empty() || each.pod.is_held() {
+        if asks.is_empty() || each.pod.is_reserved() {
             return;
         }
         let waits_for_approval_only = !verdict.allowed && !verdict.rules.iter().any(in_the_way);
@@ -163,7 +163,7 @@ impl<'g> Sitting<'g> {
         let path = &rule.path;
         // A pod may not set out that could not return: what can't be understood at its return is in its way before.
         let is_asked = rule.stage == *stage
-            || matches!(rule.check, Check::Pass(Because::Disabled))
+            || matches!(rule.check, Check::Pass(Reason::Disabled))
             || (rule.stage == Stage::PostCheck && matches!(rule.check, Check::Deny(_)));
         if !is_asked {
             let stage = match &rule.stage {
@@ -171,7 +171,7 @@ impl<'g> Sitting<'g> {
                 Stage::PostCheck => "PostCheck",
                 Stage::Other(other) => other,
             };
-            return says(path, Decision::Allowed, Because::OtherStage { stage: stage.to_owned() });
+            return says(path, Decision::Allowed, Reason::OtherStage { stage: stage.to_owned() });
         }
         if let Some(because) = excuse(rule, each, self.gate) {
             return says(path, Decision::Allowed, because);
@@ -198,40 +198,40 @@ impl<'g> Sitting<'g> {
             operation: each.candidate.operation.clone(),
         };
         let Some(Answer { approval, message, since }) = self.approvals.get(&question) else {
-            return says(path, Decision::Denied, Because::AwaitingApproval { message: String::new() });
+            return says(path, Decision::Denied, Reason::AwaitingApproval { message: String::new() });
         };
         let message = message.clone();
         let (decision, because) = match approval {
-            Approval::Approved => (Decision::Allowed, Because::Approved),
-            Approval::Pending => (Decision::Denied, Because::AwaitingApproval { message }),
-            Approval::Refused => (Decision::Denied, Because::ApprovalRefused { message }),
-            Approval::Unreachable if ignores_failure => (Decision::Allowed, Because::ApproverIgnored { message }),
-            Approval::Unreachable => (Decision::Denied, Because::ApproverUnreachable { message }),
+            Approval::Approved => (Decision::Allowed, Reason::Approved),
+            Approval::Pending => (Decision::Denied, Reason::AwaitingApproval { message }),
+            Approval::Refused => (Decision::Denied, Reason::ApprovalRefused { message }),
+            Approval::Unreachable if ignores_failure => (Decision::Allowed, Reason::ApproverIgnored { message }),
+            Approval::Unreachable => (Decision::Denied, Reason::ApproverUnreachable { message }),
         };
         RuleVerdict { since: Some(*since), ..says(path, decision, because) }
     }
 
-    fn check(&mut self, each: &Known<'g>, (id, group): (u32, &'g Group), check: &Check) -> Result<Because, Because> {
+    fn check(&mut self, each: &Known<'g>, (id, group): (u32, &'g Group), check: &Check) -> Result<Reason, Reason> {
         let pod = each.pod;
         let (gate, now) = (self.gate, self.now);
         match check {
             Check::Pass(because) => Ok(because.clone()),
             Check::Deny(because) => Err(because.clone()),
-            Check::Labels(requires) if gate.has_labels(pod, requires) => Ok(Because::LabelsMatch),
-            Check::Labels(requires) => Err(Because::LabelsDiffer { requires: selector::text(requires) }),
+            Check::Labels(requires) if gate.has_labels(pod, requires) => Ok(Reason::LabelsMatch),
+            Check::Labels(requires) => Err(Reason::LabelsDiffer { requires: selector::text(requires) }),
             Check::Windows(windows) => windows.ask(now),
             Check::Soak { seconds } => soak(group, *seconds, now),
-            Check::Failures { most } if group.counts.failed < u64::from(*most) => Ok(Because::FewFailures),
+            Check::Failures { most } if group.counts.failed < u64::from(*most) => Ok(Reason::FewFailures),
             Check::Failures { most } => {
-                Err(Because::TooManyFailures { most: u64::from(*most), failed: group.counts.failed })
+                Err(Reason::TooManyFailures { most: u64::from(*most), failed: group.counts.failed })
             }
             // Answered by its caller, which knows the question.
-            Check::Approval { .. } => Err(Because::AwaitingApproval { message: String::new() }),
+            Check::Approval { .. } => Err(Reason::AwaitingApproval { message: String::new() }),
             Check::Concurrent { most } => self.live(id, group).concurrent(*most),
             Check::Availability(_) | Check::Nodes(_) | Check::Topology { .. } | Check::PerNode { .. }
                 if !pod.is_free() =>
             {
-                Ok(Because::AlreadyUnavailable)
+                Ok(Reason::AlreadyUnavailable)
             }
             Check::Availability(limits) => self.live(id, group).availability(*limits),
             Check::Nodes(bound) => self.live(id, group).nodes(group, pod, *bound),
@@ -252,7 +252,7 @@ impl<'g> Sitting<'g> {
     /// The limits of a workload's pods, of whose number they are a function.
     fn own_budget(&mut self, each: &Known<'g>, name: &Arc<str>, limits: impl Fn(u64) -> Limits) -> RuleVerdict {
         if !each.pod.is_free() {
-            return says(name, Decision::Allowed, Because::AlreadyUnavailable);
+            return says(name, Decision::Allowed, Reason::AlreadyUnavailable);
         }
         let own = self.gate.owner_group(each.pod).and_then(|id| Some((id, self.gate.groups.get(id as usize)?)));
         // A pod without an owner has nobody to stand in for it: it is a group of its own.
@@ -275,7 +275,12 @@ impl<'g> Sitting<'g> {
         self.live.entry(id).or_insert_with(|| Live::of(group))
     }
 
-    fn holders(&mut self, (id, group): (u32, &'g Group), who: Who, pod: &Pod) -> (Arc<[Holder]>, Option<Timestamp>) {
+    fn holders(
+        &mut self,
+        (id, group): (u32, &'g Group),
+        who: Who,
+        pod: &Pod,
+    ) -> (Arc<[BudgetConsumer]>, Option<Timestamp>) {
         let gate = self.gate;
         self.live(id, group).holders(gate, group, who, pod.node)
     }
@@ -294,15 +299,15 @@ fn implicit_limits(total: u64, percent: u32) -> Limits {
     Limits::at_most(quota)
 }
 
-fn soak(group: &Group, seconds: u32, now: Timestamp) -> Result<Because, Because> {
-    if group.counts.held > 0 {
-        return Err(Because::WaveRunning { running: group.counts.held });
+fn soak(group: &Group, seconds: u32, now: Timestamp) -> Result<Reason, Reason> {
+    if group.counts.reserved > 0 {
+        return Err(Reason::WaveRunning { running: group.counts.reserved });
     }
     let until =
         group.returned_at().and_then(|last| last.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok());
     match until.filter(|until| now < *until) {
-        Some(until) => Err(Because::Soaking { until }),
-        None => Ok(Because::Soaked),
+        Some(until) => Err(Reason::Soaking { until }),
+        None => Ok(Reason::Soaked),
     }
 }
 

@@ -144,9 +144,9 @@ impl From<PodDisruptionBudget> for DisruptionBudget {
     }
 }
 
-/// A place in a ledger.
+/// A reservation in a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct Reserved {
     /// Since when.
     pub since: Timestamp,
 }
@@ -167,7 +167,7 @@ pub struct GateInput<'a> {
     /// All PodDisruptionBudgets.
     pub disruption_budgets: &'a [DisruptionBudget],
     /// Places in ledgers by pod uid.
-    pub reserved: &'a BTreeMap<String, Held>,
+    pub reserved: &'a BTreeMap<String, Reserved>,
     /// uids of pods whose last operation has failed and not been superseded.
     pub failed: &'a BTreeSet<String>,
     /// What approvers have said.

@@ -3,30 +3,30 @@
 
 mod compact;
 mod groups;
+mod interner;
 mod labels;
 mod owners;
 mod pods;
-mod symbols;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use groups::{Counts, Group};
+pub(crate) use interner::Symbol;
 pub(crate) use labels::Selector;
 pub(crate) use pods::Pod;
-pub(crate) use symbols::Symbol;
 
 pub(crate) use compact::Uid;
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use hitless_api::ObjectRef;
 use slab::Slab;
 
-use crate::facts::{Budget, DisruptionBudget, GateInput, Held, OwnerFacts, PodFacts, RuleSet};
+use crate::facts::{Budget, DisruptionBudget, GateInput, OwnerFacts, PodFacts, Reserved, RuleSet};
 use crate::policy::{Policy, Source};
 use crate::settings::Settings;
+use interner::Interner;
 use labels::Labels;
 use owners::Owner;
-use pods::Class;
-use symbols::Symbols;
+use pods::LabelClass;
 
 /// Index into one of the tables. They never hold as many as four thousand million entries.
 pub(crate) fn id(index: usize) -> u32 {
@@ -41,11 +41,11 @@ type Pair = (Symbol, Symbol);
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
     pub(crate) settings: Settings,
-    pub(crate) symbols: Symbols,
+    pub(crate) symbols: Interner,
     pub(crate) pods: Slab<Pod>,
     uids: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    pub(crate) classes: Slab<Class>,
+    pub(crate) classes: Slab<LabelClass>,
     class_ids: HashTable<u32>,
     classes_of: HashMap<Symbol, BTreeSet<u32>>,
     pub(crate) groups: Slab<Group>,
@@ -57,7 +57,7 @@ pub struct Gate {
     pub(crate) owners: Slab<Owner>,
     owner_ids: HashTable<u32>,
     nodes: HashMap<Symbol, Labels>,
-    held: HashMap<Uid, Held>,
+    reserved: HashMap<Uid, Reserved>,
     failed: HashSet<Uid>,
 }
 
@@ -87,7 +87,7 @@ impl Gate {
         for (owner, facts) in input.owners {
             gate.set_owner(owner, Some(*facts));
         }
-        gate.set_held(input.reserved.clone());
+        gate.set_reserved(input.reserved.clone());
         gate.set_failed(input.failed);
         // Of two pods with one uid the first counts.
         for pod in input.pods.iter().rev() {
@@ -165,21 +165,22 @@ impl Gate {
         self.drop_owner_if_unused(id);
     }
 
-    /// All places in ledgers, by pod uid. A place of a pod that is not known counts once the pod is.
-    pub fn set_held(&mut self, held: BTreeMap<String, Held>) {
-        let held: HashMap<Uid, Held> = held.into_iter().map(|(uid, place)| (Uid::of(&uid).kept(), place)).collect();
-        let old = std::mem::replace(&mut self.held, held);
-        let gone = old.keys().filter(|uid| !self.held.contains_key(*uid));
-        let new = self.held.keys().filter(|uid| !old.contains_key(*uid));
+    /// All reservations in ledgers, by pod uid. A reservation of a pod that is not known counts once the pod is.
+    pub fn set_reserved(&mut self, held: BTreeMap<String, Reserved>) {
+        let held: HashMap<Uid, Reserved> =
+            held.into_iter().map(|(uid, reservation)| (Uid::of(&uid).kept(), reservation)).collect();
+        let old = std::mem::replace(&mut self.reserved, held);
+        let gone = old.keys().filter(|uid| !self.reserved.contains_key(*uid));
+        let new = self.reserved.keys().filter(|uid| !old.contains_key(*uid));
         let changed: Vec<Uid> = gone.chain(new).cloned().collect();
         for uid in &changed {
             self.recount(uid);
         }
     }
 
-    /// The pod's place in a ledger, if it has one.
-    pub(crate) fn place_of(&self, pod: &Pod) -> Option<&Held> {
-        self.held.get(&pod.uid)
+    /// The pod's reservation in a ledger, if it has one.
+    pub(crate) fn reservation_of(&self, pod: &Pod) -> Option<&Reserved> {
+        self.reserved.get(&pod.uid)
     }
 
     /// uids of all pods whose last operation has failed and not been superseded.
@@ -195,10 +196,10 @@ impl Gate {
     /// Counts a pod anew after what is known of it elsewhere has changed.
     fn recount(&mut self, uid: &Uid) {
         let Some(known) = self.pod_id_of(&uid.borrowed()) else { return };
-        let (held, failed) = (self.held.contains_key(uid), self.failed.contains(uid));
-        self.restand(known, |standing| {
-            standing.held = held;
-            standing.failed = failed;
+        let (held, failed) = (self.reserved.contains_key(uid), self.failed.contains(uid));
+        self.change_state(known, |state| {
+            state.reserved = held;
+            state.failed = failed;
         });
     }
 
@@ -210,7 +211,7 @@ impl Gate {
         said.unwrap_or(1)
     }
 
-    /// Whether a budget for the whole cluster counts this pod, so that it needs a place in the cluster's ledger too.
+    /// Whether a budget for the whole cluster counts this pod, so that it needs a reservation in the cluster's ledger too.
     #[must_use]
     pub fn counts_cluster_wide(&self, uid: &str) -> bool {
         self.pod(uid).is_some_and(|pod| self.groups_of(pod).any(|(_, group)| group.scope.is_none()))

@@ -1,4 +1,4 @@
-//! The arithmetic of a namespace's ledger: taking places, giving them back, and fencing off a deposed leader.
+//! The arithmetic of a namespace's ledger: making reservations, freeing them, and fencing off a deposed leader.
 //!
 //! Pure functions on a copy of the spec. The caller writes the result with the resourceVersion that it read the first
 //! one with; on a conflict it reads again and decides again. What else the caller owes, each of it found necessary by the model
@@ -12,9 +12,9 @@
 //!   and the view of the node may be of the earlier one.
 //! * A pod that [`crate::Verdict::rests_on_unavailability`] is granted as such (`whileUnavailable`), and its agent refuses to begin
 //!   once the pod is Ready: an old cache may show it as it was during an operation that has ended since, or it may recover.
-//! * A pod that a cluster-wide budget counts is reserved in the cluster's ledger first. A place there that its namespace's ledger
+//! * A pod that a cluster-wide budget counts is reserved in the cluster's ledger first. A reservation there that its namespace's ledger
 //!   does not have is freed only behind a fence in that ledger: the write that was to follow may still be on its way.
-//!   A lost grant of such a pod is written after all only if its place is in both ledgers.
+//!   A lost grant of such a pod is written after all only if its reservation is in both ledgers.
 
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{Reservation, TransitionLedgerSpec};
@@ -34,7 +34,7 @@ pub enum LedgerError {
         /// uids of the pods that found no room, in the order of the batch.
         dropped: Vec<String>,
     },
-    /// The pod holds a place for another operation.
+    /// The pod holds a reservation for another operation.
     #[error("pod {uid} holds a reservation for operation {held}; release that before {wanted} is reserved")]
     Taken {
         /// uid of the pod.
@@ -67,12 +67,30 @@ pub fn refuse_if_deposed(spec: &TransitionLedgerSpec, ours: i64) -> Result<(), L
     Ok(())
 }
 
-/// Takes a place for each pod of `batch` (pod uid and reservation, the most urgent first) on behalf of `leader`. A pod that
-/// already holds a place for the same operation keeps it as it is.
+/// Says why [`reserve`] would make no reservation for this pod and operation on behalf of a leader of epoch `ours`.
+///
+/// # Errors
+/// As [`reserve`].
+pub fn refuse_to_reserve(spec: &TransitionLedgerSpec, uid: &str, id: &str, ours: i64) -> Result<(), LedgerError> {
+    refuse_if_deposed(spec, ours)?;
+    let limit = TransitionLedgerSpec::MAX_RESERVATIONS;
+    match spec.reservations.get(uid) {
+        Some(held) if held.id != id => {
+            Err(LedgerError::Taken { uid: uid.to_owned(), held: held.id.clone(), wanted: id.to_owned() })
+        }
+        None if spec.reservations.len() >= limit => {
+            Err(LedgerError::LedgerFull { limit, dropped: vec![uid.to_owned()] })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Makes a reservation for each pod of `batch` (pod uid and reservation, the most urgent first) on behalf of `leader`. A pod that
+/// already holds a reservation for the same operation keeps it as it is.
 ///
 /// # Errors
 /// [`LedgerError::Deposed`] and [`LedgerError::Taken`] leave the ledger alone; after [`LedgerError::LedgerFull`] as many of the
-/// batch have their place as fit.
+/// batch are reserved as fit.
 pub fn reserve(
     spec: &mut TransitionLedgerSpec,
     batch: Vec<(String, Reservation)>,
@@ -101,8 +119,8 @@ pub fn reserve(
     if dropped.is_empty() { Ok(()) } else { Err(LedgerError::LedgerFull { limit, dropped }) }
 }
 
-/// Gives the places of these pods back; unknown uids are ignored. Only for operations that have ended on evidence
-/// (CONTRACT 9 and 10): time alone never releases anything.
+/// Frees the reservations of these pods; unknown uids are ignored. Only for operations that have ended on evidence
+/// (docs/contract.md 9 and 10): time alone never releases anything.
 pub fn release<S: AsRef<str>>(spec: &mut TransitionLedgerSpec, uids: impl IntoIterator<Item = S>) {
     spec.fence = None;
     for uid in uids {
@@ -110,7 +128,7 @@ pub fn release<S: AsRef<str>>(spec: &mut TransitionLedgerSpec, uids: impl IntoIt
     }
 }
 
-/// What a new leader writes into a ledger before anything else (CONTRACT 11), so that writes that its predecessor prepared
+/// What a new leader writes into a ledger before anything else (docs/contract.md 11), so that writes that its predecessor prepared
 /// fail. `None` if nothing is to be written: the ledger is empty, or it is of this epoch already, or of a later one (then
 /// [`refuse_if_deposed`] says so).
 #[must_use]

@@ -4,7 +4,7 @@
 //! same code as the controller.
 //!
 //! All rules of all PodTransitionRules that select a pod are evaluated together, and a pod gets its place in all of their
-//! budgets or in none, so rules can't deadlock each other. Whatever can't be evaluated denies. The places themselves are kept
+//! budgets or in none, so rules can't deadlock each other. Whatever can't be evaluated denies. The reservations are kept
 //! in the namespace's [`ledger`].
 
 pub mod approval;
@@ -20,9 +20,9 @@ pub mod verdict;
 
 pub use approval::{Answer, Approval, Approvals, Question};
 pub use decide::decide;
-pub use facts::{Budget, Candidate, DisruptionBudget, GateInput, Held, OwnerFacts, PodFacts, RuleSet};
+pub use facts::{Budget, Candidate, DisruptionBudget, GateInput, OwnerFacts, PodFacts, Reserved, RuleSet};
 pub use hitless_api::ObjectRef;
 pub use index::Gate;
-pub use ledger::{LedgerError, refuse_if_deposed, release, reserve, take_over};
+pub use ledger::{LedgerError, refuse_if_deposed, refuse_to_reserve, release, reserve, take_over};
 pub use settings::{ImplicitBudget, Settings};
-pub use verdict::{Because, Decision, Holder, Holding, RuleVerdict, Verdict};
+pub use verdict::{BudgetConsumer, Consumption, Decision, Reason, RuleVerdict, Verdict};

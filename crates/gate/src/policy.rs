@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::{Because, Budget, DisruptionBudget, RuleSet, selector};
+use crate::{Budget, DisruptionBudget, Reason, RuleSet, selector};
 pub(crate) use limit::{Bound, Limits, Rounding};
 use window::Windows;
 
@@ -67,9 +67,9 @@ pub(crate) enum Stage {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Check {
     /// Passes everybody.
-    Pass(Because),
+    Pass(Reason),
     /// Passes nobody.
-    Deny(Because),
+    Deny(Reason),
     /// Passes pods with these labels.
     Labels(LabelSelector),
     /// Passes whom an approver lets go.
@@ -151,7 +151,7 @@ fn rule_faults(rules: &[Rule]) -> impl Iterator<Item = String> {
     rules.iter().filter_map(|rule| {
         let name = rule.path.split_once('/').map_or(&*rule.path, |(_, name)| name);
         match &rule.check {
-            Check::Deny(Because::Misconfigured { text }) => {
+            Check::Deny(Reason::Misconfigured { text }) => {
                 Some(format!("rule {name}: {text}; nobody passes until then"))
             }
             _ => None,

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub const IMPLICIT: &str = "implicit";
 /// What the workload itself says of how many of its pods may be unavailable, as it stands in verdicts.
 pub const WORKLOAD: &str = "workload";
-/// Name in [`RuleVerdict::rule`] of the answer for a pod that has its place already.
+/// Name in [`RuleVerdict::rule`] of the answer for a pod that is reserved already.
 pub const LEDGER: &str = "ledger";
 /// Name in [`RuleVerdict::rule`] of the answer for a pod that is not there.
 pub const POD: &str = "pod";
@@ -48,22 +48,22 @@ pub struct RuleVerdict {
     pub verdict: Decision,
     /// Why, and the numbers of it.
     #[serde(flatten)]
-    pub because: Because,
+    pub because: Reason,
     /// Since when it has been so, as far as that is known: since when a budget has been as full, or an approver has said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Some of those who hold the budget, the longest-standing first.
-    #[serde(skip_serializing_if = "<[Holder]>::is_empty")]
-    pub holders: Arc<[Holder]>,
+    #[serde(skip_serializing_if = "<[BudgetConsumer]>::is_empty")]
+    pub holders: Arc<[BudgetConsumer]>,
 }
 
 /// A pod that takes up a place in a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Holder {
+pub struct BudgetConsumer {
     /// Its name.
     pub pod: String,
     /// In which way.
-    pub why: Holding,
+    pub why: Consumption,
     /// Since when, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -71,7 +71,7 @@ pub struct Holder {
 
 /// How a pod takes up a place in a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Holding {
+pub enum Consumption {
     /// It is being operated.
     Reserved,
     /// It is not available.
@@ -81,7 +81,7 @@ pub enum Holding {
 }
 
 /// What a rule says without any circumstances.
-pub(crate) fn says(rule: &Arc<str>, verdict: Decision, because: Because) -> RuleVerdict {
+pub(crate) fn says(rule: &Arc<str>, verdict: Decision, because: Reason) -> RuleVerdict {
     RuleVerdict { rule: rule.clone(), verdict, because, since: None, holders: Arc::default() }
 }
 
@@ -97,8 +97,8 @@ pub enum Decision {
 /// Why a rule says what it says. Counts are pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "because", content = "numbers", rename_all_fields = "camelCase")]
-pub enum Because {
-    /// The pod has its place already.
+pub enum Reason {
+    /// The pod is reserved already.
     AlreadyReserved,
     /// The pod is unavailable anyway, so operating it takes nothing from the budget.
     AlreadyUnavailable,
@@ -318,8 +318,8 @@ impl RuleVerdict {
     #[must_use]
     pub fn changes_at(&self) -> Option<Timestamp> {
         match &self.because {
-            Because::OutsideWindow { opens } => *opens,
-            Because::Blackout { until, .. } | Because::Soaking { until } => Some(*until),
+            Reason::OutsideWindow { opens } => *opens,
+            Reason::Blackout { until, .. } | Reason::Soaking { until } => Some(*until),
             _ => None,
         }
     }
@@ -328,49 +328,49 @@ impl RuleVerdict {
     fn agreed(&self) -> bool {
         self.verdict == Decision::Allowed
             && match self.because {
-                Because::AlreadyReserved
-                | Because::AlreadyUnavailable
-                | Because::WithinBudget { .. }
-                | Because::LabelsMatch
-                | Because::InWindow
-                | Because::Soaked
-                | Because::FewFailures
-                | Because::WithinNodes { .. }
-                | Because::WithinDomains { .. }
-                | Because::EnoughOnNode { .. }
-                | Because::FewRunning { .. }
-                | Because::Approved
-                | Because::ApproverIgnored { .. } => true,
-                Because::Disabled
-                | Because::OtherStage { .. }
-                | Because::FilteredOut
-                | Because::ConditionsUnmet { .. }
-                | Because::Skipped
-                | Because::KindSkipped { .. }
-                | Because::Empty
-                | Because::MaxUnavailable { .. }
-                | Because::MinAvailable { .. }
-                | Because::LabelsDiffer { .. }
-                | Because::Paused
-                | Because::OutsideWindow { .. }
-                | Because::Blackout { .. }
-                | Because::WaveRunning { .. }
-                | Because::Soaking { .. }
-                | Because::TooManyFailures { .. }
-                | Because::MaxUnavailableNodes { .. }
-                | Because::MaxUnavailableDomains { .. }
-                | Because::PerNodeMinAvailable { .. }
-                | Because::MaxConcurrent { .. }
-                | Because::AwaitingApproval { .. }
-                | Because::ApprovalRefused { .. }
-                | Because::ApproverUnreachable { .. }
-                | Because::Misconfigured { .. }
-                | Because::NoSuchPod => false,
+                Reason::AlreadyReserved
+                | Reason::AlreadyUnavailable
+                | Reason::WithinBudget { .. }
+                | Reason::LabelsMatch
+                | Reason::InWindow
+                | Reason::Soaked
+                | Reason::FewFailures
+                | Reason::WithinNodes { .. }
+                | Reason::WithinDomains { .. }
+                | Reason::EnoughOnNode { .. }
+                | Reason::FewRunning { .. }
+                | Reason::Approved
+                | Reason::ApproverIgnored { .. } => true,
+                Reason::Disabled
+                | Reason::OtherStage { .. }
+                | Reason::FilteredOut
+                | Reason::ConditionsUnmet { .. }
+                | Reason::Skipped
+                | Reason::KindSkipped { .. }
+                | Reason::Empty
+                | Reason::MaxUnavailable { .. }
+                | Reason::MinAvailable { .. }
+                | Reason::LabelsDiffer { .. }
+                | Reason::Paused
+                | Reason::OutsideWindow { .. }
+                | Reason::Blackout { .. }
+                | Reason::WaveRunning { .. }
+                | Reason::Soaking { .. }
+                | Reason::TooManyFailures { .. }
+                | Reason::MaxUnavailableNodes { .. }
+                | Reason::MaxUnavailableDomains { .. }
+                | Reason::PerNodeMinAvailable { .. }
+                | Reason::MaxConcurrent { .. }
+                | Reason::AwaitingApproval { .. }
+                | Reason::ApprovalRefused { .. }
+                | Reason::ApproverUnreachable { .. }
+                | Reason::Misconfigured { .. }
+                | Reason::NoSuchPod => false,
             }
     }
 }
 
-impl Because {
+impl Reason {
     /// It is an approver who is waited for.
     pub(crate) fn is_about_approval(&self) -> bool {
         matches!(self, Self::AwaitingApproval { .. } | Self::ApprovalRefused { .. } | Self::ApproverUnreachable { .. })
@@ -408,10 +408,10 @@ impl Verdict {
     }
 
     /// Whether the pod may go only because it is unavailable anyway. A cache may be older than the ledger and show the pod as it was
-    /// during an operation that has ended since: the caller reads such a pod again before it reserves a place for it.
+    /// during an operation that has ended since: the caller reads such a pod again before it reserves it.
     #[must_use]
     pub fn rests_on_unavailability(&self) -> bool {
-        self.allowed && self.rules.iter().any(|rule| rule.because == Because::AlreadyUnavailable)
+        self.allowed && self.rules.iter().any(|rule| rule.because == Reason::AlreadyUnavailable)
     }
 
     /// Names of the rules that were really asked and agreed, for the grant and the ledger.
@@ -427,8 +427,10 @@ mod tests {
 
     #[test]
     fn a_verdict_is_data_and_text() {
-        let because = Because::MaxUnavailable { quota: 0, unavailable: 0, missing: 0, total: 2 };
-        let holders = [Holder { pod: "p1".into(), why: Holding::Reserved, since: Some(Timestamp::UNIX_EPOCH) }].into();
+        let because = Reason::MaxUnavailable { quota: 0, unavailable: 0, missing: 0, total: 2 };
+        let holders =
+            [BudgetConsumer { pod: "p1".into(), why: Consumption::Reserved, since: Some(Timestamp::UNIX_EPOCH) }]
+                .into();
         let rule = RuleVerdict { holders, ..says(&"max/r/1".into(), Decision::Denied, because) };
         assert_eq!((rule.rule_set(), rule.rule_name()), (Some("max"), "r/1"));
         assert_eq!(
@@ -436,7 +438,7 @@ mod tests {
             "raise the maximum to 1 of 2 at least: as it is no available pod ever goes"
         );
         let budget =
-            says(&"budget:b/maxConcurrent".into(), Decision::Allowed, Because::FewRunning { most: 2, running: 1 });
+            says(&"budget:b/maxConcurrent".into(), Decision::Allowed, Reason::FewRunning { most: 2, running: 1 });
         assert_eq!((budget.rule_set(), budget.rule_name(), budget.unblock()), (None, "maxConcurrent", None));
         let verdict = Verdict {
             pod_uid: "u".into(),

@@ -10,7 +10,7 @@ use hitless_api::GroupKind;
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{MicroTime, Reservation, TransitionLedgerSpec};
 use hitless_gate::{
-    Approvals, Because, Candidate, Gate, GateInput, Held, ImplicitBudget, ObjectRef, OwnerFacts, PodFacts, RuleSet,
+    Approvals, Candidate, Gate, GateInput, ImplicitBudget, ObjectRef, OwnerFacts, PodFacts, Reason, Reserved, RuleSet,
     Settings, Verdict, decide, release, reserve,
 };
 use jiff::Timestamp;
@@ -48,7 +48,7 @@ impl Cluster {
     }
 
     fn decide(&self, candidates: &[Candidate]) -> Vec<Verdict> {
-        let held = Held { since: Timestamp::UNIX_EPOCH };
+        let held = Reserved { since: Timestamp::UNIX_EPOCH };
         let input = GateInput {
             pods: &self.pods,
             owners: &self.owners,
@@ -119,8 +119,8 @@ impl Cluster {
         for (owner, facts) in &self.owners {
             gate.set_owner(owner, Some(*facts));
         }
-        let held = Held { since: Timestamp::UNIX_EPOCH };
-        gate.set_held(self.reserved().into_iter().map(|uid| (uid, held.clone())).collect());
+        let held = Reserved { since: Timestamp::UNIX_EPOCH };
+        gate.set_reserved(self.reserved().into_iter().map(|uid| (uid, held.clone())).collect());
     }
 
     /// Reserves what was allowed, as the controller does.
@@ -317,10 +317,10 @@ fn check_denials(cluster: &Cluster, verdicts: &[Verdict]) {
             };
             let (base, unavailable, available) = cluster.counts(&cluster.members(set));
             match rule.because {
-                Because::MaxUnavailable { quota, total, .. } => {
+                Reason::MaxUnavailable { quota, total, .. } => {
                     assert!(unavailable >= quota && total == base, "{rule}");
                 }
-                Because::MinAvailable { quota, total, .. } => {
+                Reason::MinAvailable { quota, total, .. } => {
                     assert!(available <= quota && total == base, "{rule}");
                 }
                 _ => {}

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::GroupKind;
 use hitless_gate::{
-    Approvals, Budget, Candidate, DisruptionBudget, Gate, GateInput, Held, ImplicitBudget, ObjectRef, OwnerFacts,
-    PodFacts, Settings, Verdict, decide,
+    Approvals, Budget, Candidate, DisruptionBudget, Gate, GateInput, ImplicitBudget, ObjectRef, OwnerFacts, PodFacts,
+    Reserved, Settings, Verdict, decide,
 };
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ struct Cluster {
     budgets: BTreeMap<String, Budget>,
     disruption_budgets: BTreeMap<String, DisruptionBudget>,
     owners: BTreeMap<ObjectRef, OwnerFacts>,
-    held: BTreeMap<String, Held>,
+    held: BTreeMap<String, Reserved>,
     failed: BTreeSet<String>,
 }
 
@@ -143,7 +143,7 @@ impl Cluster {
             }
             Change::Done(number) => {
                 self.held.remove(&uid(number));
-                gate.set_held(self.held.clone());
+                gate.set_reserved(self.held.clone());
             }
         }
     }
@@ -302,8 +302,8 @@ proptest! {
                 .filter(|verdict| verdict.allowed && !cluster.held.contains_key(&verdict.pod_uid))
                 .map(|verdict| verdict.pod_uid.clone())
                 .collect();
-            cluster.held.extend(newly.iter().map(|uid| (uid.clone(), Held { since: now })));
-            gate.set_held(cluster.held.clone());
+            cluster.held.extend(newly.iter().map(|uid| (uid.clone(), Reserved { since: now })));
+            gate.set_reserved(cluster.held.clone());
             cluster.check(&newly.iter().filter_map(|uid| cluster.pods.get(uid)).collect::<Vec<_>>());
         }
     }

@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_gate::{Budget, DisruptionBudget, Gate, PodFacts, RuleSet, Settings};
+use hitless_gate::{Budget, DisruptionBudget, Gate, PodFacts, Reserved, RuleSet, Settings};
 use hitless_workloads::World;
 
 use crate::snapshot::{NodeView, RuleView, Snapshot};
@@ -54,6 +54,18 @@ impl PartialEq for ByUid {
 
 impl Eq for ByUid {}
 
+/// A gate that still has the reservations and failures of an earlier round, so it can't be asked yet.
+pub(crate) struct Synced<'g>(&'g mut Gate);
+
+impl<'g> Synced<'g> {
+    /// Tells it of pods whose operation was judged bad, and of those that are reserved, both by uid.
+    pub(crate) fn tell(self, failed: &BTreeSet<String>, held: BTreeMap<String, Reserved>) -> &'g Gate {
+        self.0.set_failed(failed);
+        self.0.set_reserved(held);
+        self.0
+    }
+}
+
 impl GateCache {
     /// A cache that has seen nothing.
     #[must_use]
@@ -62,12 +74,12 @@ impl GateCache {
     }
 
     /// The gate, told of everything in `snapshot` but reservations, failures and approvals, which the round itself moves.
-    pub(crate) fn sync(&mut self, snapshot: &Snapshot, world: &World<'_>) -> &mut Gate {
+    pub(crate) fn sync(&mut self, snapshot: &Snapshot, world: &World<'_>) -> Synced<'_> {
         self.rules(snapshot);
         self.nodes(snapshot);
         let moved = self.owners.sync(snapshot, world, &mut self.gate);
         self.pods(snapshot, world, &moved);
-        &mut self.gate
+        Synced(&mut self.gate)
     }
 
     /// Pods that have finished for good take nothing from a budget and give nothing.

@@ -1,18 +1,20 @@
 //! How a pod is kept from losing requests: which policies hold for it, whether it leaves service or is held, and what its
-//! Services need for that (docs/contract.md 5, 6, 13).
+//! Services need for that (docs/contract.md 5, 6, 13, 28).
 
 mod choice;
 mod forecast;
 mod gap;
+mod not_operable;
 mod policy;
-mod prospect;
 mod service;
+mod settings;
 mod traffic;
 
-pub use choice::{Impossible, Mode, Situation, choose};
+pub use choice::{Mode, ModeInputs, choose};
 pub use forecast::Forecast;
 pub use gap::Gaps;
+pub use not_operable::NotOperable;
 pub use policy::{Policies, PolicyView, Resolved};
-pub use prospect::{AgentSays, Hindrance, Prospect, Start, Subject, WorkloadFacts};
 pub use service::{ServiceView, Target};
-pub use traffic::{Begin, Busy, Presence, Traffic};
+pub use settings::{AgentStatus, OperationSettings, PodContext, Start, WorkloadFacts};
+pub use traffic::{ServiceConflict, ServiceReadiness, Serving, Traffic};

@@ -1,39 +1,49 @@
 //! One decision about the whole cluster: snapshot and time in, ordered writes out. Pure.
 //!
-//! Order inside a round: is this still the leader → take over ledgers of an earlier one, and nothing else → what do workloads
-//! wish → which operations have ended, and on what evidence → reservations without a grant → who may go next (gate) →
-//! stand-ins. All of it works on drafts of the ledgers and NodeTransitions, so that "release and reserve the next" is one
-//! write, and "remove the grant and add the next" is one.
+//! Phases, in an order that their types enforce: is this still the leader, and are all ledgers of its epoch (`fencing`) → what is
+//! wished (`wishes`) → which operations have ended, and on what evidence (`endings`) → who might go (`candidates`) → whose grants
+//! were lost → what do the rules say → who goes (`grants`) → what follows from that. Each is a function of the value of the one
+//! before, and returns changes; [`draft::Draft`] makes the writes of all of them.
 
 mod approvals;
-mod blocked;
-mod completion;
+mod candidates;
+mod change;
 mod draft;
+mod endings;
 mod events;
 mod explain;
 mod fencing;
 mod gaps;
 mod grants;
 mod halts;
-mod holds;
-mod intents;
-mod rivals;
+mod in_service_fallback;
+mod policy_conflicts;
 mod rule_status;
-mod stand_in;
+mod service_publishing;
+mod waiting;
+mod wishes;
 mod write;
 
-use crate::mode::{Forecast, Policies};
+use crate::mode::{Forecast, Policies, Traffic};
 use hitless_api::event::Note;
 use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
-use hitless_gate::{Gate, Verdict};
+use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
 
-pub use blocked::{Waiting, unfit};
-pub use completion::Read;
+pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
-pub(crate) use intents::operations;
-pub use stand_in::GRACE_SECONDS as STAND_IN_GRACE_SECONDS;
-pub use write::{EndedHold, LedgerWrite, NodeTransitionWrite, RuleStatusWrite, ServiceWrite, StandIn, Step, Write};
+pub use waiting::{Waiting, unfit};
+pub(crate) use wishes::operations;
+pub use write::{
+    EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite,
+    Step, Write,
+};
+
+use candidates::Basis;
+use change::Change;
+use draft::Draft;
+use fencing::Fence;
+use grants::Granted;
 
 use crate::Ask;
 use crate::gate_cache::GateCache;
@@ -100,20 +110,17 @@ pub fn round(snapshot: &Snapshot, cache: &mut GateCache, now: Timestamp) -> Roun
 
 /// A round up to the point at which pods are judged.
 struct Pass<'a, 'g> {
-    draft: draft::Draft<'a>,
-    wishes: intents::Wishes<'a>,
-    ended: completion::Ended<'a>,
-    gate: &'g Gate,
-    policies: Policies<'a>,
-    holds: holds::Holds<'a>,
+    basis: Basis<'a, 'g>,
+    /// With what has ended, and with the Services of operations that are under way.
+    draft: Draft<'a>,
     asked: approvals::Asked,
 }
 
 /// A round that has been decided, and what it rests on.
 struct Finished<'a> {
     round: Round,
-    wishes: intents::Wishes<'a>,
-    ended: completion::Ended<'a>,
+    wishes: wishes::Wishes<'a>,
+    ended: endings::Ended<'a>,
 }
 
 impl<'a, 'g> Pass<'a, 'g> {
@@ -122,47 +129,46 @@ impl<'a, 'g> Pass<'a, 'g> {
         // What is written must compare equal when it is read again, and the wire has microseconds.
         let now = now.round(Unit::Microsecond).unwrap_or(now);
         match fencing::check(snapshot) {
-            fencing::Fence::Deposed(later) => {
-                return Err(Box::new(Round { deposed: Some(later), ..Round::default() }));
+            Fence::Deposed(later) => return Err(Box::new(Round { deposed: Some(later), ..Round::default() })),
+            Fence::TakeOver(changes) => {
+                let steps = Draft::new(snapshot, now).with(changes).into_steps();
+                return Err(Box::new(Round { steps, ..Round::default() }));
             }
-            fencing::Fence::TakeOver(steps) => return Err(Box::new(Round { steps, ..Round::default() })),
-            fencing::Fence::Held => {}
+            Fence::Ours => {}
         }
-        let wishes = intents::derive(snapshot);
+        let wishes = wishes::derive(snapshot);
         let gate = cache.sync(snapshot, &wishes.world);
-        let mut draft = draft::Draft::new(snapshot, now);
-        let ended = completion::complete(&wishes, &mut draft);
+        let endings::Endings { ended, changes } = endings::derive(&wishes, snapshot, now);
+        let draft = Draft::new(snapshot, now).with(changes);
+        let gate = grants::tell(gate, &ended, &draft);
         let nodes = snapshot.node_transitions.values();
         let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
         let policies = Policies::of(&snapshot.drain_policies, least_seconds);
-        let mut holds = holds::Holds::new(snapshot);
-        holds.keep(&wishes, &ended);
-        grants::tell_places(&ended, &draft, gate);
-        let asked = approvals::post_checks(&wishes, &mut draft, gate);
-        Ok(Self { draft, wishes, ended, gate, policies, holds, asked })
+        let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
+        let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
+        let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
+        Ok(Self { basis: Basis { snapshot, wishes, ended, gate, policies, traffic }, draft, asked })
     }
 
     fn finish(self) -> Finished<'a> {
-        let Self { mut draft, wishes, ended, gate, policies, mut holds, mut asked } = self;
-        let (snapshot, now) = (draft.snapshot, draft.now);
-        let verdicts = grants::grant(&wishes, &ended, &mut draft, gate, &policies, &mut holds);
+        let Self { basis, draft, mut asked } = self;
+        let granted = basis.candidates(&basis.wishes.by_pod, draft).resume(&basis).judge(&basis).grant(&basis);
+        let Granted { draft, verdicts } = granted;
+        let Basis { snapshot, wishes, ended, gate, policies, .. } = basis;
         asked.add_all(&verdicts, &wishes);
-        let stand_in = stand_in::decide(snapshot, now);
 
         let mut events = events::notes(&wishes, &ended, &verdicts);
-        events.extend(rivals::notes(&wishes, &policies));
-        let mut steps = draft.into_steps();
-        let (services, close_at) = holds.steps(&wishes, &steps, now);
-        steps.extend(services);
-        steps.extend(gaps::steps(&wishes, snapshot));
-        steps.extend(wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Step::workload));
-        steps.extend(halts::steps(&wishes, &ended, gate));
-        steps.extend(stand_in.steps);
+        events.extend(policy_conflicts::notes(&wishes, &policies));
+        let now = draft.now;
+        let (closed, close_at) = service_publishing::close(&wishes, &draft);
+        let fallback = in_service_fallback::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
-        steps.extend(statuses.steps);
         let wake_at =
-            [close_at, stand_in.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
-        let reads = ended.reads.clone();
+            [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
+        let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
+        let draft = draft.with(closed).with(gaps::changes(&wishes, snapshot)).with(workloads);
+        let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
+        let (steps, reads) = (draft.into_steps(), ended.reads.clone());
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, events, wake_at };
         Finished { round, wishes, ended }
     }

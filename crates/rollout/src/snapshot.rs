@@ -7,11 +7,11 @@ mod reported;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::mode::{AgentSays, PolicyView, ServiceView};
+use crate::mode::{AgentStatus, PolicyView, ServiceView};
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
-use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Transition, TransitionLedgerSpec};
+use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Reservation, Transition, TransitionLedgerSpec};
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
 use hitless_workloads::Object;
 use jiff::Timestamp;
@@ -52,8 +52,8 @@ pub struct NodeTransitionView {
 impl NodeTransitionView {
     /// What the agent has said.
     #[must_use]
-    pub fn says(&self) -> AgentSays<'_> {
-        AgentSays { info: self.agent.as_ref(), reports: &self.transitions }
+    pub fn agent_status(&self) -> AgentStatus<'_> {
+        AgentStatus { info: self.agent.as_ref(), reports: &self.transitions }
     }
 
     /// What the agent reports of `grant`.
@@ -97,7 +97,7 @@ pub struct RuleView {
     pub status: Option<PodTransitionRuleStatus>,
 }
 
-/// Whether a node has an agent (CONTRACT 16).
+/// Whether a node has an agent (docs/contract.md 16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentState {
     /// Its pod is Ready.
@@ -125,6 +125,20 @@ pub struct OperationKey {
     pub id: String,
     /// When it was granted and reserved.
     pub since: Timestamp,
+}
+
+impl OperationKey {
+    /// Of the operation that was granted.
+    #[must_use]
+    pub fn granted(grant: &Grant) -> Self {
+        Self { id: grant.id.clone(), since: grant.granted.0 }
+    }
+
+    /// Of the operation that has the reservation.
+    #[must_use]
+    pub fn reserved(reservation: &Reservation) -> Self {
+        Self { id: reservation.id.clone(), since: reservation.since.0 }
+    }
 }
 
 /// The state of the cluster as one controller sees it.
@@ -160,8 +174,8 @@ pub struct Snapshot {
     pub rule_states: BTreeMap<(String, String), Vec<RuleState>>,
     /// Agents by node; a node that is not listed has just been seen for the first time.
     pub agents: BTreeMap<String, AgentState>,
-    /// What was written by us without an answer.
-    pub uncertain: Uncertain,
+    /// What is known of this term's own writes.
+    pub own_writes: OwnWrites,
     /// What [`crate::round::Round::reads`] asked for earlier.
     pub evidence: BTreeMap<OperationKey, Evidence>,
     /// What could not be read; nothing for a controller.
@@ -188,14 +202,15 @@ impl Unknown {
     }
 }
 
-/// Objects that this term has written to without an answer: the write may still arrive, until a later one to the same object has
-/// succeeded.
+/// What became of the writes of this term, as far as objects do not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Uncertain {
-    /// Nodes, for their NodeTransitions.
-    pub nodes: BTreeSet<String>,
-    /// Namespaces, for their ledgers.
-    pub ledgers: BTreeSet<String>,
+pub struct OwnWrites {
+    /// Nodes whose NodeTransition was written without an answer: the write may still arrive, until a later one to it has succeeded.
+    pub unanswered_nodes: BTreeSet<String>,
+    /// Namespaces whose ledger was written without an answer.
+    pub unanswered_ledgers: BTreeSet<String>,
+    /// Namespaces whose ledger has its RoleBinding, with the ledger's uid.
+    pub bound: BTreeMap<String, String>,
 }
 
 impl Snapshot {

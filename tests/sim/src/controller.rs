@@ -11,7 +11,7 @@ use hitless_api::GrantMode;
 use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Read, Round, Step, Write};
-use hitless_rollout::snapshot::{Evidence, OperationKey, Snapshot, Uncertain};
+use hitless_rollout::snapshot::{Evidence, OperationKey, OwnWrites, Snapshot};
 
 use crate::checks::Seen;
 use crate::clock::{MS, Micros, NEVER, SECOND, when};
@@ -99,7 +99,7 @@ impl Controller {
     pub(crate) fn lead(&mut self, epoch: Option<i64>, now: Micros) {
         self.term = epoch.map(|epoch| (epoch, NEVER));
         self.snapshot.evidence.clear();
-        self.snapshot.uncertain = Uncertain::default();
+        self.snapshot.own_writes = OwnWrites::default();
         self.next = now;
     }
 
@@ -297,7 +297,7 @@ impl Controller {
                 match answer {
                     Answer::Stored(object) => {
                         self.retries.succeeded(key);
-                        write.succeeded(&mut self.snapshot.uncertain);
+                        write.succeeded(&mut self.snapshot.own_writes);
                         if let Some(object) = object {
                             self.caches.put(object);
                         }
@@ -305,7 +305,7 @@ impl Controller {
                     Answer::Absent => self.retries.failed(key, Refusal::Gone, ground.now),
                     Answer::Refused(why) => {
                         if why == Refusal::Transient {
-                            write.unanswered(&mut self.snapshot.uncertain);
+                            write.unanswered(&mut self.snapshot.own_writes);
                         }
                         self.retries.failed(key, why, ground.now);
                     }

@@ -304,9 +304,10 @@ fn kind_of(write: &Write) -> &'static str {
     match write {
         Write::Ledger(_) => "transitionledgers",
         Write::NodeTransition(_) => "nodetransitions",
+        Write::RoleBinding(_) => "rolebindings",
         Write::Workload(_) => "workloads",
         Write::Service(_) => "services",
-        Write::StandIn(_) => "pods/status",
+        Write::InServiceFallback(_) => "pods/status",
         Write::RuleStatus(_) => "podtransitionrules/status",
     }
 }

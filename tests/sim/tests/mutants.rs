@@ -57,22 +57,22 @@ const BUGS: &[Bug] = &[
         what: "places that are taken are not counted",
         changes: &[(
             "crates/rollout/src/round/grants.rs",
-            "filter(|(uid, _)| !ended.passing.contains_key(uid.as_str()))",
-            "filter(|(uid, _)| !MUTANT && !ended.passing.contains_key(uid.as_str()))",
+            "filter(|(uid, _)| !ended.transfers.contains_key(uid.as_str()))",
+            "filter(|(uid, _)| !MUTANT && !ended.transfers.contains_key(uid.as_str()))",
         )],
     },
     Bug {
         what: "places are never given back",
         changes: &[(
-            "crates/rollout/src/round/completion.rs",
-            "match (has(&grant.pod.namespace), has(CLUSTER)) {",
-            "match (!MUTANT && has(&grant.pod.namespace), !MUTANT && has(CLUSTER)) {",
+            "crates/rollout/src/round/draft.rs",
+            "if reserved.as_ref() == Some(operation) {",
+            "if !MUTANT && reserved.as_ref() == Some(operation) {",
         )],
     },
     Bug {
         what: "a place is given back on the agent's word alone",
         changes: &[(
-            "crates/rollout/src/round/completion.rs",
+            "crates/rollout/src/round/endings.rs",
             "(_, Some(Evidence::NotReady) | None) => false,",
             "(_, Some(Evidence::NotReady) | None) => MUTANT,",
         )],
@@ -80,9 +80,9 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "an old cache is taken for evidence",
         changes: &[(
-            "crates/rollout/src/round/completion.rs",
-            "let evidence = snapshot.evidence.get(&key(grant));\n",
-            "let evidence = snapshot.evidence.get(&key(grant));\n    \
+            "crates/rollout/src/round/endings.rs",
+            "let evidence = snapshot.evidence.get(&OperationKey::granted(grant));\n",
+            "let evidence = snapshot.evidence.get(&OperationKey::granted(grant));\n    \
              let cached = pod.filter(|pod| MUTANT && pod.ready()).map(|_| &Evidence::Ready);\n    \
              let evidence = evidence.or(cached);\n",
         )],
@@ -103,6 +103,14 @@ const BUGS: &[Bug] = &[
             "crates/rollout/src/round/draft.rs",
             "draft.touched.iter().filter_map(|namespace|",
             "draft.touched.iter().filter(|_| !MUTANT).filter_map(|namespace|",
+        )],
+    },
+    Bug {
+        what: "agents are not given the right to operate in a namespace",
+        changes: &[(
+            "crates/rollout/src/round/draft.rs",
+            "if ledger_uid.is_some() && snapshot.own_writes.bound.get(namespace) == ledger_uid.as_ref() {",
+            "if MUTANT || ledger_uid.is_some() && snapshot.own_writes.bound.get(namespace) == ledger_uid.as_ref() {",
         )],
     },
     Bug {
@@ -161,9 +169,9 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a place without a grant is freed without a fence",
         changes: &[(
-            "crates/rollout/src/round/completion.rs",
-            "if !standing || draft.snapshot.uncertain.nodes.contains(node) {",
-            "if !MUTANT && (!standing || draft.snapshot.uncertain.nodes.contains(node)) {",
+            "crates/rollout/src/round/endings/orphans.rs",
+            "if !is_fenced || snapshot.own_writes.unanswered_nodes.contains(node) {",
+            "if !MUTANT && (!is_fenced || snapshot.own_writes.unanswered_nodes.contains(node)) {",
         )],
     },
     Bug {
@@ -177,32 +185,32 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a Service that was opened for a Hold is never closed",
         changes: &[(
-            "crates/rollout/src/round/holds.rs",
-            "steps.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended))));",
-            "if !MUTANT { steps.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended)))); }",
+            "crates/rollout/src/round/service_publishing.rs",
+            "changes.push(Change::CloseService { service, ended });",
+            "if !MUTANT { changes.push(Change::CloseService { service, ended }); }",
         )],
     },
     Bug {
         what: "a Hold is granted without waiting until its Services are seen open",
         changes: &[(
             "crates/rollout/src/round/grants.rs",
-            "self.opening.then(|| Waiting::Opening(names()))",
-            "(self.opening && !MUTANT).then(|| Waiting::Opening(names()))",
+            "self.opening.then(|| Waiting::ServicePublishing(names()))",
+            "(self.opening && !MUTANT).then(|| Waiting::ServicePublishing(names()))",
         )],
     },
     Bug {
         what: "a Service is closed although its pod is held",
         changes: &[
             (
-                "crates/rollout/src/round/holds.rs",
-                "self.hold(&grant.id, &services);",
-                "if !MUTANT { self.hold(&grant.id, &services); }",
+                "crates/rollout/src/round/service_publishing.rs",
+                "changes.push(Change::Hold { operation: grant.id.clone(), services });",
+                "if !MUTANT { changes.push(Change::Hold { operation: grant.id.clone(), services }); }",
             ),
             // What keeps it open where the grant is not seen.
             (
-                "crates/rollout/src/round/holds.rs",
-                "|| self.may_be_live(service, id, wishes)",
-                "|| !MUTANT && self.may_be_live(service, id, wishes)",
+                "crates/rollout/src/round/service_publishing.rs",
+                "|| may_be_live(service, id, wishes, snapshot)",
+                "|| !MUTANT && may_be_live(service, id, wishes, snapshot)",
             ),
         ],
     },

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
 
-use crate::Because;
+use crate::Reason;
 use crate::index::{Counts, Gate, Group, Pod, Symbol};
 use crate::policy::{Bound, Limits};
-use crate::verdict::{Holder, Holding, Who};
+use crate::verdict::{BudgetConsumer, Consumption, Who};
 
 /// Most holders that a verdict names.
 const NAMED: usize = 5;
@@ -35,12 +35,12 @@ pub(super) struct Live {
 #[derive(Debug, Default)]
 struct Holders {
     /// The longest-standing of those who held it when the round began.
-    longest: Vec<Holder>,
+    longest: Vec<BudgetConsumer>,
     since: Option<Timestamp>,
     /// How many were taken when the verdict's list was made.
     taken: usize,
     /// The verdict's list.
-    named: Arc<[Holder]>,
+    named: Arc<[BudgetConsumer]>,
 }
 
 impl Live {
@@ -54,37 +54,37 @@ impl Live {
     }
 
     /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream.
-    pub(super) fn availability(&self, limits: Limits) -> Result<Because, Because> {
+    pub(super) fn availability(&self, limits: Limits) -> Result<Reason, Reason> {
         let Counts { total, missing, available, .. } = self.counts;
         let unavailable = self.counts.gone();
         let max_unavailable = limits.max_unavailable.map(|limit| limit.of(total));
         let min_available = limits.min_available.map(|limit| limit.of(total));
         if let Some(quota) = max_unavailable.filter(|quota| unavailable >= *quota) {
-            return Err(Because::MaxUnavailable { quota, unavailable, missing, total });
+            return Err(Reason::MaxUnavailable { quota, unavailable, missing, total });
         }
         if let Some(quota) = min_available.filter(|quota| available <= *quota) {
-            return Err(Because::MinAvailable { quota, available, total });
+            return Err(Reason::MinAvailable { quota, available, total });
         }
-        Ok(Because::WithinBudget { total, unavailable, max_unavailable, available, min_available })
+        Ok(Reason::WithinBudget { total, unavailable, max_unavailable, available, min_available })
     }
 
-    pub(super) fn concurrent(&self, most: u64) -> Result<Because, Because> {
-        let running = self.counts.held;
+    pub(super) fn concurrent(&self, most: u64) -> Result<Reason, Reason> {
+        let running = self.counts.reserved;
         if running < most {
-            Ok(Because::FewRunning { most, running })
+            Ok(Reason::FewRunning { most, running })
         } else {
-            Err(Because::MaxConcurrent { most, running })
+            Err(Reason::MaxConcurrent { most, running })
         }
     }
 
-    pub(super) fn nodes(&self, group: &Group, pod: &Pod, bound: Bound) -> Result<Because, Because> {
+    pub(super) fn nodes(&self, group: &Group, pod: &Pod, bound: Bound) -> Result<Reason, Reason> {
         let total = group.nodes.len() as u64;
         let (quota, unavailable) = (bound.of(total), (group.down_on.len() + self.newly_down_on.len()) as u64);
         let is_down = |node| group.down_on.contains(&node) || self.newly_down_on.contains(&node);
         if pod.node.is_some_and(is_down) || unavailable < quota {
-            Ok(Because::WithinNodes { quota, unavailable, total })
+            Ok(Reason::WithinNodes { quota, unavailable, total })
         } else {
-            Err(Because::MaxUnavailableNodes { quota, unavailable, total })
+            Err(Reason::MaxUnavailableNodes { quota, unavailable, total })
         }
     }
 
@@ -94,36 +94,36 @@ impl Live {
         pod: &Pod,
         key: &str,
         most: u64,
-    ) -> Result<Because, Because> {
+    ) -> Result<Reason, Reason> {
         let of = |node: &Symbol| domain(gate, Some(*node), key);
         let domains = self.domains.get_or_insert_with(|| group.down_on.iter().map(of).collect());
         domains.extend(self.domains_lack.drain(..).map(|node| of(&node)));
         let own = domain(gate, pod.node, key);
         let key = key.to_owned();
         if domains.contains(&own) || (domains.len() as u64) < most {
-            Ok(Because::WithinDomains { key })
+            Ok(Reason::WithinDomains { key })
         } else {
             let unavailable = domains.len() as u64;
             let domains = domains.iter().take(NAMED).cloned().collect();
-            Err(Because::MaxUnavailableDomains { key, most, unavailable, domains })
+            Err(Reason::MaxUnavailableDomains { key, most, unavailable, domains })
         }
     }
 
-    pub(super) fn per_node(&self, group: &Group, pod: &Pod, node: &str, fewest: u64) -> Result<Because, Because> {
+    pub(super) fn per_node(&self, group: &Group, pod: &Pod, node: &str, fewest: u64) -> Result<Reason, Reason> {
         let taken = pod.node.and_then(|node| self.taken_on.get(&node)).copied().unwrap_or_default();
         let listed = pod.node.and_then(|node| group.nodes.get(&node)).map_or(1, |count| count.available);
         let available = listed.saturating_sub(taken);
         let node = node.to_owned();
         if available > fewest {
-            Ok(Because::EnoughOnNode { node, fewest, available })
+            Ok(Reason::EnoughOnNode { node, fewest, available })
         } else {
-            Err(Because::PerNodeMinAvailable { node, fewest, available })
+            Err(Reason::PerNodeMinAvailable { node, fewest, available })
         }
     }
 
     /// A member goes.
     pub(super) fn take(&mut self, group: &Group, id: u32, pod: &Pod) {
-        self.counts.held += 1;
+        self.counts.reserved += 1;
         self.taken.push(id);
         if !pod.is_free() {
             return;
@@ -145,17 +145,21 @@ impl Live {
         group: &Group,
         who: Who,
         node: Option<Symbol>,
-    ) -> (Arc<[Holder]>, Option<Timestamp>) {
+    ) -> (Arc<[BudgetConsumer]>, Option<Timestamp>) {
         let node = node.filter(|_| who == Who::DownOnNode);
         let concerned = |pod: &Pod| who != Who::DownOnNode || pod.node == node;
         let holders = self.holders.entry((who, node)).or_insert_with(|| {
             let down = group.down.iter().filter_map(|id| gate.pods.get(*id as usize));
-            Holders::of(gate, down.filter(|pod| concerned(pod) && (who != Who::Running || pod.is_held())))
+            Holders::of(gate, down.filter(|pod| concerned(pod) && (who != Who::Running || pod.is_reserved())))
         });
         if holders.taken != self.taken.len() && holders.longest.len() < NAMED {
             let goes = self.taken.iter().filter_map(|id| gate.pods.get(*id as usize));
             let goes = goes.filter(|pod| concerned(pod) && (who == Who::Running || pod.is_free()));
-            let goes = goes.map(|pod| Holder { pod: pod.name.text(&gate.symbols), why: Holding::GoesNow, since: None });
+            let goes = goes.map(|pod| BudgetConsumer {
+                pod: pod.name.text(&gate.symbols),
+                why: Consumption::GoesNow,
+                since: None,
+            });
             holders.named = holders.longest.iter().cloned().chain(goes).take(NAMED).collect();
             holders.taken = self.taken.len();
         }
@@ -165,7 +169,7 @@ impl Live {
 
 impl Holders {
     fn of<'g>(gate: &'g Gate, down: impl Iterator<Item = &'g Pod>) -> Self {
-        let since = |pod: &Pod| gate.place_of(pod).map(|held| held.since).or(pod.unavailable_since());
+        let since = |pod: &Pod| gate.reservation_of(pod).map(|held| held.since).or(pod.unavailable_since());
         let mut down: Vec<(Option<Timestamp>, &Pod)> = down.map(|pod| (since(pod), pod)).collect();
         let full_since = down.iter().filter_map(|(since, _)| *since).max();
         let longer = |a: &(Option<Timestamp>, &Pod), b: &(Option<Timestamp>, &Pod)| {
@@ -177,12 +181,12 @@ impl Holders {
             down.truncate(NAMED);
         }
         down.sort_unstable_by(longer);
-        let holds = |(since, pod): &(Option<Timestamp>, &Pod)| Holder {
+        let holds = |(since, pod): &(Option<Timestamp>, &Pod)| BudgetConsumer {
             pod: pod.name.text(&gate.symbols),
-            why: if pod.is_held() { Holding::Reserved } else { Holding::Unavailable },
+            why: if pod.is_reserved() { Consumption::Reserved } else { Consumption::Unavailable },
             since: *since,
         };
-        let longest: Vec<Holder> = down.iter().map(holds).collect();
+        let longest: Vec<BudgetConsumer> = down.iter().map(holds).collect();
         Self { named: longest.clone().into(), longest, since: full_since, taken: 0 }
     }
 }

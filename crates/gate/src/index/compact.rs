@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::DefaultHashBuilder;
 use jiff::Timestamp;
 
-use super::symbols::{Symbol, Symbols};
+use super::interner::{Interner, Symbol};
 
 /// A uid: 16 bytes if it has the form that API servers give it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,27 +104,27 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    pub(crate) fn intern(symbols: &mut Symbols, text: &str) -> Self {
+    pub(crate) fn intern(symbols: &mut Interner, text: &str) -> Self {
         let (stem, end) = parts(text);
         let mut bytes = [0; END];
         bytes[..end.len()].copy_from_slice(end.as_bytes());
         Self { stem: symbols.intern(stem), end: bytes, length: u8::try_from(end.len()).unwrap_or_default() }
     }
 
-    pub(crate) fn release(&self, symbols: &mut Symbols) {
+    pub(crate) fn release(&self, symbols: &mut Interner) {
         symbols.release(self.stem);
     }
 
-    pub(crate) fn text(&self, symbols: &Symbols) -> String {
+    pub(crate) fn text(&self, symbols: &Interner) -> String {
         [symbols.text(self.stem), std::str::from_utf8(self.end()).unwrap_or_default()].concat()
     }
 
-    pub(crate) fn is(&self, symbols: &Symbols, text: &str) -> bool {
+    pub(crate) fn is(&self, symbols: &Interner, text: &str) -> bool {
         let (stem, end) = parts(text);
         symbols.text(self.stem) == stem && self.end() == end.as_bytes()
     }
 
-    pub(crate) fn cmp(&self, other: &Self, symbols: &Symbols) -> Ordering {
+    pub(crate) fn cmp(&self, other: &Self, symbols: &Interner) -> Ordering {
         let bytes = |name: &Self| symbols.text(name.stem).bytes().chain(name.end.into_iter().take(name.length.into()));
         if self.stem == other.stem { self.end().cmp(other.end()) } else { bytes(self).cmp(bytes(other)) }
     }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_name_is_told_as_it_was_given_and_ordered_as_text() {
-        let mut symbols = Symbols::default();
+        let mut symbols = Interner::default();
         let texts = [
             "",
             "-",

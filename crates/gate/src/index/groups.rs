@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use slab::Slab;
 
+use super::interner::{Interner, Symbol};
 use super::labels::Labels;
 use super::owners::Owner;
-use super::pods::{Class, Standing};
-use super::symbols::{Symbol, Symbols};
+use super::pods::{LabelClass, PodState};
 use super::{Gate, Pod, Selector, id};
 use crate::policy::{Policy, Source};
 
@@ -26,7 +26,7 @@ pub(crate) struct Counts {
     /// Available and not reserved.
     pub(crate) available: u64,
     /// Reserved.
-    pub(crate) held: u64,
+    pub(crate) reserved: u64,
     /// Whose last operation has failed.
     pub(crate) failed: u64,
 }
@@ -95,49 +95,49 @@ impl Group {
         self.returns.last_key_value().map(|(last, _)| *last)
     }
 
-    pub(super) fn release(&self, symbols: &mut Symbols) {
+    pub(super) fn release(&self, symbols: &mut Interner) {
         self.selector.release(symbols);
         if let Some(scope) = self.scope {
             symbols.release(scope);
         }
     }
 
-    pub(super) fn add(&mut self, known: u32, node: Option<Symbol>, standing: Standing) {
-        if standing.is_free() {
+    pub(super) fn add(&mut self, known: u32, node: Option<Symbol>, state: PodState) {
+        if state.is_free() {
             self.counts.available += 1;
         } else {
             self.counts.unavailable += 1;
             self.down.insert(known);
         }
-        self.counts.held += u64::from(standing.held);
-        self.counts.failed += u64::from(standing.failed);
+        self.counts.reserved += u64::from(state.reserved);
+        self.counts.failed += u64::from(state.failed);
         if let Some(node) = node.filter(|_| self.policy.counts_nodes) {
             let count = self.nodes.entry(node).or_default();
-            if standing.is_free() {
+            if state.is_free() {
                 count.available += 1;
             } else {
                 count.unavailable += 1;
                 self.down_on.insert(node);
             }
         }
-        if let Some(at) = standing.returned_at().filter(|_| self.policy.counts_returns) {
+        if let Some(at) = state.returned_at().filter(|_| self.policy.counts_returns) {
             *self.returns.entry(at).or_default() += 1;
         }
     }
 
-    pub(super) fn remove(&mut self, known: u32, node: Option<Symbol>, standing: Standing) {
-        if standing.is_free() {
+    pub(super) fn remove(&mut self, known: u32, node: Option<Symbol>, state: PodState) {
+        if state.is_free() {
             self.counts.available -= 1;
         } else {
             self.counts.unavailable -= 1;
             self.down.remove(&known);
         }
-        self.counts.held -= u64::from(standing.held);
-        self.counts.failed -= u64::from(standing.failed);
+        self.counts.reserved -= u64::from(state.reserved);
+        self.counts.failed -= u64::from(state.failed);
         if let Some(node) = node.filter(|_| self.policy.counts_nodes)
             && let Some(count) = self.nodes.get_mut(&node)
         {
-            if standing.is_free() {
+            if state.is_free() {
                 count.available -= 1;
             } else {
                 count.unavailable -= 1;
@@ -149,7 +149,7 @@ impl Group {
                 self.nodes.remove(&node);
             }
         }
-        if let Some(at) = standing.returned_at().filter(|_| self.policy.counts_returns)
+        if let Some(at) = state.returned_at().filter(|_| self.policy.counts_returns)
             && let Some(count) = self.returns.get_mut(&at)
         {
             *count -= 1;
@@ -171,7 +171,7 @@ pub(super) fn each_base(groups: &mut Slab<Group>, owner: &Owner, known: u32, cha
 
 impl Gate {
     /// Whether a selector that is not one of the groups' selects the pods of a class.
-    pub(crate) fn selects(&self, wanted: &LabelSelector, class: &Class) -> bool {
+    pub(crate) fn selects(&self, wanted: &LabelSelector, class: &LabelClass) -> bool {
         let text = |symbol| self.symbols.text(symbol);
         let get = |key: &str| {
             class.labels.pairs().iter().find(|(known, _)| text(*known) == key).map(|(_, value)| text(*value))
@@ -332,8 +332,8 @@ fn count_in(groups: &mut Slab<Group>, owners: &mut Slab<Owner>, id: u32, known: 
         None => group.counts.total -= 1,
     }
     if add {
-        group.add(known, pod.node, pod.standing());
+        group.add(known, pod.node, pod.state());
     } else {
-        group.remove(known, pod.node, pod.standing());
+        group.remove(known, pod.node, pod.state());
     }
 }

@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 use hashbrown::DefaultHashBuilder;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::symbols::{Symbol, Symbols};
+use super::interner::{Interner, Symbol};
 use crate::selector;
 
 /// Labels in the order of their symbols.
@@ -14,7 +14,7 @@ use crate::selector;
 pub(crate) struct Labels(Box<[(Symbol, Symbol)]>);
 
 impl Labels {
-    pub(crate) fn intern<T: AsRef<str>>(symbols: &mut Symbols, labels: impl IntoIterator<Item = (T, T)>) -> Self {
+    pub(crate) fn intern<T: AsRef<str>>(symbols: &mut Interner, labels: impl IntoIterator<Item = (T, T)>) -> Self {
         let pair = |(key, value): (T, T)| (symbols.intern(key.as_ref()), symbols.intern(value.as_ref()));
         let mut pairs: Vec<_> = labels.into_iter().map(pair).collect();
         pairs.sort_unstable();
@@ -22,7 +22,7 @@ impl Labels {
     }
 
     /// Whether they are these labels.
-    pub(crate) fn are(&self, symbols: &Symbols, labels: &BTreeMap<String, String>) -> bool {
+    pub(crate) fn are(&self, symbols: &Interner, labels: &BTreeMap<String, String>) -> bool {
         let has = |(key, value): &(Symbol, Symbol)| {
             labels.get(symbols.text(*key)).is_some_and(|given| given == symbols.text(*value))
         };
@@ -38,7 +38,7 @@ impl Labels {
         &self.0
     }
 
-    pub(crate) fn release(&self, symbols: &mut Symbols) {
+    pub(crate) fn release(&self, symbols: &mut Interner) {
         for (key, value) in &self.0 {
             symbols.release(*key);
             symbols.release(*value);
@@ -74,7 +74,7 @@ pub(crate) struct Selector {
 }
 
 impl Selector {
-    pub(crate) fn intern(symbols: &mut Symbols, from: &LabelSelector) -> Self {
+    pub(crate) fn intern(symbols: &mut Interner, from: &LabelSelector) -> Self {
         let pairs = from.match_labels.iter().flatten().map(|(key, value)| (symbols.intern(key), symbols.intern(value)));
         let pairs = pairs.collect();
         let requirements = from
@@ -101,7 +101,7 @@ impl Selector {
         Self { pairs: Vec::new(), requirements: Vec::new(), nobody: true }
     }
 
-    pub(crate) fn release(&self, symbols: &mut Symbols) {
+    pub(crate) fn release(&self, symbols: &mut Interner) {
         for (key, value) in &self.pairs {
             symbols.release(*key);
             symbols.release(*value);
@@ -159,7 +159,7 @@ mod tests {
                 .collect();
             let from: LabelSelector =
                 serde_json::from_value(serde_json::json!({"matchLabels": wanted, "matchExpressions": expressions})).unwrap();
-            let mut symbols = Symbols::default();
+            let mut symbols = Interner::default();
             let compiled = Selector::intern(&mut symbols, &from);
             let interned = Labels::intern(&mut symbols, &labels);
             prop_assert_eq!(compiled.matches(&interned), selector::matches(&from, &labels));

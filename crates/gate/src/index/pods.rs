@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use super::compact::{Name, Time, Uid};
+use super::interner::Symbol;
 use super::labels::Labels;
-use super::symbols::Symbol;
 use super::{Gate, Group, id};
 use crate::facts::PodFacts;
 
@@ -22,23 +22,23 @@ pub(crate) struct Pod {
     after: u32,
     owner: u32,
     pub(crate) node: Option<Symbol>,
-    standing: Standing,
+    state: PodState,
 }
 
 /// What changes in a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct PodState {
     available: bool,
-    pub(super) held: bool,
+    pub(super) reserved: bool,
     pub(super) failed: bool,
     unavailable_since: Time,
     returned_at: Time,
 }
 
-impl Standing {
+impl PodState {
     /// Available, and nobody has reserved it.
     pub(super) fn is_free(self) -> bool {
-        self.available && !self.held
+        self.available && !self.reserved
     }
 
     pub(super) fn returned_at(self) -> Option<Timestamp> {
@@ -49,24 +49,24 @@ impl Standing {
 impl Pod {
     /// Available, whether reserved or not.
     pub(crate) fn is_available(&self) -> bool {
-        self.standing.available
+        self.state.available
     }
 
     /// Available, and nobody has reserved it.
     pub(crate) fn is_free(&self) -> bool {
-        self.standing.is_free()
+        self.state.is_free()
     }
 
-    pub(crate) fn is_held(&self) -> bool {
-        self.standing.held
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.state.reserved
     }
 
     pub(crate) fn unavailable_since(&self) -> Option<Timestamp> {
-        self.standing.unavailable_since.get()
+        self.state.unavailable_since.get()
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        self.standing
+    pub(super) fn state(&self) -> PodState {
+        self.state
     }
 
     pub(crate) fn owner(&self) -> Option<u32> {
@@ -76,7 +76,7 @@ impl Pod {
 
 /// Pods of one namespace with the same labels.
 #[derive(Clone, Debug)]
-pub(crate) struct Class {
+pub(crate) struct LabelClass {
     pub(crate) namespace: Symbol,
     pub(super) labels: Labels,
     /// The last one that joined.
@@ -113,18 +113,18 @@ impl Gate {
     }
 
     /// Members of a class.
-    pub(super) fn members<'a>(&'a self, class: &Class) -> impl Iterator<Item = (u32, &'a Pod)> + use<'a> {
+    pub(super) fn members<'a>(&'a self, class: &LabelClass) -> impl Iterator<Item = (u32, &'a Pod)> + use<'a> {
         let known = |id: u32| self.pods.get(id as usize).map(|pod| (id, pod));
         std::iter::successors(known(class.first), move |(_, pod)| known(pod.after))
     }
 
-    /// Changes a pod's standing and every counter that it is in.
-    pub(super) fn restand(&mut self, known: u32, with: impl FnOnce(&mut Standing)) {
+    /// Changes a pod's state and every counter that it is in.
+    pub(super) fn change_state(&mut self, known: u32, with: impl FnOnce(&mut PodState)) {
         let Some(pod) = self.pods.get_mut(known as usize) else { return };
-        let before = pod.standing;
-        with(&mut pod.standing);
-        let (after, node) = (pod.standing, pod.node);
-        let counted = |each: Standing| (each.available, each.held, each.failed, each.returned_at);
+        let before = pod.state;
+        with(&mut pod.state);
+        let (after, node) = (pod.state, pod.node);
+        let counted = |each: PodState| (each.available, each.reserved, each.failed, each.returned_at);
         if counted(before) == counted(after) {
             return;
         }
@@ -145,10 +145,10 @@ pub(super) fn upsert(gate: &mut Gate, facts: &PodFacts) {
             remove(gate, &facts.uid);
             insert(gate, facts);
         }
-        Some(known) => gate.restand(known, |standing| {
-            standing.available = facts.available;
-            standing.unavailable_since = Time::of(facts.unavailable_since);
-            standing.returned_at = Time::of(facts.returned_at);
+        Some(known) => gate.change_state(known, |state| {
+            state.available = facts.available;
+            state.unavailable_since = Time::of(facts.unavailable_since);
+            state.returned_at = Time::of(facts.returned_at);
         }),
         None => insert(gate, facts),
     }
@@ -172,9 +172,9 @@ fn insert(gate: &mut Gate, facts: &PodFacts) {
     let owner = facts.owner.as_ref().map_or(NONE, |owner| gate.owner_id(owner));
     let uid = Uid::of(&facts.uid);
     let kept = uid.kept();
-    let standing = Standing {
+    let state = PodState {
         available: facts.available,
-        held: gate.held.contains_key(&kept),
+        reserved: gate.reserved.contains_key(&kept),
         failed: gate.failed.contains(&kept),
         unavailable_since: Time::of(facts.unavailable_since),
         returned_at: Time::of(facts.returned_at),
@@ -188,7 +188,7 @@ fn insert(gate: &mut Gate, facts: &PodFacts) {
         after,
         owner,
         node: facts.node.as_deref().map(|node| gate.symbols.intern(node)),
-        standing,
+        state,
     };
     let known = id(gate.pods.insert(pod));
     if let Some(class) = gate.classes.get_mut(class as usize) {
@@ -268,11 +268,11 @@ fn class_of(gate: &mut Gate, facts: &PodFacts) -> u32 {
         return known;
     }
     let groups = gate.selecting(namespace, &labels).into();
-    let known = id(gate.classes.insert(Class { namespace, labels, first: NONE, groups }));
+    let known = id(gate.classes.insert(LabelClass { namespace, labels, first: NONE, groups }));
     gate.classes_of.entry(namespace).or_default().insert(known);
     let Gate { class_ids, classes, hasher, .. } = gate;
     let rehash = |known: &u32| {
-        classes.get(*known as usize).map_or(0, |class: &Class| class.labels.hash(hasher, class.namespace))
+        classes.get(*known as usize).map_or(0, |class: &LabelClass| class.labels.hash(hasher, class.namespace))
     };
     class_ids.insert_unique(hash, known, rehash);
     known

@@ -8,7 +8,7 @@ use hitless_api::transition_budget::Scope;
 use super::rule_set::misconfigured;
 use super::window::Windows;
 use super::{Bound, Check, Limits, Rounding, Rule, Stage};
-use crate::{Because, Budget, DisruptionBudget};
+use crate::{Budget, DisruptionBudget, Reason};
 
 /// One rule for each field that is set.
 pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
@@ -26,7 +26,7 @@ pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
         add("scope", misconfigured(text));
     }
     if spec.paused {
-        add("paused", Check::Deny(Because::Paused));
+        add("paused", Check::Deny(Reason::Paused));
     }
     if !spec.windows.is_empty() || !spec.blackouts.is_empty() {
         add("windows", Windows::parse(&spec.windows, &spec.blackouts).map_or_else(misconfigured, Check::Windows));
@@ -37,7 +37,7 @@ pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
     if let Some(seconds) = spec.soak_seconds {
         add("soakSeconds", Check::Soak { seconds });
     }
-    // Our own budgets round to the safe side (CONTRACT 8).
+    // Our own budgets round to the safe side (docs/contract.md 8).
     let max = spec.max_unavailable.as_ref().map(|value| Bound::parse("maxUnavailable", value, Rounding::Down));
     match max.transpose() {
         Ok(None) => {}
@@ -74,7 +74,7 @@ pub(super) fn disruption(budget: &DisruptionBudget) -> Rule {
     let side =
         |name, value: &Option<_>| value.as_ref().map(|value| Bound::parse(name, value, Rounding::Up)).transpose();
     let check = match (side("minAvailable", &budget.min_available), side("maxUnavailable", &budget.max_unavailable)) {
-        (Ok(None), Ok(None)) => Check::Pass(Because::Empty),
+        (Ok(None), Ok(None)) => Check::Pass(Reason::Empty),
         (Ok(min_available), Ok(max_unavailable)) => Check::Availability(Limits { max_unavailable, min_available }),
         (Err(text), _) | (_, Err(text)) => misconfigured(text),
     };

@@ -6,7 +6,7 @@ use hitless_api::PodTransitionRuleSpec;
 use hitless_api::pod_transition_rule::{TransitionRule, TransitionRuleWebhook};
 
 use super::{Check, Limits, Rule, Stage};
-use crate::{Because, selector};
+use crate::{Reason, selector};
 
 pub(super) fn rules(set: &str, spec: &PodTransitionRuleSpec, skipped_kinds: &BTreeSet<String>) -> Vec<Rule> {
     // A filter that can't be understood leaves nobody out: the rule is a denial then.
@@ -32,7 +32,7 @@ pub(super) fn rules(set: &str, spec: &PodTransitionRuleSpec, skipped_kinds: &BTr
 /// Upstream's order of precedence: switched off, then the first of availablePolicy, labelCheck and webhook that is set.
 fn check(rule: &TransitionRule, skipped_kinds: &BTreeSet<String>) -> Check {
     if rule.disabled {
-        return Check::Pass(Because::Disabled);
+        return Check::Pass(Reason::Disabled);
     }
     let filter = rule.filter.as_ref().and_then(|filter| filter.label_selector.as_ref());
     if let Some(fault) = filter.and_then(selector::fault) {
@@ -52,10 +52,10 @@ fn check(rule: &TransitionRule, skipped_kinds: &BTreeSet<String>) -> Check {
     } else if let Some(webhook) = &rule.webhook {
         ("webhook", webhook_check(webhook))
     } else {
-        return Check::Pass(Because::Empty);
+        return Check::Pass(Reason::Empty);
     };
     if skipped_kinds.contains(kind) {
-        return Check::Pass(Because::KindSkipped { kind: kind.to_owned() });
+        return Check::Pass(Reason::KindSkipped { kind: kind.to_owned() });
     }
     check
 }
@@ -79,5 +79,5 @@ fn webhook_check(webhook: &TransitionRuleWebhook) -> Check {
 }
 
 pub(super) fn misconfigured(text: String) -> Check {
-    Check::Deny(Because::Misconfigured { text })
+    Check::Deny(Reason::Misconfigured { text })
 }

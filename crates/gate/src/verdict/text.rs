@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use super::{Because, Decision, RuleVerdict, Verdict};
+use super::{Decision, Reason, RuleVerdict, Verdict};
 
 impl RuleVerdict {
     /// Why, in words and numbers. Where upstream has a text that operators look for, it begins with exactly that text.
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.because {
-            because @ Because::MaxUnavailable { .. } => format!("[{}] {because}", self.rule_name()),
+            because @ Reason::MaxUnavailable { .. } => format!("[{}] {because}", self.rule_name()),
             because => because.to_string(),
         }
     }
@@ -44,7 +44,7 @@ fn pods(count: u64) -> String {
     if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
 }
 
-impl Because {
+impl Reason {
     fn unblock(&self) -> Option<String> {
         Some(match self {
             Self::MaxUnavailable { quota: 0, total, .. } => {
@@ -128,10 +128,10 @@ fn said(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
-impl fmt::Display for Because {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AlreadyReserved => write!(f, "the pod has its place already"),
+            Self::AlreadyReserved => write!(f, "the pod is reserved already"),
             Self::AlreadyUnavailable => write!(f, "the pod is unavailable anyway, operating it costs nothing"),
             Self::WithinBudget { total, unavailable, max_unavailable, available, min_available } => {
                 write!(f, "there is room: of {total} pods {unavailable} unavailable")?;

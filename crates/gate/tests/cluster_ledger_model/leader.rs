@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use hitless_api::names;
-use hitless_gate::{Approvals, Budget, Candidate, GateInput, Held, PodFacts, Settings};
+use hitless_gate::{Approvals, Budget, Candidate, GateInput, PodFacts, Reserved, Settings};
 use jiff::Timestamp;
 
 use crate::draft::Draft;
@@ -277,7 +277,7 @@ impl Controller {
 
     fn ask(&self, (down, held, wishes, urgent): Question) -> [bool; PODS] {
         let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
-        let reserved = chosen(held).map(|pod| (uid(pod), Held { since: Timestamp::UNIX_EPOCH })).collect();
+        let reserved = chosen(held).map(|pod| (uid(pod), Reserved { since: Timestamp::UNIX_EPOCH })).collect();
         let candidates: Vec<Candidate> = chosen(wishes)
             .map(|pod| Candidate { priority: i32::from(pod == urgent), ..Candidate::new(uid(pod)) })
             .collect();

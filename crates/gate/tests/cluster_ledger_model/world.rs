@@ -246,7 +246,7 @@ impl From<Ledger> for TransitionLedgerSpec {
         let reserved = ledger.reserved.iter().enumerate();
         Self {
             leader: leader(ledger.epoch),
-            fence: ledger.fence.map(|_| "standing".to_owned()),
+            fence: ledger.fence.map(|_| "state".to_owned()),
             reservations: reserved
                 .filter_map(|(pod, attempt)| Some((uid(pod), reservation(&uid(pod), (*attempt)?))))
                 .collect(),

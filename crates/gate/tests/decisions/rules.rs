@@ -1,6 +1,6 @@
 //! What differs from upstream on purpose, or is not there: bases, several rule sets at once, the implicit budget, faults.
 
-use hitless_gate::{Because, Candidate, Decision, ImplicitBudget};
+use hitless_gate::{Candidate, Decision, ImplicitBudget, Reason};
 use serde_json::{Value, json};
 
 use crate::scene::{Namespace, owner, pod};
@@ -10,7 +10,7 @@ fn a_reserved_pod_is_not_asked_again() {
     let namespace = Namespace::of(2).max(0).reserved(&["p0"]);
     let verdict = namespace.all().into_iter().find(|verdict| verdict.pod == "p0").unwrap();
     assert!(verdict.allowed);
-    assert_eq!(verdict.rules[0].because, Because::AlreadyReserved);
+    assert_eq!(verdict.rules[0].because, Reason::AlreadyReserved);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_deleted_pod_is_missing_and_its_reservation_counts_no_more() {
     assert_eq!(namespace.allowed(), ["p0"], "one missing, not also one reserved");
     let gone = namespace.decide(&[Candidate::new("uid-p3")]);
     assert!(!gone[0].allowed);
-    assert_eq!(gone[0].rules[0].because, Because::NoSuchPod);
+    assert_eq!(gone[0].rules[0].because, Reason::NoSuchPod);
 }
 
 #[test]

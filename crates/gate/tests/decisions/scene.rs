@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::GroupKind;
 use hitless_gate::{
-    Answer, Approval, Approvals, Budget, Candidate, DisruptionBudget, Gate, GateInput, Held, ImplicitBudget, ObjectRef,
-    OwnerFacts, PodFacts, Question, RuleSet, Settings, Verdict, decide,
+    Answer, Approval, Approvals, Budget, Candidate, DisruptionBudget, Gate, GateInput, ImplicitBudget, ObjectRef,
+    OwnerFacts, PodFacts, Question, Reserved, RuleSet, Settings, Verdict, decide,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(crate) struct Namespace {
     pub(crate) rule_sets: Vec<RuleSet>,
     pub(crate) budgets: Vec<Budget>,
     pub(crate) disruption_budgets: Vec<DisruptionBudget>,
-    pub(crate) reserved: BTreeMap<String, Held>,
+    pub(crate) reserved: BTreeMap<String, Reserved>,
     pub(crate) failed: BTreeSet<String>,
     pub(crate) approvals: Approvals,
     pub(crate) implicit: Option<ImplicitBudget>,
@@ -129,7 +129,7 @@ impl Namespace {
     }
 
     pub(crate) fn reserved(mut self, names: &[&str]) -> Self {
-        let held = Held { since: Timestamp::UNIX_EPOCH };
+        let held = Reserved { since: Timestamp::UNIX_EPOCH };
         self.reserved.extend(names.iter().map(|name| (format!("uid-{name}"), held.clone())));
         self
     }

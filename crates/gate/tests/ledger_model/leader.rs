@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use hitless_api::GroupKind;
 use hitless_api::TransitionLedgerSpec;
 use hitless_api::ledger::LedgerLeader;
-use hitless_gate::{Approvals, Candidate, GateInput, Held, ObjectRef, OwnerFacts, PodFacts, RuleSet, Settings};
+use hitless_gate::{Approvals, Candidate, GateInput, ObjectRef, OwnerFacts, PodFacts, Reserved, RuleSet, Settings};
 use jiff::Timestamp;
 
 use crate::world::{Leader, Ledger, Node, PODS, Place, Pod, View, World, holder, reservation, uid};
@@ -235,7 +235,7 @@ impl Controller {
 
     fn ask(&self, (down, reserved, wishes, urgent): Question) -> Answer {
         let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
-        let held = Held { since: Timestamp::UNIX_EPOCH };
+        let held = Reserved { since: Timestamp::UNIX_EPOCH };
         let reserved = chosen(reserved).map(|pod| (uid(pod), held.clone())).collect();
         let candidates: Vec<Candidate> = chosen(wishes)
             .map(|pod| Candidate { priority: i32::from(pod == urgent), ..Candidate::new(uid(pod)) })

@@ -2,10 +2,12 @@
 
 use hitless_api::{GrantMode, ModeWish};
 
+use super::not_operable::NotOperable;
+
 /// What the choice rests on.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
-pub struct Situation {
+pub struct ModeInputs {
     /// What is wished.
     pub wish: ModeWish,
     /// Who wishes it.
@@ -52,60 +54,51 @@ impl Mode {
     }
 }
 
-/// Why there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Impossible {
-    /// It has to leave service and has no readiness gate; with the reason why.
-    NoReadinessGate(&'static str),
-}
-
 /// Half of the time that connections may be parked is for a machine that is busier than it was when the gap was measured.
 const SHARE_OF_CAP: u32 = 2;
 
-/// Decides (DESIGN §4, "Which one").
+/// Decides (docs/contract.md 28).
 ///
 /// # Errors
 /// If the pod can neither leave nor be held.
-pub fn choose(situation: &Situation) -> Result<Mode, Impossible> {
-    let no_hold = if situation.post_check {
+pub fn choose(inputs: &ModeInputs) -> Result<Mode, NotOperable> {
+    let no_hold = if inputs.post_check {
         Some((
             "PostCheck: a rule of that stage keeps the pod out of service until it passes",
             "and a rule of stage PostCheck wants it out of service",
         ))
-    } else if situation.hook_after_drain {
+    } else if inputs.hook_after_drain {
         Some((
             "HookAfterDrain: it has a hook that is called when its connections are gone",
             "and one of its hooks is called when its connections are gone (AfterDrain)",
         ))
-    } else if situation.agent_can_hold == Some(false) {
+    } else if inputs.agent_can_hold == Some(false) {
         Some(("AgentCannotHold: the agent on its node can't hold it", "and the agent on its node can't hold it"))
     } else {
         None
     };
-    match (situation.wish, no_hold) {
-        (ModeWish::Leave, _) => leave(situation, format!("Wished: by {}", situation.origin), "and Leave is wished"),
-        (ModeWish::Hold | ModeWish::Auto, Some((reason, because))) => leave(situation, reason.to_owned(), because),
+    match (inputs.wish, no_hold) {
+        (ModeWish::Leave, _) => leave(inputs, format!("Wished: by {}", inputs.origin), "and Leave is wished"),
+        (ModeWish::Hold | ModeWish::Auto, Some((reason, because))) => leave(inputs, reason.to_owned(), because),
         // Nobody is connected to it, and a pod that has left tells by its times which container is the new one.
-        (ModeWish::Hold, None) if situation.gated && !situation.serving && !situation.always_published => {
-            Ok(not_serving())
-        }
-        (ModeWish::Hold, None) => Ok(hold(format!("Wished: by {}", situation.origin))),
-        (ModeWish::Auto, None) => Ok(auto(situation)),
+        (ModeWish::Hold, None) if inputs.gated && !inputs.serving && !inputs.always_published => Ok(not_serving()),
+        (ModeWish::Hold, None) => Ok(hold(format!("Wished: by {}", inputs.origin))),
+        (ModeWish::Auto, None) => Ok(auto(inputs)),
     }
 }
 
-fn auto(situation: &Situation) -> Mode {
-    let Situation { gap_milliseconds: gap, cap_milliseconds: cap, .. } = *situation;
-    if !situation.gated {
+fn auto(inputs: &ModeInputs) -> Mode {
+    let ModeInputs { gap_milliseconds: gap, cap_milliseconds: cap, .. } = *inputs;
+    if !inputs.gated {
         return hold("NoReadinessGate: the pod can't leave service".to_owned());
     }
-    if !situation.serving {
+    if !inputs.serving {
         return not_serving();
     }
-    if situation.always_published {
+    if inputs.always_published {
         return hold("AlwaysPublished: a Service sends it connections whether it is Ready or not".to_owned());
     }
-    if let (Some(port), true) = (situation.long_lived_port, situation.another_serves) {
+    if let (Some(port), true) = (inputs.long_lived_port, inputs.another_serves) {
         let reason = format!("LongConnections: those to port {port} outlast a request, and another pod serves");
         return Mode { mode: GrantMode::Leave, reason };
     }
@@ -113,11 +106,11 @@ fn auto(situation: &Situation) -> Mode {
         Some(gap) if gap <= cap / SHARE_OF_CAP => {
             hold(format!("ShortGap: its workload was away for at most {gap} ms of late"))
         }
-        Some(gap) if situation.another_serves => Mode {
+        Some(gap) if inputs.another_serves => Mode {
             mode: GrantMode::Leave,
             reason: format!("LongGap: its workload was away for {gap} ms, and another pod serves"),
         },
-        None if situation.another_serves => Mode {
+        None if inputs.another_serves => Mode {
             mode: GrantMode::Leave,
             reason: format!(
                 "{}: how long its workload is away is not known yet, and another pod serves",
@@ -131,12 +124,8 @@ fn auto(situation: &Situation) -> Mode {
     }
 }
 
-fn leave(situation: &Situation, reason: String, because: &'static str) -> Result<Mode, Impossible> {
-    if situation.gated {
-        Ok(Mode { mode: GrantMode::Leave, reason })
-    } else {
-        Err(Impossible::NoReadinessGate(because))
-    }
+fn leave(inputs: &ModeInputs, reason: String, because: &'static str) -> Result<Mode, NotOperable> {
+    if inputs.gated { Ok(Mode { mode: GrantMode::Leave, reason }) } else { Err(NotOperable::NoReadinessGate(because)) }
 }
 
 fn not_serving() -> Mode {
@@ -151,8 +140,8 @@ fn hold(reason: String) -> Mode {
 mod tests {
     use super::*;
 
-    fn usual() -> Situation {
-        Situation {
+    fn usual() -> ModeInputs {
+        ModeInputs {
             wish: ModeWish::Auto,
             origin: "DrainPolicy shop/a".to_owned(),
             gated: true,
@@ -168,11 +157,11 @@ mod tests {
         }
     }
 
-    fn check(change: impl FnOnce(&mut Situation), mode: GrantMode, reason: &str) {
-        let mut situation = usual();
-        change(&mut situation);
-        let chosen = choose(&situation).unwrap();
-        assert_eq!((chosen.mode, Mode::word(&chosen.reason)), (mode, reason), "{situation:?}");
+    fn check(change: impl FnOnce(&mut ModeInputs), mode: GrantMode, reason: &str) {
+        let mut inputs = usual();
+        change(&mut inputs);
+        let chosen = choose(&inputs).unwrap();
+        assert_eq!((chosen.mode, Mode::word(&chosen.reason)), (mode, reason), "{inputs:?}");
     }
 
     #[test]
@@ -212,16 +201,16 @@ mod tests {
 
     #[test]
     fn without_the_gate_a_pod_that_has_to_leave_is_not_operated() {
-        let refused: [fn(&mut Situation); 4] = [
+        let refused: [fn(&mut ModeInputs); 4] = [
             |s| s.wish = ModeWish::Leave,
             |s| s.post_check = true,
             |s| s.hook_after_drain = true,
             |s| s.agent_can_hold = Some(false),
         ];
         for change in refused {
-            let mut situation = Situation { gated: false, ..usual() };
-            change(&mut situation);
-            assert!(matches!(choose(&situation), Err(Impossible::NoReadinessGate(_))), "{situation:?}");
+            let mut inputs = ModeInputs { gated: false, ..usual() };
+            change(&mut inputs);
+            assert!(matches!(choose(&inputs), Err(NotOperable::NoReadinessGate(_))), "{inputs:?}");
         }
     }
 }

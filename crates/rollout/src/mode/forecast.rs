@@ -3,7 +3,7 @@
 use hitless_api::pod::PodView;
 use hitless_api::{DrainSpec, Grant};
 
-use super::{Mode, Presence, Prospect, Traffic};
+use super::{Mode, OperationSettings, Serving, Traffic};
 
 /// Leave or Hold, and what clients notice of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,20 +19,20 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Of a pod in this mode, while the other pods are as `presence` says.
+    /// Of a pod in this mode, while the other pods are as `serving` says.
     #[must_use]
     pub fn of(
         pod: &PodView,
-        prospect: &Prospect,
+        settings: &OperationSettings,
         mode: Mode,
         traffic: &Traffic<'_>,
-        presence: &impl Fn(&PodView) -> Presence,
+        serving: &impl Fn(&PodView) -> Serving,
     ) -> Self {
         Self {
             mode,
-            drain: prospect.drain.clone(),
-            gap_milliseconds: prospect.gap_milliseconds(),
-            is_alone: pod.ready() && !traffic.another_serves(pod, presence),
+            drain: settings.drain.clone(),
+            gap_milliseconds: settings.gap_milliseconds(),
+            is_alone: pod.ready() && !traffic.another_serves(pod, serving),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is remembered of how long a workload's containers are away: image patch → LISTEN of the new process (CONTRACT 6).
+//! What is remembered of how long a workload's containers are away: image patch → LISTEN of the new process (docs/contract.md 6).
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap as _, Serializer};

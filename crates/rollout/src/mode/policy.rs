@@ -154,7 +154,7 @@ impl<'a> Policies<'a> {
 
     /// Of several that select the pod: the one that counts, and the first that does not.
     #[must_use]
-    pub fn rivals(&self, pod: &PodView) -> Option<(&'a PolicyView, &'a PolicyView)> {
+    pub fn conflict(&self, pod: &PodView) -> Option<(&'a PolicyView, &'a PolicyView)> {
         let mut concerning = self.concerning(pod);
         Some((concerning.next()?.policy, concerning.next()?.policy))
     }
@@ -248,9 +248,9 @@ mod tests {
         ];
         assert_eq!(resolve(&all, json!({})).unwrap().drain.min_seconds, 4);
         let policies = Policies::of(&all, 0);
-        let (counts, ignored) = policies.rivals(&pod(json!({}))).unwrap();
+        let (counts, ignored) = policies.conflict(&pod(json!({}))).unwrap();
         assert_eq!((counts.name.as_str(), ignored.name.as_str()), ("a", "b"));
-        assert!(Policies::of(&all[..1], 0).rivals(&pod(json!({}))).is_none());
+        assert!(Policies::of(&all[..1], 0).conflict(&pod(json!({}))).is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Services, as far as a Hold looks at them (CONTRACT 5).
+//! Services, as far as a Hold looks at them (docs/contract.md 5).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Which Services send a pod connections, who else takes them while it is away, and what a Service needs while its pod is held
-//! (CONTRACT 5).
+//! (docs/contract.md 5).
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ struct Pods<'a> {
 
 /// How a pod is at the moment that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
+pub enum Serving {
     /// It takes connections.
     Serves,
     /// It is being operated, or about to be, or being deleted: it comes back, or is gone for good.
@@ -36,7 +36,7 @@ pub enum Presence {
     Down,
 }
 
-impl Presence {
+impl Serving {
     /// Of a pod as it was seen. `taken`: it is being operated, or about to be.
     #[must_use]
     pub fn of(pod: &PodView, taken: bool) -> Self {
@@ -50,7 +50,7 @@ impl Presence {
 
 /// Whether an operation may begin now, as far as Services are concerned.
 #[derive(Debug)]
-pub enum Begin<'a> {
+pub enum ServiceReadiness<'a> {
     /// At once.
     Now {
         /// Services of a held pod that must stay as they are.
@@ -61,12 +61,12 @@ pub enum Begin<'a> {
     /// First these Services are to be open.
     Opening(Vec<&'a ServiceView>),
     /// Something else has to end first.
-    Wait(Busy),
+    Wait(ServiceConflict),
 }
 
 /// What has to end first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Busy {
+pub enum ServiceConflict {
     /// This Service is open for a pod that is held: one that leaves would get connections all the same.
     Open(String),
     /// This Service has no other pod but one that is away.
@@ -144,8 +144,8 @@ impl<'a> Traffic<'a> {
 
     /// Whether other pods take the traffic while `pod` is away: in each of its Services one; without Services one of its workload.
     #[must_use]
-    pub fn another_serves(&self, pod: &PodView, presence: &impl Fn(&PodView) -> Presence) -> bool {
-        let serves = |other: &PodView| presence(other) == Presence::Serves;
+    pub fn another_serves(&self, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> bool {
+        let serves = |other: &PodView| serving(other) == Serving::Serves;
         let mut services = self.selecting(pod).filter(|service| service.has_address).peekable();
         if services.peek().is_some() {
             return services.all(|service| self.others(service, pod).any(serves));
@@ -156,23 +156,23 @@ impl<'a> Traffic<'a> {
 
     /// Whether this Service has to be open while `pod` is held.
     #[must_use]
-    pub fn must_be_open(&self, service: &ServiceView, pod: &PodView, presence: &impl Fn(&PodView) -> Presence) -> bool {
-        match self.need(service, pod, presence) {
+    pub fn must_be_open(&self, service: &ServiceView, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> bool {
+        match self.need(service, pod, serving) {
             Need::Open => true,
             Need::Nothing | Need::CannotOpen(_) | Need::WaitFor(_) => false,
         }
     }
 
-    fn need(&self, service: &ServiceView, pod: &PodView, presence: &impl Fn(&PodView) -> Presence) -> Need {
+    fn need(&self, service: &ServiceView, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> Need {
         if !service.has_address || (service.open && service.held_by.is_none()) {
             return Need::Nothing;
         }
         let (mut waits_for, mut in_the_way) = (None, None);
         for other in self.others(service, pod) {
-            match presence(other) {
-                Presence::Serves => return Need::Nothing,
-                Presence::Away => waits_for = Some(other.id.name.clone()),
-                Presence::Down => in_the_way = Some(other.id.name.clone()),
+            match serving(other) {
+                Serving::Serves => return Need::Nothing,
+                Serving::Away => waits_for = Some(other.id.name.clone()),
+                Serving::Down => in_the_way = Some(other.id.name.clone()),
             }
         }
         match (in_the_way, waits_for) {
@@ -184,18 +184,23 @@ impl<'a> Traffic<'a> {
 
     /// Whether the pod may be operated in this mode now.
     #[must_use]
-    pub fn begin(&self, pod: &PodView, mode: &GrantMode, presence: &impl Fn(&PodView) -> Presence) -> Begin<'a> {
+    pub fn begin(
+        &self,
+        pod: &PodView,
+        mode: &GrantMode,
+        serving: &impl Fn(&PodView) -> Serving,
+    ) -> ServiceReadiness<'a> {
         if *mode != GrantMode::Hold {
             // It would get connections although it has left.
             let opened = self.selecting(pod).find(|service| service.open && service.held_by.is_some());
             return match opened {
-                Some(service) => Begin::Wait(Busy::Open(service.name.clone())),
-                None => Begin::Now { open: Vec::new(), note: None },
+                Some(service) => ServiceReadiness::Wait(ServiceConflict::Open(service.name.clone())),
+                None => ServiceReadiness::Now { open: Vec::new(), note: None },
             };
         }
         let (mut closed, mut open, mut note) = (Vec::new(), Vec::new(), None);
         for service in self.selecting(pod) {
-            match self.need(service, pod, presence) {
+            match self.need(service, pod, serving) {
                 Need::Nothing => {}
                 Need::Open if service.open => open.push(service),
                 Need::Open => closed.push(service),
@@ -206,15 +211,18 @@ impl<'a> Traffic<'a> {
                     ));
                 }
                 Need::WaitFor(other) => {
-                    return Begin::Wait(Busy::NoOther { service: service.name.clone(), pod: other });
+                    return ServiceReadiness::Wait(ServiceConflict::NoOther {
+                        service: service.name.clone(),
+                        pod: other,
+                    });
                 }
             }
         }
         if closed.is_empty() {
-            return Begin::Now { open, note };
+            return ServiceReadiness::Now { open, note };
         }
         closed.extend(open);
-        Begin::Opening(closed)
+        ServiceReadiness::Opening(closed)
     }
 }
 
@@ -244,8 +252,8 @@ mod tests {
         Arc::new(ServiceView::from(&serde_json::from_value::<Service>(service).unwrap()))
     }
 
-    fn present(taken: &[&str]) -> impl Fn(&PodView) -> Presence {
-        move |pod| Presence::of(pod, taken.contains(&pod.id.name.as_str()))
+    fn present(taken: &[&str]) -> impl Fn(&PodView) -> Serving {
+        move |pod| Serving::of(pod, taken.contains(&pod.id.name.as_str()))
     }
 
     #[test]
@@ -282,9 +290,9 @@ mod tests {
             &GrantMode::Hold,
             &present(taken),
         ) {
-            Begin::Now { note, .. } => note.unwrap_or_else(|| "now".to_owned()),
-            Begin::Opening(services) => format!("open {}", services.len()),
-            Begin::Wait(busy) => format!("{busy:?}"),
+            ServiceReadiness::Now { note, .. } => note.unwrap_or_else(|| "now".to_owned()),
+            ServiceReadiness::Opening(services) => format!("open {}", services.len()),
+            ServiceReadiness::Wait(busy) => format!("{busy:?}"),
         };
         let [one, two, down] = [pod("a", true), pod("b", true), pod("c", false)];
         assert_eq!(begin(std::slice::from_ref(&one), &[]), "open 1");
@@ -300,8 +308,10 @@ mod tests {
         let leave = |service: &ServiceView| {
             let services = [Arc::new(service.clone())];
             let traffic = Traffic::new(&services, &pods);
-            let is_busy =
-                matches!(traffic.begin(&pods[0], &GrantMode::Leave, &present(&[])), Begin::Wait(Busy::Open(_)));
+            let is_busy = matches!(
+                traffic.begin(&pods[0], &GrantMode::Leave, &present(&[])),
+                ServiceReadiness::Wait(ServiceConflict::Open(_))
+            );
             (traffic.always_published(&pods[0]), is_busy)
         };
         assert_eq!(leave(&open), (true, false), "its owner has it so");

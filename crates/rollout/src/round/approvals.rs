@@ -5,9 +5,10 @@ use hitless_gate::{Candidate, Gate, Verdict};
 use jiff::Timestamp;
 
 use super::PodVerdict;
-use super::draft::Draft;
-use super::intents::Wishes;
+use super::change::Change;
+use super::wishes::Wishes;
 use crate::Ask;
+use crate::snapshot::Snapshot;
 
 /// What is to be asked, and when to decide again.
 #[derive(Default)]
@@ -17,9 +18,13 @@ pub(super) struct Asked {
 }
 
 /// Lets operated pods return that wait for the rules of stage PostCheck.
-pub(super) fn post_checks<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, gate: &Gate) -> Asked {
-    let mut asked = Asked::default();
-    let snapshot = draft.snapshot;
+pub(super) fn post_checks<'a>(
+    wishes: &Wishes<'a>,
+    gate: &Gate,
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+) -> (Vec<Change<'a>>, Asked) {
+    let (mut changes, mut asked) = (Vec::new(), Asked::default());
     for (node, view) in &snapshot.node_transitions {
         for grant in view.spec.grants.iter().filter(|grant| grant.post_check == Some(PostCheck::Pending)) {
             let checking = view.transition(grant).filter(|transition| transition.result.is_none());
@@ -27,15 +32,15 @@ pub(super) fn post_checks<'a>(wishes: &Wishes<'a>, draft: &mut Draft<'a>, gate: 
             if checking.is_none_or(|transition| transition.phase != Phase::Checking) {
                 continue;
             }
-            let verdict = gate.post_check(&Candidate::of(pod, grant.id.clone()), &snapshot.approvals, draft.now);
+            let verdict = gate.post_check(&Candidate::of(pod, grant.id.clone()), &snapshot.approvals, now);
             if verdict.allowed {
-                draft.pass_post_check(node, grant);
+                changes.push(Change::PassPostCheck { node, grant });
             } else {
                 asked.add(&verdict, &grant.pod, &grant.id);
             }
         }
     }
-    asked
+    (changes, asked)
 }
 
 impl Asked {

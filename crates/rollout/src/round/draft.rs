@@ -1,23 +1,33 @@
-//! The next content of ledgers and NodeTransitions, while a round works on them.
+//! The one fold of a round: what the changes lead to, and the writes that bring it about, with their preconditions and what they
+//! need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::ledger::{CLUSTER, LedgerLeader};
-use hitless_api::{Grant, NodeTransitionSpec, PodRef, Propagation, Reservation, TransitionLedgerSpec};
+use hitless_api::{Grant, NodeTransitionSpec, PodRef, PostCheck, Propagation, Reservation, TransitionLedgerSpec};
 use hitless_gate::LedgerError;
 use jiff::Timestamp;
 
-use super::write::{LedgerWrite, NodeTransitionWrite, Step, Write};
-use crate::snapshot::{NodeTransitionView, Snapshot};
+use super::change::Change;
+use super::write::{LedgerWrite, NodeTransitionWrite, RoleBindingWrite, ServiceWrite, Step, Write};
+use crate::mode::ServiceView;
+use crate::snapshot::{NodeTransitionView, OperationKey, Snapshot};
 
+/// The next content of what a round writes. Phases read it; only changes alter it.
 #[derive(Clone)]
 pub(super) struct Draft<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) now: Timestamp,
     ledgers: BTreeMap<&'a str, TransitionLedgerSpec>,
-    /// Namespaces with a new place that needs one in the cluster's ledger too.
-    wide: BTreeSet<&'a str>,
+    /// Namespaces with a new reservation that needs one in the cluster's ledger too.
+    in_cluster: BTreeSet<&'a str>,
     nodes: BTreeMap<&'a str, NodeDraft>,
+    /// Operations that hold their pod, or are about to.
+    holding: BTreeSet<String>,
+    /// Services that must be open, with the operation that needs it.
+    open: BTreeMap<(&'a str, &'a str), (&'a ServiceView, String)>,
+    /// Writes that nothing in the round rests on.
+    others: Vec<Step>,
 }
 
 #[derive(Clone, Default)]
@@ -33,10 +43,68 @@ struct NodeDraft {
 
 impl<'a> Draft<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        Self { snapshot, now, ledgers: BTreeMap::new(), wide: BTreeSet::new(), nodes: BTreeMap::new() }
+        Self {
+            snapshot,
+            now,
+            ledgers: BTreeMap::new(),
+            in_cluster: BTreeSet::new(),
+            nodes: BTreeMap::new(),
+            holding: BTreeSet::new(),
+            open: BTreeMap::new(),
+            others: Vec::new(),
+        }
     }
 
-    pub(super) fn leader(&self) -> LedgerLeader {
+    /// As it is after these changes.
+    pub(super) fn with(mut self, changes: impl IntoIterator<Item = Change<'a>>) -> Self {
+        changes.into_iter().for_each(|change| self.apply(change));
+        self
+    }
+
+    fn apply(&mut self, change: Change<'a>) {
+        match change {
+            Change::TakeOver(write) => self.others.push(Step::alone(Write::Ledger(write))),
+            Change::Release { namespace, pod_uid, operation } => {
+                self.release_in(CLUSTER, pod_uid, &operation);
+                self.release_in(namespace, pod_uid, &operation);
+            }
+            Change::Reserve { pod, reservation, in_cluster } => self.add_reservation(pod, reservation, in_cluster),
+            Change::FenceLedger { namespace, fence } => {
+                let known = self.ledger(namespace).cloned().unwrap_or_default();
+                let spec = TransitionLedgerSpec { leader: self.leader(), fence: Some(fence), ..known };
+                self.ledgers.insert(namespace, spec);
+            }
+            Change::Grant { node, grant } => {
+                let draft = self.node(node);
+                draft.added.insert(grant.pod.namespace.clone());
+                draft.touched.insert(grant.pod.namespace.clone());
+                draft.grants.push(grant);
+            }
+            Change::RemoveGrant { node, grant } => self.remove_grant(node, grant),
+            Change::Cancel { node, grant, cancel } => {
+                self.same_grants(node, grant).for_each(|known| known.cancel = Some(cancel.clone()));
+            }
+            Change::PassPostCheck { node, grant } => {
+                self.same_grants(node, grant).for_each(|known| known.post_check = Some(PostCheck::Passed));
+            }
+            Change::FenceNode { node, fence } => self.node(node).fence = Some(fence),
+            Change::Hold { operation, services } => {
+                for service in services {
+                    let at = (service.namespace.as_str(), service.name.as_str());
+                    self.open.entry(at).or_insert_with(|| (service, operation.clone()));
+                }
+                self.holding.insert(operation);
+            }
+            Change::CloseService { service, ended } => {
+                self.others.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended))));
+            }
+            Change::Workload(write) => self.others.push(Step::workload(write)),
+            Change::InServiceFallback(write) => self.others.push(Step::alone(Write::InServiceFallback(write))),
+            Change::RuleStatus(write) => self.others.push(Step::alone(Write::RuleStatus(write))),
+        }
+    }
+
+    fn leader(&self) -> LedgerLeader {
         LedgerLeader { epoch: self.snapshot.epoch, holder: self.snapshot.holder.clone() }
     }
 
@@ -49,22 +117,15 @@ impl<'a> Draft<'a> {
         self.ledger(namespace)?.reservations.get(pod_uid)
     }
 
-    /// Gives a pod's place back, in the cluster's ledger too. The caller has the evidence.
-    pub(super) fn release(&mut self, namespace: &'a str, pod_uid: &str) {
-        if self.is_in_both(namespace, pod_uid) {
-            self.release_in(CLUSTER, pod_uid);
-        }
-        self.release_in(namespace, pod_uid);
-    }
-
-    /// Whether the cluster's ledger has the pod's place too, for the same operation.
+    /// Whether the cluster's ledger has the pod's reservation too, for the same operation.
     pub(super) fn is_in_both(&self, namespace: &str, pod_uid: &str) -> bool {
-        let places = (self.reservation(namespace, pod_uid), self.reservation(CLUSTER, pod_uid));
-        matches!(places, (Some(own), Some(wide)) if own.id == wide.id && own.since == wide.since)
+        let both = (self.reservation(namespace, pod_uid), self.reservation(CLUSTER, pod_uid));
+        matches!(both, (Some(own), Some(wide)) if OperationKey::reserved(own) == OperationKey::reserved(wide))
     }
 
-    pub(super) fn release_in(&mut self, namespace: &'a str, pod_uid: &str) {
-        if self.ledger(namespace).is_some() {
+    fn release_in(&mut self, namespace: &'a str, pod_uid: &str, operation: &OperationKey) {
+        let reserved = self.reservation(namespace, pod_uid).map(OperationKey::reserved);
+        if reserved.as_ref() == Some(operation) {
             let leader = self.leader();
             let spec = self.ledger_mut(namespace);
             hitless_gate::release(spec, [pod_uid]);
@@ -72,36 +133,51 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Takes a pod's place in the ledger of its namespace and, where `wide`, in that of the whole cluster, which is written first.
+    /// The change that reserves the pod, after these ones.
     ///
     /// # Errors
-    /// As [`hitless_gate::reserve`]; then no ledger is changed.
-    pub(super) fn reserve(&mut self, pod: &'a PodRef, reservation: Reservation, wide: bool) -> Result<(), LedgerError> {
-        let (leader, namespace) = (self.leader(), pod.namespace.as_str());
-        let in_cluster = || Reservation { pod: format!("{namespace}/{}", pod.name), ..reservation.clone() };
-        let in_cluster = wide.then(in_cluster);
-        hitless_gate::reserve(self.ledger_mut(namespace), vec![(pod.uid.clone(), reservation)], &leader)?;
-        if let Some(place) = in_cluster {
-            let taken = hitless_gate::reserve(self.ledger_mut(CLUSTER), vec![(pod.uid.clone(), place)], &leader);
-            if let Err(error) = taken {
-                self.release_in(namespace, &pod.uid);
-                return Err(error);
+    /// As [`hitless_gate::reserve`].
+    pub(super) fn reserve(
+        &self,
+        pod: &'a PodRef,
+        reservation: Reservation,
+        in_cluster: bool,
+        after: &[Change<'a>],
+    ) -> Result<Change<'a>, LedgerError> {
+        let ends = |reserved: &Reservation| {
+            let reserved = OperationKey::reserved(reserved);
+            after.iter().any(|change| {
+                matches!(change, Change::Release { pod_uid, operation, .. } if *pod_uid == pod.uid && *operation == reserved)
+            })
+        };
+        for namespace in [Some(pod.namespace.as_str()), in_cluster.then_some(CLUSTER)].into_iter().flatten() {
+            let Some(ledger) = self.ledger(namespace) else { continue };
+            match ledger.reservations.get(&pod.uid) {
+                Some(known) if ends(known) => hitless_gate::refuse_if_deposed(ledger, self.snapshot.epoch)?,
+                _ => hitless_gate::refuse_to_reserve(ledger, &pod.uid, &reservation.id, self.snapshot.epoch)?,
             }
-            self.wide.insert(namespace);
         }
-        Ok(())
+        Ok(Change::Reserve { pod, reservation, in_cluster })
+    }
+
+    fn add_reservation(&mut self, pod: &'a PodRef, reservation: Reservation, in_cluster: bool) {
+        let namespace = pod.namespace.as_str();
+        let name = format!("{namespace}/{}", pod.name);
+        let wide = in_cluster.then(|| (CLUSTER, Reservation { pod: name, ..reservation.clone() }));
+        let leader = self.leader();
+        for (ledger, reservation) in wide.into_iter().chain([(namespace, reservation)]) {
+            let reserved =
+                hitless_gate::reserve(self.ledger_mut(ledger), vec![(pod.uid.clone(), reservation)], &leader);
+            debug_assert!(reserved.is_ok(), "Draft::reserve has said that there is room: {reserved:?}");
+        }
+        if in_cluster {
+            self.in_cluster.insert(namespace);
+        }
     }
 
     fn ledger_mut(&mut self, namespace: &'a str) -> &mut TransitionLedgerSpec {
         let known = self.snapshot.ledgers.get(namespace);
         self.ledgers.entry(namespace).or_insert_with(|| known.map(|known| known.spec.clone()).unwrap_or_default())
-    }
-
-    /// Rewrites a namespace's ledger, so that nothing that was prepared on an older version of it arrives any more.
-    pub(super) fn fence_ledger(&mut self, namespace: &'a str, fence: String) {
-        let known = self.ledger(namespace).cloned().unwrap_or_default();
-        let spec = TransitionLedgerSpec { leader: self.leader(), fence: Some(fence), ..known };
-        self.ledgers.insert(namespace, spec);
     }
 
     /// The grants of a node as they will be.
@@ -121,6 +197,11 @@ impl<'a> Draft<'a> {
         self.nodes.get(node).is_some_and(|draft| !draft.touched.is_empty())
     }
 
+    /// Whether the Service stays open, or is opened, for an operation that is known to hold its pod.
+    pub(super) fn is_needed(&self, service: &ServiceView, operation: &str) -> bool {
+        self.holding.contains(operation) || self.open.contains_key(&(service.namespace.as_str(), service.name.as_str()))
+    }
+
     fn node(&mut self, node: &'a str) -> &mut NodeDraft {
         let known = self.snapshot.node_transitions.get(node);
         self.nodes.entry(node).or_insert_with(|| NodeDraft {
@@ -130,8 +211,11 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// What the operation has taught goes with its grant into the same write, so that it counts once.
-    pub(super) fn remove_grant(&mut self, node: &'a str, grant: &Grant) {
+    fn same_grants<'s>(&'s mut self, node: &'a str, grant: &'s Grant) -> impl Iterator<Item = &'s mut Grant> {
+        self.node(node).grants.iter_mut().filter(move |known| is_same(known, grant))
+    }
+
+    fn remove_grant(&mut self, node: &'a str, grant: &Grant) {
         let learned = self.snapshot.node_transitions.get(node).and_then(|known| propagation(known, grant));
         let draft = self.node(node);
         let before = draft.grants.len();
@@ -145,75 +229,104 @@ impl<'a> Draft<'a> {
         }
     }
 
-    pub(super) fn add_grant(&mut self, node: &'a str, grant: Grant) {
-        let draft = self.node(node);
-        draft.added.insert(grant.pod.namespace.clone());
-        draft.touched.insert(grant.pod.namespace.clone());
-        draft.grants.push(grant);
-    }
-
-    pub(super) fn cancel_grant(&mut self, node: &'a str, grant: &Grant, cancel: &hitless_api::Cancel) {
-        for known in self.node(node).grants.iter_mut().filter(|known| is_same(known, grant)) {
-            known.cancel = Some(cancel.clone());
-        }
-    }
-
-    pub(super) fn pass_post_check(&mut self, node: &'a str, grant: &Grant) {
-        for known in self.node(node).grants.iter_mut().filter(|known| is_same(known, grant)) {
-            known.post_check = Some(hitless_api::PostCheck::Passed);
-        }
-    }
-
-    pub(super) fn fence(&mut self, node: &'a str, fence: String) {
-        self.node(node).fence = Some(fence);
-    }
-
-    /// The writes: all ledgers first, that of the cluster before those that rely on it, then the NodeTransitions, each only if the
-    /// ledgers behind its changes were written.
+    /// The writes: all ledgers first, that of the cluster before those that rely on it; then the RoleBindings that new
+    /// grants need; then the NodeTransitions, each only if the ledgers and RoleBindings behind its changes were written; then the Services that are opened, each only if the ledger of its namespace was;
+    /// then those on which nothing rests, in the order of their changes.
     pub(super) fn into_steps(self) -> Vec<Step> {
         let mut steps = Vec::new();
-        let mut ledger_steps = BTreeMap::new();
-        // The cluster's comes first: it has the empty name.
-        for (namespace, spec) in self.ledgers {
-            let known = self.snapshot.ledgers.get(namespace);
-            let same = |known: &TransitionLedgerSpec| known.reservations == spec.reservations && spec.fence.is_none();
-            if known.map_or(spec.reservations.is_empty() && spec.fence.is_none(), |known| same(&known.spec)) {
-                continue;
-            }
-            let needs = self.wide.contains(namespace).then(|| ledger_steps.get(CLUSTER).copied()).flatten();
-            ledger_steps.insert(namespace, steps.len());
-            let version = known.map(|known| known.version.clone());
-            let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });
-            steps.push(Step { write, needs: needs.into_iter().collect(), done: None });
+        let ledgers = ledger_steps(&mut steps, self.snapshot, self.ledgers, &self.in_cluster);
+        let bindings = binding_steps(&mut steps, self.snapshot, &self.nodes, &ledgers);
+        node_steps(&mut steps, self.snapshot, self.nodes, &ledgers, &bindings);
+        let is_theirs = |(service, id): &&(&ServiceView, String)| service.open && service.mark() == Some(id.as_str());
+        for (service, id) in self.open.values().filter(|needed| !is_theirs(needed)) {
+            let needs = ledgers.get(service.namespace.as_str()).copied().into_iter().collect();
+            steps.push(Step { write: Write::Service(ServiceWrite::open(service, id)), needs, done: None });
         }
-        for (node, draft) in self.nodes {
-            let known = self.snapshot.node_transitions.get(node);
-            if draft.fence.is_none() && known.is_some_and(|known| known.spec.grants == draft.grants) {
-                continue;
-            }
-            // Without the Node nobody could act on it, and it would be collected at once.
-            let own = || self.snapshot.nodes.get(node).map(|node| node.uid.clone());
-            let unknown = || self.snapshot.unknown.nodes.then(String::new);
-            let Some(node_uid) = known.map(|known| known.spec.node_uid.clone()).or_else(own).or_else(unknown) else {
-                continue;
-            };
-            let needs =
-                draft.touched.iter().filter_map(|namespace| ledger_steps.get(namespace.as_str()).copied()).collect();
-            let write = Write::NodeTransition(NodeTransitionWrite {
-                node: node.to_owned(),
-                version: known.map(|known| known.version.clone()),
-                spec: NodeTransitionSpec {
-                    node_uid,
-                    epoch: self.snapshot.epoch,
-                    grants: draft.grants,
-                    propagation: draft.propagation,
-                },
-                fence: draft.fence,
-                namespaces: draft.added,
-            });
-            steps.push(Step { write, needs, done: None });
-        }
+        steps.extend(self.others);
         steps
+    }
+}
+
+/// The writes of ledgers that are not as they should be; their indices by namespace.
+fn ledger_steps<'a>(
+    steps: &mut Vec<Step>,
+    snapshot: &Snapshot,
+    ledgers: BTreeMap<&'a str, TransitionLedgerSpec>,
+    in_cluster: &BTreeSet<&str>,
+) -> BTreeMap<&'a str, usize> {
+    let mut indices = BTreeMap::new();
+    // The cluster's comes first: it has the empty name.
+    for (namespace, spec) in ledgers {
+        let known = snapshot.ledgers.get(namespace);
+        let same = |known: &TransitionLedgerSpec| known.reservations == spec.reservations && spec.fence.is_none();
+        if known.map_or(spec.reservations.is_empty() && spec.fence.is_none(), |known| same(&known.spec)) {
+            continue;
+        }
+        let needs = in_cluster.contains(namespace).then(|| indices.get(CLUSTER).copied()).flatten();
+        indices.insert(namespace, steps.len());
+        let version = known.map(|known| known.version.clone());
+        let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });
+        steps.push(Step { write, needs: needs.into_iter().collect(), done: None });
+    }
+    indices
+}
+
+/// The RoleBindings that new grants need and that are not known to be there; their indices by namespace.
+fn binding_steps(
+    steps: &mut Vec<Step>,
+    snapshot: &Snapshot,
+    nodes: &BTreeMap<&str, NodeDraft>,
+    ledgers: &BTreeMap<&str, usize>,
+) -> BTreeMap<String, usize> {
+    let granted: BTreeSet<&String> = nodes.values().flat_map(|node| &node.added).collect();
+    let mut indices = BTreeMap::new();
+    for namespace in granted {
+        let ledger_uid = snapshot.ledgers.get(namespace).map(|ledger| ledger.version.uid.clone());
+        if ledger_uid.is_some() && snapshot.own_writes.bound.get(namespace) == ledger_uid.as_ref() {
+            continue;
+        }
+        indices.insert(namespace.clone(), steps.len());
+        let needs = ledgers.get(namespace.as_str()).copied().into_iter().collect();
+        let write = Write::RoleBinding(RoleBindingWrite { namespace: namespace.clone(), ledger_uid });
+        steps.push(Step { write, needs, done: None });
+    }
+    indices
+}
+
+/// The writes of NodeTransitions that are not as they should be.
+fn node_steps(
+    steps: &mut Vec<Step>,
+    snapshot: &Snapshot,
+    nodes: BTreeMap<&str, NodeDraft>,
+    ledgers: &BTreeMap<&str, usize>,
+    bindings: &BTreeMap<String, usize>,
+) {
+    for (node, draft) in nodes {
+        let known = snapshot.node_transitions.get(node);
+        if draft.fence.is_none() && known.is_some_and(|known| known.spec.grants == draft.grants) {
+            continue;
+        }
+        // Without the Node nobody could act on it, and it would be collected at once.
+        let own = || snapshot.nodes.get(node).map(|node| node.uid.clone());
+        let unknown = || snapshot.unknown.nodes.then(String::new);
+        let Some(node_uid) = known.map(|known| known.spec.node_uid.clone()).or_else(own).or_else(unknown) else {
+            continue;
+        };
+        let mut needs: Vec<usize> =
+            draft.touched.iter().filter_map(|namespace| ledgers.get(namespace.as_str()).copied()).collect();
+        needs.extend(draft.added.iter().filter_map(|namespace| bindings.get(namespace).copied()));
+        let write = Write::NodeTransition(NodeTransitionWrite {
+            node: node.to_owned(),
+            version: known.map(|known| known.version.clone()),
+            spec: NodeTransitionSpec {
+                node_uid,
+                epoch: snapshot.epoch,
+                grants: draft.grants,
+                propagation: draft.propagation,
+            },
+            fence: draft.fence,
+        });
+        steps.push(Step { write, needs, done: None });
     }
 }
 
@@ -226,4 +339,57 @@ fn is_same(one: &Grant, other: &Grant) -> bool {
 fn propagation(node: &NodeTransitionView, grant: &Grant) -> Option<u32> {
     let report = &node.transition(grant)?.result.as_ref()?.report;
     u32::try_from(*report.get(Propagation::REPORTED)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{LedgerView, Version};
+    use hitless_api::MicroTime;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn reservation(id: &str) -> Reservation {
+        let since = MicroTime(Timestamp::UNIX_EPOCH);
+        serde_json::from_value(json!({"id": id, "pod": "web", "node": "n1", "since": since, "images": {}})).unwrap()
+    }
+
+    fn ledger(
+        namespace: &str,
+        reservations: impl IntoIterator<Item = (String, Reservation)>,
+    ) -> (String, Arc<LedgerView>) {
+        let spec = TransitionLedgerSpec {
+            reservations: reservations.into_iter().collect(),
+            ..TransitionLedgerSpec::default()
+        };
+        let version = Version { uid: "u".to_owned(), resource_version: "1".to_owned() };
+        (namespace.to_owned(), Arc::new(LedgerView { namespace: namespace.to_owned(), version, spec }))
+    }
+
+    #[test]
+    fn a_reservation_is_transferred_in_one_write_or_not_at_all() {
+        let pod = PodRef { namespace: "shop".to_owned(), name: "web".to_owned(), uid: "uid-1".to_owned() };
+        let old = reservation("uid-1.old");
+        let others = |count: usize| (0..count).map(|number| (format!("other-{number:04}"), reservation("other")));
+        let own = ledger("shop", [(pod.uid.clone(), old.clone())]);
+        let operation = OperationKey::reserved(&old);
+        let release = || vec![Change::Release { namespace: "shop", pod_uid: "uid-1", operation: operation.clone() }];
+
+        let room = Snapshot { ledgers: [own.clone(), ledger(CLUSTER, others(3))].into(), ..Snapshot::default() };
+        let draft = Draft::new(&room, Timestamp::UNIX_EPOCH);
+        let new = || reservation("uid-1.new");
+        assert!(matches!(draft.reserve(&pod, new(), true, &[]), Err(LedgerError::Taken { .. })), "it has its old one");
+        let reserve = draft.reserve(&pod, new(), true, &release()).unwrap();
+        let steps = draft.with(release()).with([reserve]).into_steps();
+        let keys: Vec<String> = steps.iter().map(|step| step.write.key()).collect();
+        assert_eq!(keys, ["ledger/", "ledger/shop"]);
+        let Write::Ledger(write) = &steps[1].write else { panic!("{steps:?}") };
+        assert_eq!((write.spec.reservations["uid-1"].id.as_str(), &steps[1].needs), ("uid-1.new", &vec![0]));
+
+        let full = others(TransitionLedgerSpec::MAX_RESERVATIONS);
+        let full = Snapshot { ledgers: [own, ledger(CLUSTER, full)].into(), ..Snapshot::default() };
+        let draft = Draft::new(&full, Timestamp::UNIX_EPOCH);
+        let refused = draft.reserve(&pod, new(), true, &release());
+        assert!(matches!(refused, Err(LedgerError::LedgerFull { .. })), "nothing is released then");
+    }
 }

@@ -8,8 +8,8 @@ use hitless_workloads::{Plan, kind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
-use super::completion::{Ended, Failure};
-use super::intents::Wishes;
+use super::endings::{Ended, Failure};
+use super::wishes::Wishes;
 
 pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdict]) -> Vec<Note> {
     let stages = wishes.plans.iter().flat_map(|plan| plan.notes.clone());
@@ -29,8 +29,8 @@ pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdi
     });
     let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
     let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
-    let lingering = ended.lingering.iter().map(|failure| lingering(wishes, failure));
-    stages.chain(blocked).chain(restarts).chain(failed).chain(lingering).collect()
+    let not_ready = ended.not_ready_after_end.iter().map(|failure| not_ready(wishes, failure));
+    stages.chain(blocked).chain(restarts).chain(failed).chain(not_ready).collect()
 }
 
 /// A workload of which no pod moves: with the first pod's reason.
@@ -65,12 +65,12 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
 }
 
 /// A pod that is as it should be but for not being Ready after its operation: a rollout does not end over it.
-fn lingering(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
+fn not_ready(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
     let Failure { grant, result, .. } = failure;
     let workload = wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| wishes.workload_of(pod));
     let at = workload.map_or_else(|| pod(&grant.pod), |index| regarding(&wishes.plans[index]));
     let text = format!(
-        "pod {} is not Ready after its operation ended with {:?}/{}, and keeps its place until it is; look at its containers, \
+        "pod {} is not Ready after its operation ended with {:?}/{}, and keeps its reservation until it is; look at its containers, \
          delete it, or change the template",
         grant.pod.name, result.outcome, result.reason
     );

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::mode::{Forecast, Gaps};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
-use hitless_gate::{Because, Candidate, Decision, Verdict};
+use hitless_gate::{Candidate, Decision, Reason, Verdict};
 use hitless_workloads::{Object, OptIn, PodIntent, Stage, Write, kind, restart};
 use jiff::Timestamp;
 
-use super::blocked::Waiting;
-use super::intents::{Wish, Wishes};
-use super::{Finished, Pass, PodVerdict, Round, grants, holds};
+use super::waiting::Waiting;
+use super::wishes::{Wish, Wishes};
+use super::{Finished, Pass, PodVerdict, Round};
 use crate::gate_cache::GateCache;
 use crate::snapshot::Snapshot;
 
@@ -93,7 +93,7 @@ pub fn explain(
     now: Timestamp,
     asked: impl Fn(&PodView) -> bool,
 ) -> Explanation {
-    let mut pass = match Pass::begin(snapshot, cache, now) {
+    let pass = match Pass::begin(snapshot, cache, now) {
         Ok(pass) => pass,
         Err(round) => return Explanation { round: *round, ..Explanation::default() },
     };
@@ -123,22 +123,21 @@ pub fn explain(
 
 impl<'a> Pass<'a, '_> {
     /// As far as it can be told before the round is over.
-    fn details(&mut self, pod: &'a PodView) -> Option<Details> {
-        let uid = pod.id.uid.as_str();
-        let is_wished = self.wishes.by_pod.contains_key(uid);
+    fn details(&self, pod: &'a PodView) -> Option<Details> {
+        let (basis, draft) = (&self.basis, &self.draft);
+        let (uid, ended) = (pod.id.uid.as_str(), &basis.ended);
+        let wished = basis.wishes.by_pod.get(uid);
         let assumed =
-            || Wish { pod, intent: Ok(PodIntent::assumed(pod)), workload: self.wishes.workload_of(pod), rank: 0 };
-        let wish = if is_wished { self.wishes.by_pod.remove(uid)? } else { assumed() };
-        let is_under_way = self.ended.busy.contains(uid) || self.ended.regrant.contains_key(uid);
-        let mut in_the_way: Vec<Waiting> = grants::in_the_way(&wish, &self.ended, &self.draft, self.gate).collect();
-        let prospect =
-            grants::prospect(&wish, &self.wishes, self.draft.snapshot, self.gate, &self.policies, &self.holds.traffic);
-        let expected = match (self.granted(pod), prospect) {
+            || Wish { pod, intent: Ok(PodIntent::assumed(pod)), workload: basis.wishes.workload_of(pod), rank: 0 };
+        let wish = wished.cloned().unwrap_or_else(assumed);
+        let is_under_way = ended.busy.contains(uid) || ended.regrant.contains_key(uid);
+        let mut in_the_way: Vec<Waiting> = basis.in_the_way(&wish, draft).collect();
+        let expected = match (self.granted(pod), basis.settings(&wish)) {
             (Some(granted), _) => Some(granted),
-            (None, Ok(prospect)) if super::blocked::of_pod(pod).is_none() => {
-                let presence = |other: &PodView| holds::presence(other, &self.draft, &self.ended);
-                let start = prospect.start(pod, &self.holds.traffic, &presence).ok();
-                start.map(|start| Forecast::of(pod, &prospect, start.mode, &self.holds.traffic, &presence))
+            (None, Ok(settings)) if super::waiting::of_pod(pod).is_none() => {
+                let serving = |other: &PodView| basis.serving(other, draft);
+                let start = settings.start(pod, &basis.traffic, &serving).ok();
+                start.map(|start| Forecast::of(pod, &settings, start.mode, &basis.traffic, &serving))
             }
             (None, Ok(_)) => None,
             (None, Err(waiting)) => {
@@ -148,49 +147,35 @@ impl<'a> Pass<'a, '_> {
         };
         let rules = if is_under_way {
             self.post_check(pod)
-        } else if in_the_way.is_empty() && is_wished {
+        } else if in_the_way.is_empty() && wished.is_some() {
             // The round asks them.
             None
         } else {
             let operation = wish.intent.as_ref().map(PodIntent::id).unwrap_or_default();
-            let (candidate, snapshot) = (Candidate::of(pod, operation), self.draft.snapshot);
-            self.gate.decide(&[candidate], &snapshot.approvals, self.draft.now).pop()
+            basis.gate.decide(&[Candidate::of(pod, operation)], &basis.snapshot.approvals, draft.now).pop()
         };
-        let verdict = self.alone(uid, &wish);
-        if is_wished {
-            self.wishes.by_pod.insert(uid, wish);
-        }
-        Some(Details { verdict: verdict?, in_the_way, rules, expected })
-    }
-
-    /// What the round would say if this were the only wish.
-    fn alone(&mut self, uid: &'a str, wish: &Wish<'a>) -> Option<PodVerdict> {
-        let only = HashMap::from([(uid, wish.clone())]);
-        let all = std::mem::replace(&mut self.wishes.by_pod, only);
-        let mut draft = self.draft.clone();
-        let (gate, policies) = (self.gate, &self.policies);
-        let registered = self.holds.registered();
-        let verdict = grants::grant(&self.wishes, &self.ended, &mut draft, gate, policies, &mut self.holds).pop();
-        self.holds.restore(registered);
-        self.wishes.by_pod = all;
-        verdict
+        // What the round would say if this were the only wish.
+        let alone = basis.candidates([(&uid, &wish)], draft.clone()).resume(basis).judge(basis).grant(basis);
+        let verdict = alone.verdicts.into_iter().next_back()?;
+        Some(Details { verdict, in_the_way, rules, expected })
     }
 
     /// The mode of an operation that has not ended.
     fn granted(&self, pod: &'a PodView) -> Option<Forecast> {
-        let grant = unfinished(self.draft.snapshot, pod)?;
-        let gaps = self.wishes.workload_of(pod).and_then(|index| self.wishes.plans[index].gaps.as_deref());
+        let grant = unfinished(self.basis.snapshot, pod)?;
+        let wishes = &self.basis.wishes;
+        let gaps = wishes.workload_of(pod).and_then(|index| wishes.plans[index].gaps.as_deref());
         Some(Forecast::granted(grant, Gaps::parse(gaps).longest()))
     }
 
     /// What the rules of stage PostCheck say of a pod whose operation has been verified; `None` if it is not that far.
     fn post_check(&self, pod: &PodView) -> Option<Verdict> {
-        let snapshot = self.draft.snapshot;
+        let snapshot = self.basis.snapshot;
         let grant = unfinished(snapshot, pod)?;
         let reports = snapshot.node_transitions.values().find_map(|node| node.transition(grant))?;
         let candidate = (reports.phase == Phase::Checking).then(|| Candidate::of(pod, grant.id.clone()))?;
-        let mut verdict = self.gate.post_check(&candidate, &snapshot.approvals, self.draft.now);
-        verdict.rules.retain(|rule| !matches!(rule.because, Because::OtherStage { .. }));
+        let mut verdict = self.basis.gate.post_check(&candidate, &snapshot.approvals, self.draft.now);
+        verdict.rules.retain(|rule| !matches!(rule.because, Reason::OtherStage { .. }));
         Some(verdict)
     }
 }
@@ -270,7 +255,7 @@ impl WorkloadReport {
     }
 }
 
-fn workloads(snapshot: &Snapshot, wishes: &Wishes<'_>, ended: &super::completion::Ended<'_>) -> Vec<WorkloadReport> {
+fn workloads(snapshot: &Snapshot, wishes: &Wishes<'_>, ended: &super::endings::Ended<'_>) -> Vec<WorkloadReport> {
     let index: HashMap<&str, usize> =
         wishes.plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.as_str(), index)).collect();
     let report = |object: &Object| {

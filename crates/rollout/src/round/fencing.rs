@@ -1,34 +1,35 @@
-//! Who may write (CONTRACT 11).
+//! Who may write (docs/contract.md 11).
 
 use hitless_gate::take_over;
 
-use super::write::{LedgerWrite, Step, Write};
+use super::change::Change;
+use super::write::LedgerWrite;
 use crate::snapshot::Snapshot;
 
-pub(super) enum Fence {
+pub(super) enum Fence<'a> {
     /// A leader of this later epoch has written.
     Deposed(i64),
     /// Ledgers of an earlier leader: our epoch is written into them before anything else is decided, so that writes that it
     /// prepared fail.
-    TakeOver(Vec<Step>),
+    TakeOver(Vec<Change<'a>>),
     /// All ledgers are ours.
-    Held,
+    Ours,
 }
 
-pub(super) fn check(snapshot: &Snapshot) -> Fence {
+pub(super) fn check(snapshot: &Snapshot) -> Fence<'_> {
     let ledgers = snapshot.ledgers.values().map(|ledger| ledger.spec.leader.epoch);
     let nodes = snapshot.node_transitions.values().map(|node| node.spec.epoch);
     if let Some(later) = ledgers.chain(nodes).max().filter(|epoch| *epoch > snapshot.epoch) {
         return Fence::Deposed(later);
     }
-    let steps: Vec<Step> = snapshot
+    let changes: Vec<Change<'_>> = snapshot
         .ledgers
         .values()
         .filter_map(|ledger| {
             let spec = take_over(&ledger.spec, snapshot.epoch, &snapshot.holder)?;
             let (namespace, version) = (ledger.namespace.clone(), Some(ledger.version.clone()));
-            Some(Step::alone(Write::Ledger(LedgerWrite { namespace, version, spec })))
+            Some(Change::TakeOver(LedgerWrite { namespace, version, spec }))
         })
         .collect();
-    if steps.is_empty() { Fence::Held } else { Fence::TakeOver(steps) }
+    if changes.is_empty() { Fence::Ours } else { Fence::TakeOver(changes) }
 }

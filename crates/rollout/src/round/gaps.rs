@@ -1,4 +1,4 @@
-//! Learns how long workloads' containers are away when they are operated, and keeps it on the workload (CONTRACT 6).
+//! Learns how long workloads' containers are away when they are operated, and keeps it on the workload (docs/contract.md 6).
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use hitless_api::names::annotations;
 use hitless_api::{Grant, Outcome};
 use hitless_workloads::{OptIn, Write};
 
-use super::intents::Wishes;
-use super::write::Step;
+use super::change::Change;
+use super::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
 /// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
 /// left out comes in a later round, because agents' reports stay until their next write.
-pub(super) fn steps<'a>(wishes: &'a Wishes<'a>, snapshot: &'a Snapshot) -> impl Iterator<Item = Step> {
+pub(super) fn changes<'a>(wishes: &Wishes<'a>, snapshot: &'a Snapshot) -> Vec<Change<'a>> {
     let mut longest: BTreeMap<(usize, &str), u32> = BTreeMap::new();
     for transition in snapshot.node_transitions.values().flat_map(|node| &node.transitions) {
         let is_done = transition.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
@@ -33,10 +33,11 @@ pub(super) fn steps<'a>(wishes: &'a Wishes<'a>, snapshot: &'a Snapshot) -> impl 
             next.insert(workload, gaps);
         }
     }
-    next.into_iter().filter_map(|(index, gaps)| {
+    let changes = next.into_iter().filter_map(|(index, gaps)| {
         let plan = &wishes.plans[index];
         let object = wishes.world.object(&plan.workload.uid)?;
         let is_free = plan.writes.is_empty() && plan.opt_in != OptIn::No;
-        is_free.then(|| Step::workload(Write::annotate("record-gap", object, annotations::GAP, &gaps.text())))
-    })
+        is_free.then(|| Change::Workload(Write::annotate("record-gap", object, annotations::GAP, &gaps.text())))
+    });
+    changes.collect()
 }

@@ -1,39 +1,53 @@
-//! Who may go next.
+//! Who goes next: those whose grants were lost, without a question; then those that the rules allow, in their order.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::iter::once_with;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::mode::{self as drain, Begin, Busy, Mode, Policies, Prospect, ServiceView, Subject, Traffic, WorkloadFacts};
+use crate::mode::{Mode, ServiceConflict, ServiceReadiness, ServiceView, Start};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, ObjectRef, Outcome, PostCheck, Reservation};
-use hitless_gate::{Candidate, Gate, Held, LedgerError, Verdict};
-use hitless_workloads::PodIntent;
+use hitless_gate::{Candidate, LedgerError, Reserved, Verdict};
 use jiff::{SignedDuration, Timestamp};
 
-use super::blocked::{self, Waiting};
-use super::completion::{Ended, Failure};
+use super::candidates::{Basis, Candidates, Operable};
+use super::change::Change;
 use super::draft::Draft;
-use super::holds::{self, Holds};
-use super::intents::{Wish, Wishes};
+use super::endings::Ended;
+use super::waiting::Waiting;
 use super::{Forecast, PodVerdict, micro};
-use crate::snapshot::Snapshot;
+use crate::gate_cache::Synced;
+use crate::snapshot::OperationKey;
 
-/// A pod that nothing but the rules can keep from being operated.
-struct Ready<'a> {
-    pod: &'a PodView,
-    node: &'a str,
-    intent: PodIntent,
-    /// How it is kept from losing requests, but for who else serves at that moment.
-    prospect: Prospect,
-    /// Its top workload.
-    owner: Option<&'a ObjectRef>,
-    /// Place in the workload's order.
-    rank: i32,
+/// Those with a reservation have gone; the others are still to be judged.
+pub(super) struct Resumed<'a>(Candidates<'a>);
+
+/// What the rules say, in the order in which pods may go.
+pub(super) struct Judged<'a> {
+    draft: Draft<'a>,
+    answers: Vec<(Operable<'a>, Verdict)>,
+    verdicts: Vec<PodVerdict>,
 }
 
-/// What an operation begins with.
-struct Start<'a> {
+/// Who goes, and what is said of every pod that wishes something.
+pub(super) struct Granted<'a> {
+    pub(super) draft: Draft<'a>,
+    pub(super) verdicts: Vec<PodVerdict>,
+}
+
+/// What is decided about one pod. There may be changes although it waits.
+struct Decided<'a> {
+    changes: Vec<Change<'a>>,
+    outcome: Result<Forecast, Waiting>,
+}
+
+impl Decided<'_> {
+    fn waits(waiting: Waiting) -> Self {
+        Self { changes: Vec::new(), outcome: Err(waiting) }
+    }
+}
+
+/// How an operation begins.
+struct Beginning<'a> {
     mode: Mode,
     /// Services that it needs open.
     services: Vec<&'a ServiceView>,
@@ -41,213 +55,225 @@ struct Start<'a> {
     opening: bool,
 }
 
-/// Tells the gate what has moved since the snapshot: a kept one would judge by the places of an earlier round.
-pub(super) fn tell_places(ended: &Ended<'_>, draft: &Draft<'_>, gate: &mut Gate) {
-    gate.set_failed(&failed(ended));
-    gate.set_held(held(ended, draft));
+/// Tells the gate what has ended and what is reserved. Only then it can be asked.
+pub(super) fn tell<'g>(gate: Synced<'g>, ended: &Ended<'_>, draft: &Draft<'_>) -> &'g hitless_gate::Gate {
+    gate.tell(&failed(ended), held(ended, draft))
 }
 
-pub(super) fn grant<'a>(
-    wishes: &Wishes<'a>,
-    ended: &Ended<'a>,
-    draft: &mut Draft<'a>,
-    gate: &Gate,
-    policies: &Policies<'_>,
-    holds: &mut Holds<'a>,
-) -> Vec<PodVerdict> {
-    let mut verdicts = Vec::new();
-    let unseen = unseen(wishes, draft);
-    let mut candidates: HashMap<&'a str, Ready<'a>> = HashMap::new();
-    for (uid, wish) in &wishes.by_pod {
-        match candidate(wish, wishes, ended, draft, gate, policies, holds) {
-            Ok(ready)
-                if unseen.contains(ready.pod.id.namespace.as_str())
-                    || (!unseen.is_empty() && gate.counts_cluster_wide(uid)) =>
-            {
-                verdicts.push(verdict(ready.pod, wishes, Err(Waiting::Unseen), None));
+impl<'a> Candidates<'a> {
+    /// Those that have their reservation already need no rule; their grants were lost on the way.
+    pub(super) fn resume(self, basis: &Basis<'a, '_>) -> Resumed<'a> {
+        let Self { mut draft, mut operable, mut verdicts } = self;
+        for (uid, key) in &basis.ended.regrant {
+            let Some(pod) = operable.remove(uid) else { continue };
+            let Decided { changes, outcome } = basis.resume(&pod, key, &draft);
+            draft = draft.with(changes);
+            verdicts.push(basis.verdict(pod.pod, outcome, None));
+        }
+        Resumed(Self { draft, operable, verdicts })
+    }
+}
+
+impl<'a> Resumed<'a> {
+    /// Asks the gate about all candidates together.
+    pub(super) fn judge(self, basis: &Basis<'a, '_>) -> Judged<'a> {
+        let Candidates { draft, mut operable, verdicts } = self.0;
+        let candidate = |each: &Operable<'_>| Candidate {
+            again: basis.ended.retry_first.contains(each.pod.id.uid.as_str()),
+            rank: each.rank,
+            // Where a grant is removed anyway, the next one costs no write more.
+            preferred: draft.is_touched(each.node),
+            ..Candidate::of(each.pod, each.intent.id())
+        };
+        let candidates: Vec<Candidate> = operable.values().map(candidate).collect();
+        let answers = if candidates.is_empty() {
+            Vec::new()
+        } else {
+            basis.gate.decide(&candidates, &basis.snapshot.approvals, draft.now)
+        };
+        let with_pod = |answer: Verdict| Some((operable.remove(answer.pod_uid.as_str())?, answer));
+        let answers = answers.into_iter().filter_map(with_pod).collect();
+        Judged { draft, answers, verdicts }
+    }
+}
+
+impl<'a> Judged<'a> {
+    /// Reserves and grants, each on what the ones before have left.
+    pub(super) fn grant(self, basis: &Basis<'a, '_>) -> Granted<'a> {
+        let Self { mut draft, answers, mut verdicts } = self;
+        for (pod, answer) in answers {
+            let Decided { changes, outcome } =
+                if answer.allowed { basis.grant(&pod, &answer, &draft) } else { Decided::waits(Waiting::Rules) };
+            draft = draft.with(changes);
+            verdicts.push(basis.verdict(pod.pod, outcome, Some(answer)));
+        }
+        verdicts.sort_by(|a, b| a.pod.cmp(&b.pod));
+        Granted { draft, verdicts }
+    }
+}
+
+impl<'a> Basis<'a, '_> {
+    /// Grants an operation that has its reservation already.
+    fn resume(&self, operable: &Operable<'a>, key: &OperationKey, draft: &Draft<'a>) -> Decided<'a> {
+        let pod = &operable.pod.id;
+        // Of an operation that has ended, a release may be on its way that the cluster's ledger has had already.
+        let misses_cluster = self.gate.counts_cluster_wide(&pod.uid)
+            && self.snapshot.unknown.lists(CLUSTER)
+            && !draft.is_in_both(&pod.namespace, &pod.uid);
+        let Some(reservation) = draft.reservation(&pod.namespace, &pod.uid).filter(|_| !misses_cluster) else {
+            return Decided::waits(Waiting::ReleasePending);
+        };
+        let begin = match self.begin(operable, draft) {
+            Ok(begin) => begin,
+            Err(waiting) => return Decided::waits(waiting),
+        };
+        let grant = Grant {
+            rules: reservation.rules.clone(),
+            while_unavailable: reservation.while_unavailable,
+            ..self.grant_of(operable, &begin.mode, key.since)
+        };
+        self.granted(operable, begin, grant, Vec::new(), draft)
+    }
+
+    /// Reserves the pod and grants; says what it waits for if there is no room.
+    fn grant(&self, operable: &Operable<'a>, answer: &Verdict, draft: &Draft<'a>) -> Decided<'a> {
+        let pod = &operable.pod.id;
+        if draft.is_full(operable.node) {
+            return Decided::waits(Waiting::NodeFull(operable.node.to_owned()));
+        }
+        let begin = match self.begin(operable, draft) {
+            Ok(begin) => begin,
+            Err(waiting) => return Decided::waits(waiting),
+        };
+        let transfer = self.ended.transfers.get(pod.uid.as_str());
+        let since = transfer.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
+        let mut changes = Vec::new();
+        if let Some((node, grant)) = transfer {
+            // One write of the ledger: the reservation is never free.
+            let reserved = draft.reservation(&grant.pod.namespace, &pod.uid).map(OperationKey::reserved);
+            let release = |operation| Change::Release { namespace: &pod.namespace, pod_uid: &pod.uid, operation };
+            changes.extend(reserved.map(release));
+            changes.push(Change::RemoveGrant { node, grant });
+        }
+        let rules = answer.agreed();
+        let while_unavailable = answer.rests_on_unavailability();
+        let reservation = Reservation { rules: rules.clone(), while_unavailable, ..reservation_of(operable, since) };
+        match draft.reserve(pod, reservation, self.gate.counts_cluster_wide(&pod.uid), &changes) {
+            Ok(reserve) => changes.push(reserve),
+            Err(LedgerError::LedgerFull { .. }) => return Decided::waits(Waiting::LedgerFull),
+            Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => {
+                return Decided::waits(Waiting::ReleasePending);
             }
-            Ok(ready) => {
-                candidates.insert(uid, ready);
+        }
+        let grant = Grant { rules, while_unavailable, ..self.grant_of(operable, &begin.mode, since) };
+        self.granted(operable, begin, grant, changes, draft)
+    }
+
+    /// Adds the grant to the changes. If its Services are not open yet, they come first, and the pod waits with its reservation.
+    fn granted(
+        &self,
+        operable: &Operable<'a>,
+        begin: Beginning<'a>,
+        grant: Grant,
+        mut changes: Vec<Change<'a>>,
+        draft: &Draft<'a>,
+    ) -> Decided<'a> {
+        let opening = begin.opening_for();
+        let Beginning { mode, services, .. } = begin;
+        if mode.mode == GrantMode::Hold {
+            changes.push(Change::Hold { operation: operable.intent.id(), services });
+        }
+        if let Some(waiting) = opening {
+            return Decided { changes, outcome: Err(waiting) };
+        }
+        changes.push(Change::Grant { node: operable.node, grant });
+        let serving = |pod: &PodView| self.serving(pod, draft);
+        let expected = Forecast::of(operable.pod, &operable.settings, mode, &self.traffic, &serving);
+        Decided { changes, outcome: Ok(expected) }
+    }
+
+    /// Leave or Hold, and whether Services have to be opened before.
+    fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, Waiting> {
+        let serving = |pod: &PodView| self.serving(pod, draft);
+        let start = operable.settings.start(operable.pod, &self.traffic, &serving);
+        let Start { mode, begin } = start.map_err(|why| Waiting::not_operable(why, operable.node))?;
+        match begin {
+            ServiceReadiness::Now { open, note: _ } => {
+                // One that is open for another operation is marked for this one first: who knows only of the other would close it.
+                let id = operable.intent.id();
+                let opening = open.iter().any(|service| service.mark() != Some(id.as_str()));
+                Ok(Beginning { mode, services: open, opening })
             }
-            Err(waiting) => verdicts.push(verdict(wish.pod, wishes, Err(waiting), None)),
-        }
-    }
-    // Those that have their place already need no rule; their grants were lost on the way.
-    for (uid, key) in &ended.regrant {
-        if let Some(ready) = candidates.remove(uid) {
-            // Of an operation that has ended, a release may be on its way that the cluster's ledger has had already.
-            if gate.counts_cluster_wide(uid)
-                && draft.snapshot.unknown.lists(CLUSTER)
-                && !draft.is_in_both(&ready.pod.id.namespace, uid)
-            {
-                verdicts.push(verdict(ready.pod, wishes, Err(Waiting::Clearing), None));
-                continue;
+            ServiceReadiness::Opening(services) => Ok(Beginning { mode, services, opening: true }),
+            ServiceReadiness::Wait(ServiceConflict::Open(service)) => Err(Waiting::ServiceOpen(service)),
+            ServiceReadiness::Wait(ServiceConflict::NoOther { service, pod }) => {
+                Err(Waiting::ServiceBusy { service, pod })
             }
-            let start = match start(&ready, ended, draft, holds) {
-                Ok(start) => start,
-                Err(waiting) => {
-                    verdicts.push(verdict(ready.pod, wishes, Err(waiting), None));
-                    continue;
-                }
-            };
-            if let Some(waiting) = start.register(&ready, holds) {
-                verdicts.push(verdict(ready.pod, wishes, Err(waiting), None));
-                continue;
-            }
-            let Some(place) = draft.reservation(&ready.pod.id.namespace, uid) else { continue };
-            let (rules, while_unavailable) = (place.rules.clone(), place.while_unavailable);
-            let expected = expected(&ready, &start.mode, ended, draft, holds);
-            verdicts.push(verdict(ready.pod, wishes, Ok(expected), None));
-            let post_check = gate.has_post_check(uid).then_some(PostCheck::Pending);
-            let grant = grant_of(&ready, start.mode, draft.snapshot.epoch, rules, key.since);
-            let grant = Grant { while_unavailable, post_check, ..grant };
-            draft.add_grant(ready.node, grant);
         }
     }
-    if !candidates.is_empty() {
-        for answer in ask(ended, draft, gate, &candidates) {
-            let Some(ready) = candidates.remove(answer.pod_uid.as_str()) else { continue };
-            let decision = if answer.allowed {
-                take_place(&ready, &answer, ended, draft, gate, holds)
-            } else {
-                Err(Waiting::Rules)
-            };
-            verdicts.push(verdict(ready.pod, wishes, decision, Some(answer)));
+
+    /// But for what the rules have said.
+    fn grant_of(&self, operable: &Operable<'_>, mode: &Mode, granted: Timestamp) -> Grant {
+        let Operable { pod, intent, settings, .. } = operable;
+        let operation = &intent.operation;
+        let running = |name: &String| {
+            let status = pod.container(name).and_then(|container| container.status.as_ref());
+            status.map(|status| status.container_id.clone()).unwrap_or_default()
+        };
+        Grant {
+            id: intent.id(),
+            epoch: self.snapshot.epoch,
+            pod: pod.id.clone(),
+            owner: operable.owner.cloned(),
+            op: operation.op.clone(),
+            mode: mode.mode.clone(),
+            mode_reason: mode.reason.chars().take(Grant::LONGEST_MODE_REASON).collect(),
+            containers: operation.containers.clone(),
+            labels: operation.labels.clone(),
+            annotations: operation.annotations.clone(),
+            before: operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
+            drain: settings.drain.clone(),
+            verify: settings.verify,
+            hooks: settings.hooks.clone(),
+            rules: Vec::new(),
+            granted: micro(granted),
+            ttl_seconds: Grant::DEFAULT_TTL_SECONDS,
+            while_unavailable: false,
+            post_check: self.gate.has_post_check(&pod.id.uid).then_some(PostCheck::Pending),
+            cancel: None,
         }
     }
-    verdicts.sort_by(|a, b| a.pod.cmp(&b.pod));
-    verdicts
 }
 
-/// Namespaces with an operated pod that our cache does not have (yet): what it takes from a budget can't be counted.
-fn unseen<'a>(wishes: &Wishes<'a>, draft: &Draft<'a>) -> BTreeSet<&'a str> {
-    let unknown = |uid: &String| !wishes.pods.contains_key(uid.as_str());
-    let reserved = draft
-        .snapshot
-        .ledgers
-        .keys()
-        .filter(|namespace| draft.ledger(namespace).is_some_and(|ledger| ledger.reservations.keys().any(unknown)));
-    let granted = draft.snapshot.node_transitions.iter().flat_map(|(node, known)| {
-        let kept = |id: &String| draft.grants(node).iter().any(|grant| grant.id == *id);
-        known.unfinished().filter(move |grant| unknown(&grant.pod.uid) && kept(&grant.id))
-    });
-    let namespaces = reserved.map(String::as_str).chain(granted.map(|grant| grant.pod.namespace.as_str()));
-    namespaces.filter(|namespace| draft.snapshot.unknown.lists(namespace)).collect()
-}
-
-fn verdict<'a>(
-    pod: &'a PodView,
-    wishes: &Wishes<'a>,
-    decision: Result<Forecast, Waiting>,
-    gate: Option<Verdict>,
-) -> PodVerdict {
-    let (expected, waiting) = match decision {
-        Ok(expected) => (Some(expected), None),
-        Err(waiting) => (None, Some(waiting)),
-    };
-    PodVerdict { pod: pod.id.clone(), owner: wishes.owner(pod).cloned(), waiting, gate, expected }
-}
-
-fn candidate<'a>(
-    wish: &Wish<'a>,
-    wishes: &Wishes<'a>,
-    ended: &Ended<'a>,
-    draft: &Draft<'a>,
-    gate: &Gate,
-    policies: &Policies<'_>,
-    holds: &Holds<'a>,
-) -> Result<Ready<'a>, Waiting> {
-    let pod = wish.pod;
-    if let Some(waiting) = in_the_way(wish, ended, draft, gate).next() {
-        return Err(waiting);
-    }
-    let intent = wish.intent.clone().map_err(Waiting::Obstacle)?;
-    let Some(node) = pod.node.as_deref() else { return Err(Waiting::NotScheduled) };
-    let prospect = prospect(wish, wishes, draft.snapshot, gate, policies, &holds.traffic)?;
-    Ok(Ready { pod, node, intent, prospect, owner: wishes.owner(pod), rank: wish.rank })
-}
-
-/// What is in the way of the wish but its own policies, the rules and Services. The first is what is said of the pod.
-pub(super) fn in_the_way<'s>(
-    wish: &'s Wish<'_>,
-    ended: &'s Ended<'_>,
-    draft: &'s Draft<'_>,
-    gate: &'s Gate,
-) -> impl Iterator<Item = Waiting> + 's {
-    let pod = wish.pod;
-    let busy = move || ended.busy.contains(pod.id.uid.as_str()).then_some(Waiting::InProgress);
-    let obstacle = || wish.intent.as_ref().err().cloned().map(Waiting::Obstacle);
-    let full = move || {
-        let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
-        Some(Waiting::NodeFull(node.clone()))
-    };
-    let first = once_with(move || halted(wish, ended, gate)).chain(once_with(busy)).chain(once_with(obstacle));
-    first.flatten().chain(blocked::in_the_way(pod, draft.snapshot)).chain(once_with(full).flatten())
-}
-
-/// An operation of the pod itself has failed, or so many of its workload that nobody goes any more.
-fn halted(wish: &Wish<'_>, ended: &Ended<'_>, gate: &Gate) -> Option<Waiting> {
-    let uid = wish.pod.id.uid.as_str();
-    let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
-    let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
-    let too_many = || ended.failures.iter().filter(of_workload).count() >= gate.tolerated_failures(uid) as usize;
-    let halting =
-        ended.failures.iter().find(own).or_else(|| ended.failures.iter().find(of_workload).filter(|_| too_many()))?;
-    Some(Waiting::Halted { pod: halting.grant.pod.name.clone(), reason: halting.reason() })
-}
-
-/// What holds for the pod of the wish.
-pub(super) fn prospect(
-    wish: &Wish<'_>,
-    wishes: &Wishes<'_>,
-    snapshot: &Snapshot,
-    gate: &Gate,
-    policies: &Policies<'_>,
-    traffic: &Traffic<'_>,
-) -> Result<Prospect, Waiting> {
-    let node = wish.pod.node.as_deref().unwrap_or_default();
-    let subject = Subject {
-        pod: wish.pod,
-        workload: wish.workload.map(|index| WorkloadFacts::of(&wishes.plans[index])).unwrap_or_default(),
-        post_check: gate.has_post_check(&wish.pod.id.uid),
-        agent: snapshot.node_transitions.get(node).map(|known| known.says()).unwrap_or_default(),
-    };
-    Prospect::of(subject, policies, traffic).map_err(|hindrance| Waiting::hindered(hindrance, node))
-}
-
-/// What is expected of an operation that begins now.
-fn expected(ready: &Ready<'_>, mode: &Mode, ended: &Ended<'_>, draft: &Draft<'_>, holds: &Holds<'_>) -> Forecast {
-    let presence = |pod: &PodView| holds::presence(pod, draft, ended);
-    Forecast::of(ready.pod, &ready.prospect, mode.clone(), &holds.traffic, &presence)
-}
-
-/// Leave or Hold, and whether Services have to be opened before.
-fn start<'a>(ready: &Ready<'a>, ended: &Ended<'a>, draft: &Draft<'a>, holds: &Holds<'a>) -> Result<Start<'a>, Waiting> {
-    let presence = |pod: &PodView| holds::presence(pod, draft, ended);
-    let start = ready.prospect.start(ready.pod, &holds.traffic, &presence);
-    let drain::Start { mode, begin } = start.map_err(|hindrance| Waiting::hindered(hindrance, ready.node))?;
-    match begin {
-        Begin::Now { open, note: _ } => {
-            // One that is open for another operation is marked for this one first: who knows only of the other would close it.
-            let id = ready.intent.id();
-            let opening = open.iter().any(|service| service.mark() != Some(id.as_str()));
-            Ok(Start { mode, services: open, opening })
-        }
-        Begin::Opening(services) => Ok(Start { mode, services, opening: true }),
-        Begin::Wait(Busy::Open(service)) => Err(Waiting::ServiceOpen(service)),
-        Begin::Wait(Busy::NoOther { service, pod }) => Err(Waiting::ServiceBusy { service, pod }),
-    }
-}
-
-impl<'a> Start<'a> {
-    /// Makes sure of the Services; says what is waited for if they are not open yet.
-    fn register(&self, ready: &Ready<'a>, holds: &mut Holds<'a>) -> Option<Waiting> {
-        if self.mode.mode == GrantMode::Hold {
-            holds.hold(&ready.intent.id(), &self.services);
-        }
+impl Beginning<'_> {
+    /// What is waited for if its Services are not open yet.
+    fn opening_for(&self) -> Option<Waiting> {
         let names = || self.services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>().join(", ");
-        self.opening.then(|| Waiting::Opening(names()))
+        self.opening.then(|| Waiting::ServicePublishing(names()))
     }
+}
+
+fn reservation_of(operable: &Operable<'_>, since: Timestamp) -> Reservation {
+    let operation = &operable.intent.operation;
+    let images = operation.containers.iter();
+    let labels = operation.labels.iter();
+    Reservation {
+        id: operable.intent.id(),
+        pod: operable.pod.id.name.clone(),
+        node: operable.node.to_owned(),
+        owner: operable.owner.map(ObjectRef::label).unwrap_or_default(),
+        rules: Vec::new(),
+        since: micro(since),
+        images: images.clone().map(|(name, change)| (name.clone(), change.to.clone())).collect(),
+        while_unavailable: false,
+        from_images: images.map(|(name, change)| (name.clone(), change.from.clone())).collect(),
+        labels: labels.filter_map(|(name, change)| Some((name.clone(), change.to.clone()?))).collect(),
+    }
+}
+
+/// Later, whatever the clock of the leader was that granted then: of two reservations of a pod the later one is the one that counts.
+fn after(granted: Timestamp) -> Timestamp {
+    granted.saturating_add(SignedDuration::from_micros(1)).unwrap_or(granted)
 }
 
 /// Pods whose operation was judged bad.
@@ -256,138 +282,16 @@ fn failed(ended: &Ended<'_>) -> BTreeSet<String> {
     bad.map(|failure| failure.grant.pod.uid.clone()).collect()
 }
 
-/// Takes the pod's place in the ledger and adds the grant; says what it waits for if there is no room.
-fn take_place<'a>(
-    ready: &Ready<'a>,
-    answer: &Verdict,
-    ended: &Ended<'a>,
-    draft: &mut Draft<'a>,
-    gate: &Gate,
-    holds: &mut Holds<'a>,
-) -> Result<Forecast, Waiting> {
-    let rules = answer.agreed();
-    let pod = &ready.pod.id;
-    if draft.is_full(ready.node) {
-        return Err(Waiting::NodeFull(ready.node.to_owned()));
-    }
-    let start = start(ready, ended, draft, holds)?;
-    let expected = expected(ready, &start.mode, ended, draft, holds);
-    let passing = ended.passing.get(pod.uid.as_str());
-    let since = passing.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
-    let reservation = Reservation {
-        id: ready.intent.id(),
-        pod: pod.name.clone(),
-        node: ready.node.to_owned(),
-        owner: ready.owner.map(ObjectRef::label).unwrap_or_default(),
-        rules: rules.clone(),
-        since: micro(since),
-        images: ready
-            .intent
-            .operation
-            .containers
-            .iter()
-            .map(|(name, change)| (name.clone(), change.to.clone()))
-            .collect(),
-        while_unavailable: answer.rests_on_unavailability(),
-        from_images: ready
-            .intent
-            .operation
-            .containers
-            .iter()
-            .map(|(name, change)| (name.clone(), change.from.clone()))
-            .collect(),
-        labels: ready
-            .intent
-            .operation
-            .labels
-            .iter()
-            .filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)))
-            .collect(),
-    };
-    if let Some((node, grant)) = passing {
-        // One write of the ledger: the place is never free.
-        draft.release(&grant.pod.namespace, &grant.pod.uid);
-        draft.remove_grant(node, grant);
-    }
-    match draft.reserve(pod, reservation, gate.counts_cluster_wide(&pod.uid)) {
-        Ok(()) => {
-            // Its place is taken first; it is granted once the Services are seen open.
-            if let Some(waiting) = start.register(ready, holds) {
-                return Err(waiting);
-            }
-            let grant = Grant {
-                while_unavailable: answer.rests_on_unavailability(),
-                post_check: gate.has_post_check(&pod.uid).then_some(PostCheck::Pending),
-                ..grant_of(ready, start.mode, draft.snapshot.epoch, rules, since)
-            };
-            draft.add_grant(ready.node, grant);
-            Ok(expected)
-        }
-        Err(LedgerError::LedgerFull { .. }) => Err(Waiting::LedgerFull),
-        Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => Err(Waiting::Clearing),
-    }
-}
-
-/// Later, whatever the clock of the leader was that granted then: of two places of a pod the later one is the one that counts.
-fn after(granted: Timestamp) -> Timestamp {
-    granted.saturating_add(SignedDuration::from_micros(1)).unwrap_or(granted)
-}
-
-fn grant_of(ready: &Ready<'_>, mode: Mode, epoch: i64, rules: Vec<String>, granted: Timestamp) -> Grant {
-    let running = |name: &String| {
-        let status = ready.pod.container(name).and_then(|container| container.status.as_ref());
-        status.map(|status| status.container_id.clone()).unwrap_or_default()
-    };
-    Grant {
-        id: ready.intent.id(),
-        epoch,
-        pod: ready.pod.id.clone(),
-        owner: ready.owner.cloned(),
-        op: ready.intent.operation.op.clone(),
-        mode: mode.mode,
-        mode_reason: mode.reason.chars().take(Grant::LONGEST_MODE_REASON).collect(),
-        containers: ready.intent.operation.containers.clone(),
-        labels: ready.intent.operation.labels.clone(),
-        annotations: ready.intent.operation.annotations.clone(),
-        before: ready.intent.operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
-        drain: ready.prospect.drain.clone(),
-        verify: ready.prospect.verify,
-        hooks: ready.prospect.hooks.clone(),
-        rules,
-        granted: micro(granted),
-        ttl_seconds: Grant::DEFAULT_TTL_SECONDS,
-        while_unavailable: false,
-        post_check: None,
-        cancel: None,
-    }
-}
-
-/// Asks the gate about all candidates together.
-fn ask(ended: &Ended<'_>, draft: &Draft<'_>, gate: &Gate, candidates: &HashMap<&str, Ready<'_>>) -> Vec<Verdict> {
-    // Where a grant is removed anyway, the next one costs no write more.
-    let asking: Vec<Candidate> = candidates
-        .values()
-        .map(|ready| Candidate {
-            again: ended.again.contains(ready.pod.id.uid.as_str()),
-            rank: ready.rank,
-            preferred: draft.is_touched(ready.node),
-            ..Candidate::of(ready.pod, ready.intent.id())
-        })
-        .collect();
-    gate.decide(&asking, &draft.snapshot.approvals, draft.now)
-}
-
-/// Places in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
-fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Held> {
-    let running = draft
-        .snapshot
-        .node_transitions
-        .values()
-        .flat_map(|node| node.unfinished().map(|grant| (grant.pod.uid.clone(), Held { since: grant.granted.0 })));
+/// Reservations in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
+fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Reserved> {
+    let running =
+        draft.snapshot.node_transitions.values().flat_map(|node| {
+            node.unfinished().map(|grant| (grant.pod.uid.clone(), Reserved { since: grant.granted.0 }))
+        });
     let ledgers = draft.snapshot.ledgers.keys().filter_map(|namespace| draft.ledger(namespace));
-    let places = ledgers
+    let reservations = ledgers
         .flat_map(|ledger| &ledger.reservations)
-        .map(|(uid, place)| (uid.clone(), Held { since: place.since.0 }));
-    // A pod whose place passes on is asked about anew; it counts as what it is, unavailable.
-    running.chain(places).filter(|(uid, _)| !ended.passing.contains_key(uid.as_str())).collect()
+        .map(|(uid, reservation)| (uid.clone(), Reserved { since: reservation.since.0 }));
+    // A pod whose reservation is transferred is asked about anew; it counts as what it is, unavailable.
+    running.chain(reservations).filter(|(uid, _)| !ended.transfers.contains_key(uid.as_str())).collect()
 }

@@ -4,17 +4,13 @@ use hitless_api::Outcome;
 use hitless_gate::Gate;
 use hitless_workloads::{Stage, kind};
 
-use super::completion::{Ended, Failure};
-use super::intents::Wishes;
-use super::write::Step;
+use super::change::Change;
+use super::endings::{Ended, Failure};
+use super::wishes::Wishes;
 
 /// What the kinds write then. Not beside another write to the same workload: both would be conditional on the same version.
-pub(super) fn steps<'a>(
-    wishes: &'a Wishes<'_>,
-    ended: &'a Ended<'_>,
-    gate: &'a Gate,
-) -> impl Iterator<Item = Step> + 'a {
-    wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
+pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, gate: &Gate) -> Vec<Change<'a>> {
+    let changes = wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
         // Only what was operated, judged and undone speaks against the version itself.
         let is_bad =
             |failure: &&Failure<'_>| failure.workload == Some(index) && failure.result.outcome == Outcome::RolledBack;
@@ -26,6 +22,7 @@ pub(super) fn steps<'a>(
             return None;
         }
         let kind = kind::of_workload(&plan.workload.group_kind)?;
-        kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world).map(Step::workload)
-    })
+        kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world).map(Change::Workload)
+    });
+    changes.collect()
 }

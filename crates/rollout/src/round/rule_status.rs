@@ -10,7 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::PodVerdict;
-use super::write::{RuleStatusWrite, Step, Write};
+use super::change::Change;
+use super::write::RuleStatusWrite;
 use crate::snapshot::{RuleView, Snapshot};
 
 /// Upstream's name of the stage before an operation.
@@ -20,13 +21,13 @@ const STAGE: &str = "PreCheck";
 const INTERVAL_SECONDS: i64 = 5;
 
 #[derive(Default)]
-pub(super) struct Decision {
-    pub(super) steps: Vec<Step>,
+pub(super) struct Decision<'a> {
+    pub(super) changes: Vec<Change<'a>>,
     pub(super) wake_at: Option<Timestamp>,
 }
 
 /// Statuses that are not what they should be.
-pub(super) fn decide(snapshot: &Snapshot, verdicts: &[PodVerdict], now: Timestamp) -> Decision {
+pub(super) fn decide<'a>(snapshot: &'a Snapshot, verdicts: &[PodVerdict], now: Timestamp) -> Decision<'a> {
     let mut decision = Decision::default();
     if snapshot.rules.is_empty() {
         return decision;
@@ -52,17 +53,17 @@ pub(super) fn decide(snapshot: &Snapshot, verdicts: &[PodVerdict], now: Timestam
             pods.get(namespace).map_or(&[] as &[_], Vec::as_slice),
             asked.get(namespace).map_or(&[] as &[_], Vec::as_slice),
         );
-        decision.steps.extend(step(rule, snapshot, of, now));
+        decision.changes.extend(change(rule, snapshot, of, now));
     }
     decision
 }
 
-fn step(
+fn change<'a>(
     rule: &RuleView,
     snapshot: &Snapshot,
     (pods, verdicts): (&[&PodView], &[&PodVerdict]),
     now: Timestamp,
-) -> Option<Step> {
+) -> Option<Change<'a>> {
     let mut targets: Vec<String> = rule
         .spec
         .selector
@@ -84,12 +85,12 @@ fn step(
         return None;
     }
     let status = PodTransitionRuleStatus { update_time: Some(Time(now)), ..status };
-    Some(Step::alone(Write::RuleStatus(RuleStatusWrite {
+    Some(Change::RuleStatus(RuleStatusWrite {
         namespace: rule.namespace.clone(),
         name: rule.name.clone(),
         version: rule.version.clone(),
         status,
-    })))
+    }))
 }
 
 /// What the rule's approvers are at. A new leader takes that from the report of the one before, so it stays as it is until then.

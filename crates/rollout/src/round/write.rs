@@ -1,7 +1,5 @@
 //! What a round wants written.
 
-use std::collections::BTreeSet;
-
 use crate::mode::ServiceView;
 use hitless_api::JsonPatch;
 use hitless_api::event::Note;
@@ -12,7 +10,7 @@ use jiff::Timestamp;
 use kube::core::params::Patch;
 use serde_json::Value;
 
-use crate::snapshot::{Uncertain, Version};
+use crate::snapshot::{OwnWrites, Version};
 
 /// The next content of a namespace's ledger.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,13 +34,20 @@ pub struct NodeTransitionWrite {
     pub spec: NodeTransitionSpec,
     /// Value of [`super::FENCE`]; `None` leaves it as it is.
     pub fence: Option<String>,
-    /// Namespaces of the pods that are granted in it: the agents must be allowed to operate there.
-    pub namespaces: BTreeSet<String>,
 }
 
-/// InService True on a pod whose node has no agent (CONTRACT 17).
+/// The RoleBinding by which agents may operate in a namespace. It is owned by the ledger, so that no ledger means no such right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StandIn {
+pub struct RoleBindingWrite {
+    /// Namespace.
+    pub namespace: String,
+    /// uid of the ledger; `None`: it is made in the same round.
+    pub ledger_uid: Option<String>,
+}
+
+/// InService True on a pod whose node has no agent (docs/contract.md 17).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InServiceFallback {
     /// The pod.
     pub pod: PodRef,
     /// The version in which the condition is absent.
@@ -62,7 +67,7 @@ pub struct RuleStatusWrite {
     pub status: PodTransitionRuleStatus,
 }
 
-/// Opens a Service for the time of a Hold, or makes it as its owner wants it (CONTRACT 5).
+/// Opens a Service for the time of a Hold, or makes it as its owner wants it (docs/contract.md 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceWrite {
     /// Namespace.
@@ -86,18 +91,21 @@ pub struct ServiceWrite {
 pub struct EndedHold {
     /// Its id.
     pub id: String,
-    /// When its place was taken, if it still has it.
-    pub place: Option<Timestamp>,
+    /// When it was reserved, if it still is.
+    pub reserved_since: Option<Timestamp>,
 }
 
 impl EndedHold {
-    /// Whether the ledger as it is now says the same. A place is taken before a Service is opened for it, so whoever has seen the
-    /// Service open finds the place in a ledger that is read after that. A leader that was succeeded may see the Service that its
-    /// successor has opened, and not yet the place.
+    /// Whether the ledger as it is now says the same. An operation is reserved before a Service is opened for it, so whoever has seen the
+    /// Service open finds the reservation in a ledger that is read after that. A leader that was succeeded may see the Service that its
+    /// successor has opened, and not yet the reservation.
     #[must_use]
     pub fn is_over(&self, ledger: Option<&TransitionLedgerSpec>) -> bool {
-        let place = Grant::pod_uid_of(&self.id).zip(ledger).and_then(|(uid, ledger)| ledger.reservations.get(uid));
-        place.filter(|place| place.id == self.id).is_none_or(|place| Some(place.since.0) == self.place)
+        let reservation =
+            Grant::pod_uid_of(&self.id).zip(ledger).and_then(|(uid, ledger)| ledger.reservations.get(uid));
+        reservation
+            .filter(|reservation| reservation.id == self.id)
+            .is_none_or(|reservation| Some(reservation.since.0) == self.reserved_since)
     }
 }
 
@@ -153,12 +161,14 @@ pub enum Write {
     Ledger(LedgerWrite),
     /// To a NodeTransition.
     NodeTransition(NodeTransitionWrite),
+    /// A namespace's RoleBinding is made, if it is not there.
+    RoleBinding(RoleBindingWrite),
     /// To a workload's object.
     Workload(hitless_workloads::Write),
     /// To a Service.
     Service(ServiceWrite),
     /// To a pod's status.
-    StandIn(StandIn),
+    InServiceFallback(InServiceFallback),
     /// To a PodTransitionRule's status.
     RuleStatus(RuleStatusWrite),
 }
@@ -192,20 +202,28 @@ impl Step {
 
 impl Write {
     /// It was not answered.
-    pub fn unanswered(&self, uncertain: &mut Uncertain) {
+    pub fn unanswered(&self, own: &mut OwnWrites) {
         match self {
-            Self::NodeTransition(write) => _ = uncertain.nodes.insert(write.node.clone()),
-            Self::Ledger(write) => _ = uncertain.ledgers.insert(write.namespace.clone()),
-            Self::Workload(_) | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+            Self::NodeTransition(write) => _ = own.unanswered_nodes.insert(write.node.clone()),
+            Self::Ledger(write) => _ = own.unanswered_ledgers.insert(write.namespace.clone()),
+            Self::RoleBinding(_)
+            | Self::Workload(_)
+            | Self::Service(_)
+            | Self::InServiceFallback(_)
+            | Self::RuleStatus(_) => {}
         }
     }
 
     /// It has succeeded: an earlier one on the same version of the object can't any more.
-    pub fn succeeded(&self, uncertain: &mut Uncertain) {
+    pub fn succeeded(&self, own: &mut OwnWrites) {
         match self {
-            Self::NodeTransition(write) => _ = uncertain.nodes.remove(&write.node),
-            Self::Ledger(write) => _ = uncertain.ledgers.remove(&write.namespace),
-            Self::Workload(_) | Self::Service(_) | Self::StandIn(_) | Self::RuleStatus(_) => {}
+            Self::NodeTransition(write) => _ = own.unanswered_nodes.remove(&write.node),
+            Self::Ledger(write) => _ = own.unanswered_ledgers.remove(&write.namespace),
+            Self::RoleBinding(RoleBindingWrite { namespace, ledger_uid }) => {
+                // If it was just made, its uid is not known yet; the next grant there makes sure of the binding again.
+                own.bound.extend(ledger_uid.clone().map(|uid| (namespace.clone(), uid)));
+            }
+            Self::Workload(_) | Self::Service(_) | Self::InServiceFallback(_) | Self::RuleStatus(_) => {}
         }
     }
 
@@ -215,9 +233,10 @@ impl Write {
         match self {
             Self::Ledger(write) => format!("ledger/{}", write.namespace),
             Self::NodeTransition(write) => format!("node-transition/{}", write.node),
+            Self::RoleBinding(write) => format!("role-binding/{}", write.namespace),
             Self::Workload(write) => write.key(),
             Self::Service(write) => format!("service/{}/{}", write.namespace, write.name),
-            Self::StandIn(write) => format!("stand-in/{}", write.pod.uid),
+            Self::InServiceFallback(write) => format!("in-service-fallback/{}", write.pod.uid),
             Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
         }
     }
@@ -230,25 +249,28 @@ mod tests {
     use serde_json::json;
 
     fn ledger(id: &str, since: Timestamp) -> TransitionLedgerSpec {
-        let place: Reservation = serde_json::from_value(json!({
+        let reservation: Reservation = serde_json::from_value(json!({
             "id": id, "pod": "web", "node": "n1", "since": MicroTime(since), "images": {}
         }))
         .unwrap();
-        TransitionLedgerSpec { reservations: [("uid-1".to_owned(), place)].into(), ..TransitionLedgerSpec::default() }
+        TransitionLedgerSpec {
+            reservations: [("uid-1".to_owned(), reservation)].into(),
+            ..TransitionLedgerSpec::default()
+        }
     }
 
     #[test]
     fn a_service_is_not_closed_for_an_operation_that_has_begun_anew_unseen() {
         let (first, second) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(9).unwrap());
         for (known, now, is_over, why) in [
-            (None, None, true, "it has no place"),
-            (Some(first), None, true, "its place is free by now"),
-            (Some(first), Some(ledger("uid-1.a", first)), true, "its place is the one that is known"),
-            (Some(first), Some(ledger("uid-1.a", second)), false, "it has another place"),
-            (None, Some(ledger("uid-1.a", first)), false, "it has a place that was not seen"),
-            (None, Some(ledger("uid-1.b", first)), true, "the place is another operation's"),
+            (None, None, true, "it has no reservation"),
+            (Some(first), None, true, "its reservation is free by now"),
+            (Some(first), Some(ledger("uid-1.a", first)), true, "its reservation is the one that is known"),
+            (Some(first), Some(ledger("uid-1.a", second)), false, "it has another reservation"),
+            (None, Some(ledger("uid-1.a", first)), false, "it has a reservation that was not seen"),
+            (None, Some(ledger("uid-1.b", first)), true, "the reservation is another operation's"),
         ] {
-            let ended = EndedHold { id: "uid-1.a".to_owned(), place: known };
+            let ended = EndedHold { id: "uid-1.a".to_owned(), reserved_since: known };
             assert_eq!(ended.is_over(now.as_ref()), is_over, "{why}");
         }
     }

@@ -10,7 +10,7 @@ impl Snapshot {
     ///
     /// A round of it is neither deposed nor takes ledgers over: it decides what the present leader decides. It differs where
     /// the leader knows more: what it has read itself as evidence ([`Self::evidence`]), and which of its writes were not
-    /// answered ([`Self::uncertain`]).
+    /// answered ([`Self::own_writes`]).
     #[must_use]
     pub fn as_observer(mut self) -> Self {
         let leaders =

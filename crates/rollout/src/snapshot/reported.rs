@@ -2,7 +2,7 @@
 
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
-use hitless_gate::{Answer, Approval, Approvals, Because, Question, selector};
+use hitless_gate::{Answer, Approval, Approvals, Question, Reason, selector};
 use jiff::Timestamp;
 
 use super::Snapshot;
@@ -68,9 +68,9 @@ fn answer(status: &PodTransitionRuleStatus, rule: &str, pod: &PodView, operation
 fn understand(reason: &str) -> Option<(Approval, String)> {
     let none = String::new;
     [
-        (Approval::Refused, Because::ApprovalRefused { message: none() }),
-        (Approval::Unreachable, Because::ApproverUnreachable { message: none() }),
-        (Approval::Pending, Because::AwaitingApproval { message: none() }),
+        (Approval::Refused, Reason::ApprovalRefused { message: none() }),
+        (Approval::Unreachable, Reason::ApproverUnreachable { message: none() }),
+        (Approval::Pending, Reason::AwaitingApproval { message: none() }),
     ]
     .into_iter()
     .find_map(|(approval, because)| {

@@ -1,6 +1,6 @@
 //! The policy that lets an agent set only what the ledger grants, with a copy of the ledger that is a moment old.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::Reservation;
@@ -17,6 +17,8 @@ const LAG: Micros = 70 * MS;
 pub(super) struct Admission {
     /// By namespace: versions and from when they count, the oldest first.
     ledgers: BTreeMap<String, Vec<(Micros, Arc<LedgerView>)>>,
+    /// Namespaces with the RoleBinding without which agents may operate no pod.
+    bound: BTreeSet<String>,
 }
 
 impl Admission {
@@ -25,6 +27,10 @@ impl Admission {
         let current = known.iter().rposition(|(from, _)| *from <= now).unwrap_or(0);
         known.drain(..current);
         known.push((now + LAG, ledger.clone()));
+    }
+
+    pub(super) fn bind(&mut self, namespace: &str) {
+        self.bound.insert(namespace.to_owned());
     }
 
     fn reservation(&self, now: Micros, pod: &PodView) -> Option<&Reservation> {
@@ -38,6 +44,11 @@ impl Admission {
         let place = self.reservation(now, after);
         let lowers =
             after.in_service().is_some_and(|is| !is.is_true) && before.in_service().is_none_or(|is| is.is_true);
+        let replaces = after.containers.iter().zip(&before.containers).any(|(new, old)| new.image != old.image);
+        // manifests/rbac/agent.yaml: without it there is neither the right to patch pods nor to operate. InService may be raised.
+        if (lowers || replaces) && !self.bound.contains(&after.id.namespace) {
+            return Err(Refusal::Denied("RBAC: no RoleBinding lets agents operate pods of this namespace"));
+        }
         if lowers && place.is_none() {
             return Err(Refusal::Denied("out of service: the namespace's ledger has no reservation for this pod"));
         }

@@ -20,9 +20,18 @@ impl Server {
         match write {
             Write::Ledger(write) => self.ledger(write, seen, checks),
             Write::NodeTransition(write) => self.transition(write, checks),
+            Write::RoleBinding(write) => {
+                let ledger = self.ledgers.get(write.namespace.as_str()).ok_or(Refusal::Gone)?;
+                // The garbage collector removes at once what is owned by a ledger that is not there.
+                if write.ledger_uid.is_some_and(|uid| uid != ledger.version.uid) {
+                    return Err(Refusal::Gone);
+                }
+                self.admission.bind(&write.namespace);
+                Ok(None)
+            }
             Write::Workload(write) => self.workload(&write, checks),
             Write::Service(write) => self.service(&write, checks),
-            Write::StandIn(write) => {
+            Write::InServiceFallback(write) => {
                 let pod = self.pods.get(write.pod.uid.as_str()).ok_or(Refusal::Gone)?;
                 if pod.view.resource_version != write.resource_version {
                     return Err(Refusal::Conflict);

@@ -70,7 +70,7 @@ impl World {
             let Some(obstacle) = obstacle(&leader.last, &workload.view) else {
                 return Some(format!("{}: {unfinished}, and nothing says why", wish.name));
             };
-            if matches!(obstacle.as_str(), "Opening" | "ServiceOpen") {
+            if matches!(obstacle.as_str(), "ServicePublishing" | "ServiceOpen") {
                 return Some(format!("{}: {unfinished}, and its Services are not at rest ({obstacle})", wish.name));
             }
             if cured && !wish.hopeless {

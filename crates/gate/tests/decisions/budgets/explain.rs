@@ -1,6 +1,6 @@
 //! Who holds a budget, since when, and the smallest change that would unblock.
 
-use hitless_gate::{Held, Holding};
+use hitless_gate::{Consumption, Reserved};
 use serde_json::json;
 
 use crate::scene::{Namespace, at};
@@ -8,7 +8,7 @@ use crate::scene::{Namespace, at};
 #[test]
 fn holders_are_named_the_longest_standing_first_and_those_that_go_now_last() {
     let mut namespace = Namespace::of(6).max(3).reserved(&["p1"]).down(&["p2"]);
-    namespace.reserved.insert("uid-p1".into(), Held { since: at(50) });
+    namespace.reserved.insert("uid-p1".into(), Reserved { since: at(50) });
     let namespace = namespace.each(&["p2"], |pod| pod.unavailable_since = Some(at(40)));
     let verdicts = namespace.all();
     let denied = verdicts.last().unwrap().denied().next().unwrap();
@@ -16,9 +16,9 @@ fn holders_are_named_the_longest_standing_first_and_those_that_go_now_last() {
     assert_eq!(
         holders,
         [
-            ("p2", Holding::Unavailable, Some(at(40))),
-            ("p1", Holding::Reserved, Some(at(50))),
-            ("p0", Holding::GoesNow, None),
+            ("p2", Consumption::Unavailable, Some(at(40))),
+            ("p1", Consumption::Reserved, Some(at(50))),
+            ("p0", Consumption::GoesNow, None),
         ]
     );
     assert_eq!(denied.since, Some(at(50)), "since then it was as full as when the round began");
@@ -31,7 +31,7 @@ fn a_verdict_names_five_holders_at_most() {
     let mut namespace = Namespace::of(10).max(9).reserved(&names);
     for (second, name) in names.iter().enumerate() {
         let since = at(100 - i64::try_from(second).unwrap());
-        namespace.reserved.insert(format!("uid-{name}"), Held { since });
+        namespace.reserved.insert(format!("uid-{name}"), Reserved { since });
     }
     let verdict = namespace.one("p9");
     let holders: Vec<_> = verdict.rules[0].holders.iter().map(|holder| holder.pod.as_str()).collect();

@@ -1,7 +1,7 @@
 //! §1.6 and §1.7: who is asked, in which order, what several rules and several PodTransitionRules do together, stages; §1.9:
 //! labelCheck and what a webhook's answer does (how it is asked: `controller/tests/approvals`).
 
-use hitless_gate::{Approval, Because, Candidate, Decision};
+use hitless_gate::{Approval, Candidate, Decision, Reason};
 use serde_json::json;
 
 use crate::scene::{Namespace, at};
@@ -105,7 +105,7 @@ fn pre_check_and_post_check_are_separate() {
     let namespace = Namespace::of(1).rules("ptr", rules.clone()).label("p0", "may-go", "true");
     let verdict = namespace.one("p0");
     assert!(verdict.allowed);
-    assert_eq!(verdict.rules[1].because, Because::OtherStage { stage: "PostCheck".into() });
+    assert_eq!(verdict.rules[1].because, Reason::OtherStage { stage: "PostCheck".into() });
     let gate = namespace.gate();
     assert!(gate.has_post_check("uid-p0") && !gate.has_post_check("uid-unknown"));
     let back = gate.post_check(&Namespace::candidate("p0"), &namespace.approvals, at(0));
@@ -113,7 +113,7 @@ fn pre_check_and_post_check_are_separate() {
     let may = namespace.label("p0", "may-return", "true");
     assert!(may.gate().post_check(&Namespace::candidate("p0"), &may.approvals, at(0)).allowed);
     let gone = may.gate().post_check(&Namespace::candidate("p7"), &may.approvals, at(0));
-    assert_eq!(gone.rules[0].because, Because::NoSuchPod);
+    assert_eq!(gone.rules[0].because, Reason::NoSuchPod);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn availability_at_the_return_lets_the_operated_pod_pass_as_upstream() {
     ] {
         let back = namespace.gate().post_check(&Namespace::candidate("p0"), &namespace.approvals, at(0));
         assert!(back.allowed, "{back}");
-        assert_eq!(back.rules[0].because, Because::AlreadyUnavailable);
+        assert_eq!(back.rules[0].because, Reason::AlreadyUnavailable);
     }
 }
 
@@ -148,7 +148,7 @@ fn a_label_check_passes_pods_whose_labels_match_and_names_the_selector_otherwise
     let namespace = namespace.label("p1", "frozen", "");
     assert_eq!(namespace.allowed(), ["p0"]);
     let because = namespace.one("p1").rules[0].because.clone();
-    assert_eq!(because, Because::LabelsDiffer { requires: "may-go=true,!frozen".into() });
+    assert_eq!(because, Reason::LabelsDiffer { requires: "may-go=true,!frozen".into() });
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! Why a pod that wishes something has to wait, as data; nobody is left waiting without a reason.
 
-use crate::mode::{AgentSays, Hindrance, Policies, Prospect, Subject, Traffic, WorkloadFacts};
-use hitless_api::names::annotations;
+use crate::mode::{AgentStatus, NotOperable, OperationSettings, PodContext, Policies, Traffic, WorkloadFacts};
 use hitless_api::pod::PodView;
 use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec};
 use hitless_workloads::Obstacle;
-use jiff::Timestamp;
 
 use crate::snapshot::{AgentState, Snapshot};
 
@@ -14,10 +12,10 @@ use crate::snapshot::{AgentState, Snapshot};
 pub enum Waiting {
     /// It is being operated.
     InProgress,
-    /// The ledger still has its place for another operation.
-    Clearing,
+    /// The ledger still has its reservation for another operation.
+    ReleasePending,
     /// A pod of its namespace is being operated and not in our cache yet, so budgets can't be counted.
-    Unseen,
+    PodNotCached,
     /// Rules say no; which, and why, is in [`super::PodVerdict::gate`].
     Rules,
     /// The operation can't be derived.
@@ -34,7 +32,7 @@ pub enum Waiting {
         feature: &'static str,
     },
     /// These Services are being opened for it.
-    Opening(String),
+    ServicePublishing(String),
     /// This Service sends connections to pods that are not Ready, because another one is held.
     ServiceOpen(String),
     /// While another pod of its Service is being operated or deleted, the Service can't be opened for it.
@@ -48,7 +46,7 @@ pub enum Waiting {
     HostNetwork,
     /// The kubelet runs it from a file.
     StaticPod,
-    /// It runs to completion.
+    /// It runs to endings.
     Job,
     /// It is being deleted.
     Terminating,
@@ -73,11 +71,11 @@ pub enum Waiting {
 
 impl Waiting {
     /// A pod on this node can't be operated in any way.
-    pub(super) fn hindered(hindrance: Hindrance, node: &str) -> Self {
-        match hindrance {
-            Hindrance::Drain(invalid) => Self::Drain(invalid),
-            Hindrance::HooksUnsupported(feature) => Self::HooksUnsupported { node: node.to_owned(), feature },
-            Hindrance::NoReadinessGate(because) => Self::NoReadinessGate(because),
+    pub(super) fn not_operable(why: NotOperable, node: &str) -> Self {
+        match why {
+            NotOperable::Drain(invalid) => Self::Drain(invalid),
+            NotOperable::HooksUnsupported(feature) => Self::HooksUnsupported { node: node.to_owned(), feature },
+            NotOperable::NoReadinessGate(because) => Self::NoReadinessGate(because),
         }
     }
 
@@ -86,14 +84,14 @@ impl Waiting {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::InProgress => "InProgress",
-            Self::Clearing => "Clearing",
-            Self::Unseen => "Unseen",
+            Self::ReleasePending => "ReleasePending",
+            Self::PodNotCached => "PodNotCached",
             Self::Rules => "Rules",
             Self::Obstacle(obstacle) => obstacle.reason(),
             Self::Drain(_) => "InvalidDrain",
             Self::NoReadinessGate(_) => "NoReadinessGate",
             Self::HooksUnsupported { .. } => "HooksUnsupported",
-            Self::Opening(_) => "Opening",
+            Self::ServicePublishing(_) => "ServicePublishing",
             Self::ServiceOpen(_) => "ServiceOpen",
             Self::ServiceBusy { .. } => "ServiceBusy",
             Self::HostNetwork => "HostNetwork",
@@ -121,8 +119,10 @@ impl Waiting {
     pub fn what(&self) -> String {
         match self {
             Self::InProgress => "it is being operated".to_owned(),
-            Self::Clearing => "the ledger still has its reservation for another operation".to_owned(),
-            Self::Unseen => "a pod is being operated that is not known yet, so budgets can't be counted".to_owned(),
+            Self::ReleasePending => "the ledger still has its reservation for another operation".to_owned(),
+            Self::PodNotCached => {
+                "a pod is being operated that is not known yet, so budgets can't be counted".to_owned()
+            }
             Self::Rules => "rules say no".to_owned(),
             Self::Obstacle(obstacle) => obstacle.to_string(),
             Self::Drain(error) => error.to_string(),
@@ -132,7 +132,7 @@ impl Waiting {
             Self::HooksUnsupported { node, feature } => {
                 format!("it has hooks, and the agent on its node {node} does not have the feature {feature}")
             }
-            Self::Opening(services) => {
+            Self::ServicePublishing(services) => {
                 format!("its Service {services} is being opened, so that it keeps its only endpoint while it is held")
             }
             Self::ServiceOpen(service) => format!("its Service {service} is open for another pod that is held"),
@@ -159,11 +159,11 @@ impl Waiting {
     pub fn unblock(&self) -> Option<&'static str> {
         match self {
             Self::InProgress
-            | Self::Clearing
-            | Self::Unseen
+            | Self::ReleasePending
+            | Self::PodNotCached
             | Self::Rules
             | Self::Obstacle(_)
-            | Self::Opening(_)
+            | Self::ServicePublishing(_)
             | Self::ServiceBusy { .. }
             | Self::HostNetwork
             | Self::StaticPod
@@ -195,7 +195,7 @@ impl Waiting {
     /// Whether it passes by itself in a moment.
     #[must_use]
     pub const fn is_brief(&self) -> bool {
-        matches!(self, Self::InProgress | Self::Clearing | Self::Unseen | Self::Terminating)
+        matches!(self, Self::InProgress | Self::ReleasePending | Self::PodNotCached | Self::Terminating)
     }
 }
 
@@ -239,28 +239,9 @@ fn no_agent(pod: &PodView, snapshot: &Snapshot) -> Option<Waiting> {
 #[must_use]
 pub fn unfit(pod: &PodView) -> Option<Waiting> {
     of_pod(pod).or_else(|| {
-        let subject =
-            Subject { pod, workload: WorkloadFacts::default(), post_check: false, agent: AgentSays::default() };
-        let hindrance = Prospect::of(subject, &Policies::default(), &Traffic::new(&[], &[])).err()?;
-        Some(Waiting::hindered(hindrance, pod.node.as_deref().unwrap_or_default()))
+        let context =
+            PodContext { pod, workload: WorkloadFacts::default(), post_check: false, agent: AgentStatus::default() };
+        let why = OperationSettings::of(context, &Policies::default(), &Traffic::new(&[], &[])).err()?;
+        Some(Waiting::not_operable(why, pod.node.as_deref().unwrap_or_default()))
     })
-}
-
-/// When the pod was bound to its node, as far as it tells.
-pub(super) fn bound_since(pod: &PodView) -> Option<Timestamp> {
-    pod.conditions.get("PodScheduled").filter(|condition| condition.is_true).and_then(|condition| condition.since)
-}
-
-/// Whether the pod shows what the grant was to write and other containers than before, so that what is derived from it is up to
-/// date: a restart names the digest that runs, and the pod may be seen with the new spec and the old status.
-pub(super) fn shows(grant: &hitless_api::Grant, pod: &PodView) -> bool {
-    let is_replaced = |(name, before): (&String, &String)| {
-        let status = pod.container(name).and_then(|container| container.status.as_ref());
-        status.is_some_and(|status| status.container_id != *before)
-    };
-    grant.before.iter().all(is_replaced)
-        && [annotations::REVISION, annotations::RESTARTED]
-            .iter()
-            .filter_map(|name| Some((name, grant.annotations.get(*name)?)))
-            .all(|(name, change)| pod.annotations.get(*name) == change.to.as_ref())
 }

@@ -1,4 +1,4 @@
-//! DrainPolicies that concern a pod which another one concerns as well: only one of them counts (CONTRACT 13).
+//! DrainPolicies that concern a pod which another one concerns as well: only one of them counts (docs/contract.md 13).
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use crate::mode::Policies;
 use hitless_api::event::{Note, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use super::intents::Wishes;
+use super::wishes::Wishes;
 
 /// One note for each policy that does not count somewhere, with the first pod by name.
 pub(super) fn notes(wishes: &Wishes<'_>, policies: &Policies<'_>) -> Vec<Note> {
     let mut found: BTreeMap<&str, (&str, Note)> = BTreeMap::new();
     for wish in wishes.by_pod.values() {
-        let Some((counts, ignored)) = policies.rivals(wish.pod) else { continue };
+        let Some((counts, ignored)) = policies.conflict(wish.pod) else { continue };
         let pod = wish.pod.id.name.as_str();
         if found.get(ignored.uid.as_str()).is_some_and(|(known, _)| *known <= pod) {
             continue;

@@ -2,17 +2,18 @@
 
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, Grant, Hook, InvalidDrain, ModeWish, Outcome, Transition, TransitionResult, VerifySpec};
+use hitless_api::{DrainSpec, Grant, Hook, ModeWish, Outcome, Transition, TransitionResult, VerifySpec};
 use hitless_workloads::Plan;
 
 use super::Gaps;
-use super::choice::{self, Impossible, Mode, Situation};
+use super::choice::{self, Mode, ModeInputs};
+use super::not_operable::NotOperable;
 use super::policy::Policies;
-use super::traffic::{Begin, Presence, Traffic};
+use super::traffic::{ServiceReadiness, Serving, Traffic};
 
 /// What is known of a pod that is to be operated.
 #[derive(Clone, Copy)]
-pub struct Subject<'a> {
+pub struct PodContext<'a> {
     /// The pod.
     pub pod: &'a PodView,
     /// What its workload says.
@@ -20,7 +21,7 @@ pub struct Subject<'a> {
     /// A rule of stage PostCheck concerns it.
     pub post_check: bool,
     /// What the agent of its node has said.
-    pub agent: AgentSays<'a>,
+    pub agent: AgentStatus<'a>,
 }
 
 /// What a workload says of how its pods are operated; nothing where a pod has none that is looked after.
@@ -42,14 +43,14 @@ impl<'a> WorkloadFacts<'a> {
 
 /// What the agent of a node has said, if anything.
 #[derive(Clone, Copy, Default)]
-pub struct AgentSays<'a> {
+pub struct AgentStatus<'a> {
     /// Of itself.
     pub info: Option<&'a AgentInfo>,
     /// Of its operations.
     pub reports: &'a [Transition],
 }
 
-impl AgentSays<'_> {
+impl AgentStatus<'_> {
     /// What it would need for these hooks and does not have, as far as it has said: an agent that does not know hooks would leave
     /// them out without a word.
     fn lacks(&self, hooks: &[Hook]) -> Option<&'static str> {
@@ -77,31 +78,9 @@ impl AgentSays<'_> {
     }
 }
 
-/// Why a pod can't be operated in any way.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Hindrance {
-    /// What is said of its drain makes no sense.
-    #[error(transparent)]
-    Drain(#[from] InvalidDrain),
-    /// It has hooks, and the agent on its node does not have this feature.
-    #[error("the agent on its node does not have the feature {0}, which its hooks need")]
-    HooksUnsupported(&'static str),
-    /// It has to leave service and has no readiness gate; with the reason why.
-    #[error("it has no readiness gate {0}")]
-    NoReadinessGate(&'static str),
-}
-
-impl From<Impossible> for Hindrance {
-    fn from(impossible: Impossible) -> Self {
-        match impossible {
-            Impossible::NoReadinessGate(because) => Self::NoReadinessGate(because),
-        }
-    }
-}
-
 /// What holds for a pod that can be operated.
 #[derive(Clone, Debug)]
-pub struct Prospect {
+pub struct OperationSettings {
     /// How it is drained.
     pub drain: DrainSpec,
     /// How the result is judged.
@@ -109,7 +88,7 @@ pub struct Prospect {
     /// What it is told or asked meanwhile.
     pub hooks: Vec<Hook>,
     /// What the choice of the mode rests on, but for who else serves at that moment.
-    situation: Situation,
+    inputs: ModeInputs,
 }
 
 /// What an operation begins with.
@@ -118,22 +97,22 @@ pub struct Start<'a> {
     /// Leave or Hold.
     pub mode: Mode,
     /// What its Services need before.
-    pub begin: Begin<'a>,
+    pub begin: ServiceReadiness<'a>,
 }
 
-impl Prospect {
+impl OperationSettings {
     /// Of this pod, under these policies.
     ///
     /// # Errors
     /// If it can't be operated before something is mended.
-    pub fn of(subject: Subject<'_>, policies: &Policies<'_>, traffic: &Traffic<'_>) -> Result<Self, Hindrance> {
-        let Subject { pod, workload, post_check, agent } = subject;
+    pub fn of(context: PodContext<'_>, policies: &Policies<'_>, traffic: &Traffic<'_>) -> Result<Self, NotOperable> {
+        let PodContext { pod, workload, post_check, agent } = context;
         let resolved =
             policies.resolve(pod, |port| traffic.treatment(pod, port), workload.progress_deadline_seconds)?;
         if let Some(feature) = agent.lacks(&resolved.hooks) {
-            return Err(Hindrance::HooksUnsupported(feature));
+            return Err(NotOperable::HooksUnsupported(feature));
         }
-        let situation = Situation {
+        let inputs = ModeInputs {
             wish: resolved.mode,
             origin: resolved.mode_origin,
             gated: pod.gated,
@@ -148,18 +127,18 @@ impl Prospect {
             always_published: traffic.always_published(pod),
         };
         // Whether it can be operated at all does not rest on who else serves.
-        choice::choose(&situation)?;
+        choice::choose(&inputs)?;
         let drain = agent.readable(resolved.drain);
-        Ok(Self { drain, verify: resolved.verify, hooks: resolved.hooks, situation })
+        Ok(Self { drain, verify: resolved.verify, hooks: resolved.hooks, inputs })
     }
 
     /// How long its workload is away when it is operated, in milliseconds, as far as that was learned.
     #[must_use]
     pub fn gap_milliseconds(&self) -> Option<u32> {
-        self.situation.gap_milliseconds
+        self.inputs.gap_milliseconds
     }
 
-    /// Leave or Hold, and whether Services have to be opened before. `pod` is the one that this is of; `presence` says how the
+    /// Leave or Hold, and whether Services have to be opened before. `pod` is the one that this is of; `serving` says how the
     /// others are.
     ///
     /// # Errors
@@ -168,13 +147,13 @@ impl Prospect {
         &self,
         pod: &PodView,
         traffic: &Traffic<'a>,
-        presence: &impl Fn(&PodView) -> Presence,
-    ) -> Result<Start<'a>, Hindrance> {
+        serving: &impl Fn(&PodView) -> Serving,
+    ) -> Result<Start<'a>, NotOperable> {
         // Who else serves matters to nobody but Auto.
-        let another_serves = self.situation.wish == ModeWish::Auto && traffic.another_serves(pod, presence);
-        let mut mode = choice::choose(&Situation { another_serves, ..self.situation.clone() })?;
-        let begin = traffic.begin(pod, &mode.mode, presence);
-        if let Begin::Now { note: Some(note), .. } = &begin {
+        let another_serves = self.inputs.wish == ModeWish::Auto && traffic.another_serves(pod, serving);
+        let mut mode = choice::choose(&ModeInputs { another_serves, ..self.inputs.clone() })?;
+        let begin = traffic.begin(pod, &mode.mode, serving);
+        if let ServiceReadiness::Now { note: Some(note), .. } = &begin {
             mode.reason = format!("{}; {note}", mode.reason);
         }
         Ok(Start { mode, begin })
@@ -197,11 +176,11 @@ mod tests {
         PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
     }
 
-    fn mode(pod: &PodView, agent: AgentSays<'_>) -> Result<(GrantMode, String), Hindrance> {
+    fn mode(pod: &PodView, agent: AgentStatus<'_>) -> Result<(GrantMode, String), NotOperable> {
         let traffic = Traffic::new(&[], &[]);
-        let subject = Subject { pod, workload: WorkloadFacts::default(), post_check: false, agent };
-        let prospect = Prospect::of(subject, &Policies::default(), &traffic)?;
-        let mode = prospect.start(pod, &traffic, &|other| Presence::of(other, false))?.mode;
+        let context = PodContext { pod, workload: WorkloadFacts::default(), post_check: false, agent };
+        let settings = OperationSettings::of(context, &Policies::default(), &traffic)?;
+        let mode = settings.start(pod, &traffic, &|other| Serving::of(other, false))?.mode;
         Ok((mode.mode, Mode::word(&mode.reason).to_owned()))
     }
 
@@ -212,7 +191,7 @@ mod tests {
     #[test]
     fn what_the_agent_says_counts_and_what_it_has_refused() {
         let (able, unable) = (agent(&["Leave", "Hold"]), agent(&["Leave"]));
-        let says = |info| AgentSays { info, reports: &[] };
+        let says = |info| AgentStatus { info, reports: &[] };
         let chosen = |agent| mode(&pod(&json!({})), agent).unwrap();
         assert_eq!(chosen(says(None)), (GrantMode::Hold, "OnlyPod".to_owned()));
         assert_eq!(chosen(says(Some(&able))), (GrantMode::Hold, "OnlyPod".to_owned()));
@@ -224,10 +203,10 @@ mod tests {
             vec![serde_json::from_value(report).unwrap()]
         };
         let reports = refused("a.0123");
-        assert_eq!(chosen(AgentSays { info: Some(&able), reports: &reports }).0, GrantMode::Leave);
+        assert_eq!(chosen(AgentStatus { info: Some(&able), reports: &reports }).0, GrantMode::Leave);
         let reports = refused("b.0123");
         assert_eq!(
-            chosen(AgentSays { info: Some(&able), reports: &reports }).0,
+            chosen(AgentStatus { info: Some(&able), reports: &reports }).0,
             GrantMode::Hold,
             "that was another pod"
         );
@@ -237,13 +216,13 @@ mod tests {
     fn who_can_not_be_operated_says_why() {
         let hooks = json!([{"name": "ask", "when": "BeforeDrain", "http": {"port": 80, "path": "/"}}]).to_string();
         let unable = agent(&["Leave", "Hold"]);
-        let says = AgentSays { info: Some(&unable), reports: &[] };
-        let hindrance = mode(&pod(&json!({"hitless.dev/hooks": hooks})), says).unwrap_err();
-        assert!(matches!(hindrance, Hindrance::HooksUnsupported(_)), "{hindrance}");
-        let hindrance = mode(&pod(&json!({"hitless.dev/mode": "Stay"})), says).unwrap_err();
-        assert!(matches!(hindrance, Hindrance::Drain(_)), "{hindrance}");
+        let says = AgentStatus { info: Some(&unable), reports: &[] };
+        let why = mode(&pod(&json!({"hitless.dev/hooks": hooks})), says).unwrap_err();
+        assert!(matches!(why, NotOperable::HooksUnsupported(_)), "{why}");
+        let why = mode(&pod(&json!({"hitless.dev/mode": "Stay"})), says).unwrap_err();
+        assert!(matches!(why, NotOperable::Drain(_)), "{why}");
         let ungated = PodView { gated: false, ..pod(&json!({"hitless.dev/mode": "Leave"})) };
-        let hindrance = mode(&ungated, says).unwrap_err();
-        assert!(matches!(hindrance, Hindrance::NoReadinessGate(_)), "{hindrance}");
+        let why = mode(&ungated, says).unwrap_err();
+        assert!(matches!(why, NotOperable::NoReadinessGate(_)), "{why}");
     }
 }

@@ -1,23 +1,23 @@
-//! InService where no agent is: a gated pod must become Ready even on a node whose agent is not there (CONTRACT 17).
+//! InService where no agent is: a gated pod must become Ready even on a node whose agent is not there (docs/contract.md 17).
 
 use hitless_api::pod::PodView;
 use jiff::{SignedDuration, Timestamp};
 
-use super::blocked::bound_since;
-use super::write::{StandIn, Step, Write};
+use super::change::Change;
+use super::write::InServiceFallback;
 use crate::snapshot::{AgentState, Snapshot};
 
 /// Seconds without an agent after which the controller stands in.
-pub const GRACE_SECONDS: i64 = 30;
+const GRACE_SECONDS: i64 = 30;
 
-pub(super) struct Decision {
-    pub(super) steps: Vec<Step>,
+pub(super) struct Decision<'a> {
+    pub(super) changes: Vec<Change<'a>>,
     pub(super) wake_at: Option<Timestamp>,
 }
 
 /// The condition is only ever added where it is absent, never turned from False to True.
-pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision {
-    let mut decision = Decision { steps: Vec::new(), wake_at: None };
+pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<'_> {
+    let mut decision = Decision { changes: Vec::new(), wake_at: None };
     let waiting = |pod: &&PodView| pod.gated && pod.in_service().is_none() && !pod.terminating && !pod.finished;
     for pod in snapshot.pods.iter().map(|pod| &**pod).filter(waiting) {
         let Some(node) = &pod.node else { continue };
@@ -29,13 +29,18 @@ pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision {
         let since = bound_since(pod).map_or(missing, |bound| bound.max(missing));
         let due = since.saturating_add(SignedDuration::from_secs(GRACE_SECONDS)).unwrap_or(now);
         if now >= due {
-            let write = StandIn { pod: pod.id.clone(), resource_version: pod.resource_version.clone() };
-            decision.steps.push(Step::alone(Write::StandIn(write)));
+            let write = InServiceFallback { pod: pod.id.clone(), resource_version: pod.resource_version.clone() };
+            decision.changes.push(Change::InServiceFallback(write));
         } else {
             decision.wake_at = Some(decision.wake_at.map_or(due, |other: Timestamp| other.min(due)));
         }
     }
     decision
+}
+
+/// When the pod was bound to its node, as far as it tells.
+fn bound_since(pod: &PodView) -> Option<Timestamp> {
+    pod.conditions.get("PodScheduled").filter(|condition| condition.is_true).and_then(|condition| condition.since)
 }
 
 #[cfg(test)]
@@ -70,10 +75,10 @@ mod tests {
         let bound = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": START}]);
         let missing = snapshot(&bound, AgentState::MissingSince(after(-100)));
         let early = decide(&missing, after(29));
-        assert!(early.steps.is_empty());
+        assert!(early.changes.is_empty());
         assert_eq!(early.wake_at, Some(after(30)));
         assert!(
-            matches!(&decide(&missing, after(30)).steps[0].write, Write::StandIn(write) if write.resource_version == "7")
+            matches!(&decide(&missing, after(30)).changes[0], Change::InServiceFallback(write) if write.resource_version == "7")
         );
         let later = snapshot(&bound, AgentState::MissingSince(after(10)));
         assert_eq!(decide(&later, after(30)).wake_at, Some(after(40)));
@@ -82,11 +87,11 @@ mod tests {
     #[test]
     fn a_ready_agent_or_a_condition_of_any_value_is_left_alone() {
         let bound = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": START}]);
-        assert!(decide(&snapshot(&bound, AgentState::Ready), after(999)).steps.is_empty());
+        assert!(decide(&snapshot(&bound, AgentState::Ready), after(999)).changes.is_empty());
         for status in ["True", "False", "Unknown"] {
             let written = json!([{"type": IN_SERVICE, "status": status}]);
             let missing = snapshot(&written, AgentState::MissingSince(after(-100)));
-            assert!(decide(&missing, after(999)).steps.is_empty(), "{status}");
+            assert!(decide(&missing, after(999)).changes.is_empty(), "{status}");
         }
     }
 }

@@ -28,13 +28,13 @@ struct Entry {
 
 /// All strings in use, with the number of their uses: an unused one is forgotten.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Symbols {
+pub(crate) struct Interner {
     ids: HashTable<Symbol>,
     hasher: DefaultHashBuilder,
     entries: Slab<Entry>,
 }
 
-impl Symbols {
+impl Interner {
     /// The symbol of `text`, used once more.
     pub(crate) fn intern(&mut self, text: &str) -> Symbol {
         if let Some(symbol) = self.find(text) {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_string_is_kept_once_and_as_long_as_it_is_used() {
-        let mut symbols = Symbols::default();
+        let mut symbols = Interner::default();
         let (a, b) = (symbols.intern("a"), symbols.intern("b"));
         assert_ne!(a, b);
         assert_eq!(symbols.intern("a"), a);

@@ -123,7 +123,7 @@ pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
     wishes
 }
 
-/// uids of pods with an operation that is not over: a live grant, or a place in a ledger.
+/// uids of pods with an operation that is not over: a live grant, or a reservation in a ledger.
 fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
     let nodes = snapshot.node_transitions.values();
     let granted = nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.clone());

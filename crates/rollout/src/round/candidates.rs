@@ -1,0 +1,160 @@
+//! Which pods nothing but the rules can keep from being operated.
+
+use std::collections::{BTreeSet, HashMap};
+use std::iter::once_with;
+
+use hitless_api::ObjectRef;
+use hitless_api::pod::PodView;
+use hitless_gate::{Gate, Verdict};
+use hitless_workloads::PodIntent;
+
+use super::draft::Draft;
+use super::endings::{Ended, Failure};
+use super::waiting::{self, Waiting};
+use super::wishes::{Wish, Wishes};
+use super::{Forecast, PodVerdict};
+use crate::mode::{OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts};
+use crate::snapshot::Snapshot;
+
+/// What pods are judged by: what is wished, what has ended, and a gate that was told of both.
+pub(super) struct Basis<'a, 'g> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) wishes: Wishes<'a>,
+    pub(super) ended: Ended<'a>,
+    pub(super) gate: &'g Gate,
+    pub(super) policies: Policies<'a>,
+    pub(super) traffic: Traffic<'a>,
+}
+
+/// A pod that nothing but the rules can keep from being operated.
+pub(super) struct Operable<'a> {
+    pub(super) pod: &'a PodView,
+    pub(super) node: &'a str,
+    pub(super) intent: PodIntent,
+    /// How it is kept from losing requests, but for who else serves at that moment.
+    pub(super) settings: OperationSettings,
+    /// Its top workload.
+    pub(super) owner: Option<&'a ObjectRef>,
+    /// Place in the workload's order.
+    pub(super) rank: i32,
+}
+
+/// Those that only rules can keep, and what is said of the others.
+pub(super) struct Candidates<'a> {
+    pub(super) draft: Draft<'a>,
+    pub(super) operable: HashMap<&'a str, Operable<'a>>,
+    pub(super) verdicts: Vec<PodVerdict>,
+}
+
+impl<'a> Basis<'a, '_> {
+    /// Of the pods that wish these operations, once the draft has what has ended.
+    pub(super) fn candidates<'w>(
+        &self,
+        wishes: impl IntoIterator<Item = (&'w &'a str, &'w Wish<'a>)>,
+        draft: Draft<'a>,
+    ) -> Candidates<'a>
+    where
+        'a: 'w,
+    {
+        let unseen = self.unseen(&draft);
+        let (mut operable, mut verdicts) = (HashMap::new(), Vec::new());
+        for (uid, wish) in wishes {
+            let found = self.candidate(wish, &draft).and_then(|found| {
+                let is_uncounted = unseen.contains(found.pod.id.namespace.as_str())
+                    || (!unseen.is_empty() && self.gate.counts_cluster_wide(uid));
+                if is_uncounted { Err(Waiting::PodNotCached) } else { Ok(found) }
+            });
+            match found {
+                Ok(found) => _ = operable.insert(*uid, found),
+                Err(waiting) => verdicts.push(self.verdict(wish.pod, Err(waiting), None)),
+            }
+        }
+        Candidates { draft, operable, verdicts }
+    }
+
+    fn candidate(&self, wish: &Wish<'a>, draft: &Draft<'a>) -> Result<Operable<'a>, Waiting> {
+        let pod = wish.pod;
+        if let Some(waiting) = self.in_the_way(wish, draft).next() {
+            return Err(waiting);
+        }
+        let intent = wish.intent.clone().map_err(Waiting::Obstacle)?;
+        let Some(node) = pod.node.as_deref() else { return Err(Waiting::NotScheduled) };
+        let settings = self.settings(wish)?;
+        Ok(Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank })
+    }
+
+    /// Namespaces with an operated pod that our cache does not have (yet): what it takes from a budget can't be counted.
+    fn unseen(&self, draft: &Draft<'a>) -> BTreeSet<&'a str> {
+        let unknown = |uid: &String| !self.wishes.pods.contains_key(uid.as_str());
+        let snapshot = self.snapshot;
+        let reserved = snapshot
+            .ledgers
+            .keys()
+            .filter(|namespace| draft.ledger(namespace).is_some_and(|ledger| ledger.reservations.keys().any(unknown)));
+        let granted = snapshot.node_transitions.iter().flat_map(|(node, known)| {
+            let kept = |id: &String| draft.grants(node).iter().any(|grant| grant.id == *id);
+            known.unfinished().filter(move |grant| unknown(&grant.pod.uid) && kept(&grant.id))
+        });
+        let namespaces = reserved.map(String::as_str).chain(granted.map(|grant| grant.pod.namespace.as_str()));
+        namespaces.filter(|namespace| snapshot.unknown.lists(namespace)).collect()
+    }
+
+    /// What is in the way of the wish but its own policies, the rules and Services. The first is what is said of the pod.
+    pub(super) fn in_the_way<'s>(
+        &'s self,
+        wish: &'s Wish<'_>,
+        draft: &'s Draft<'_>,
+    ) -> impl Iterator<Item = Waiting> + 's {
+        let pod = wish.pod;
+        let busy = move || self.ended.busy.contains(pod.id.uid.as_str()).then_some(Waiting::InProgress);
+        let obstacle = || wish.intent.as_ref().err().cloned().map(Waiting::Obstacle);
+        let full = move || {
+            let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
+            Some(Waiting::NodeFull(node.clone()))
+        };
+        let first = once_with(move || self.halted(wish)).chain(once_with(busy)).chain(once_with(obstacle));
+        first.flatten().chain(waiting::in_the_way(pod, self.snapshot)).chain(once_with(full).flatten())
+    }
+
+    /// An operation of the pod itself has failed, or so many of its workload that nobody goes any more.
+    fn halted(&self, wish: &Wish<'_>) -> Option<Waiting> {
+        let (uid, failures) = (wish.pod.id.uid.as_str(), &self.ended.failures);
+        let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
+        let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
+        let too_many = || failures.iter().filter(of_workload).count() >= self.gate.tolerated_failures(uid) as usize;
+        let halting = failures.iter().find(own).or_else(|| failures.iter().find(of_workload).filter(|_| too_many()))?;
+        Some(Waiting::Halted { pod: halting.grant.pod.name.clone(), reason: halting.reason() })
+    }
+
+    /// What holds for the pod of the wish.
+    pub(super) fn settings(&self, wish: &Wish<'_>) -> Result<OperationSettings, Waiting> {
+        let node = wish.pod.node.as_deref().unwrap_or_default();
+        let context = PodContext {
+            pod: wish.pod,
+            workload: wish.workload.map(|index| WorkloadFacts::of(&self.wishes.plans[index])).unwrap_or_default(),
+            post_check: self.gate.has_post_check(&wish.pod.id.uid),
+            agent: self.snapshot.node_transitions.get(node).map(|known| known.agent_status()).unwrap_or_default(),
+        };
+        let settings = OperationSettings::of(context, &self.policies, &self.traffic);
+        settings.map_err(|why| Waiting::not_operable(why, node))
+    }
+
+    /// How the pod is now: it may have been granted in this very round.
+    pub(super) fn serving(&self, pod: &PodView, draft: &Draft<'_>) -> Serving {
+        let taken = draft.reservation(&pod.id.namespace, &pod.id.uid).is_some() || self.ended.is_taken(&pod.id.uid);
+        Serving::of(pod, taken)
+    }
+
+    pub(super) fn verdict(
+        &self,
+        pod: &'a PodView,
+        decision: Result<Forecast, Waiting>,
+        gate: Option<Verdict>,
+    ) -> PodVerdict {
+        let (expected, waiting) = match decision {
+            Ok(expected) => (Some(expected), None),
+            Err(waiting) => (None, Some(waiting)),
+        };
+        PodVerdict { pod: pod.id.clone(), owner: self.wishes.owner(pod).cloned(), waiting, gate, expected }
+    }
+}

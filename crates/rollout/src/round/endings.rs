@@ -1,0 +1,233 @@
+//! Which operations have ended, and on what evidence a pod's reservation is freed (docs/contract.md 10).
+
+mod orphans;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::names::annotations;
+use hitless_api::pod::PodView;
+use hitless_api::{Cancel, Grant, Outcome, PodRef, TransitionResult};
+use hitless_workloads::Stage;
+use jiff::Timestamp;
+
+use super::change::Change;
+use super::micro;
+use super::wishes::Wishes;
+use crate::snapshot::{Evidence, OperationKey, Snapshot};
+
+/// A pod to be read afresh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The operation that the answer is evidence for.
+    pub operation: OperationKey,
+    /// The pod.
+    pub pod: PodRef,
+}
+
+/// A result that halts its workload on the way to its target, or that speaks for one pod.
+pub(super) struct Failure<'a> {
+    pub(super) grant: &'a Grant,
+    pub(super) result: &'a TransitionResult,
+    pub(super) message: &'a str,
+    /// Index of the workload.
+    pub(super) workload: Option<usize>,
+}
+
+impl Failure<'_> {
+    /// Outcome and reason, for people.
+    pub(super) fn reason(&self) -> String {
+        format!("{:?}/{}", self.result.outcome, self.result.reason)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Ended<'a> {
+    pub(super) reads: Vec<Read>,
+    pub(super) failures: Vec<Failure<'a>>,
+    /// Pods with a grant, or with a reservation that is not free yet.
+    pub(super) busy: BTreeSet<&'a str>,
+    /// Of these, those that are back from an operation that has failed and halts them: they serve.
+    pub(super) failed_but_serving: BTreeSet<&'a str>,
+    /// Reservations without a grant whose operation is still wished: ids by pod uid.
+    pub(super) regrant: BTreeMap<&'a str, OperationKey>,
+    /// Pods that are not Ready after an operation that has ended, and wish one: their reservations are transferred to that, and are
+    /// never free in between. Without it a pod whose old image is as bad as the new one could never be mended. With the
+    /// grants that have ended.
+    pub(super) transfers: BTreeMap<&'a str, (&'a str, &'a Grant)>,
+    /// Operations that are over and speak for nothing else, on pods that are not Ready and wish nothing: their reservations stay.
+    pub(super) not_ready_after_end: Vec<Failure<'a>>,
+    /// Pods whose operation was cancelled, or refused for a moment, and is over: they go first.
+    pub(super) retry_first: BTreeSet<&'a str>,
+    /// When such a reservation gets too old for that.
+    pub(super) wake_at: Option<Timestamp>,
+}
+
+impl Ended<'_> {
+    /// Whether the pod is being operated, or has its reservation still.
+    pub(super) fn is_taken(&self, uid: &str) -> bool {
+        self.busy.contains(uid) && !self.failed_but_serving.contains(uid)
+    }
+}
+
+/// What has ended, and the changes that follow from that.
+#[derive(Default)]
+pub(super) struct Endings<'a> {
+    pub(super) ended: Ended<'a>,
+    pub(super) changes: Vec<Change<'a>>,
+}
+
+/// An operation that an agent was ordered to do.
+#[derive(Clone, Copy)]
+struct Granted<'a> {
+    node: &'a str,
+    grant: &'a Grant,
+}
+
+impl<'a> Granted<'a> {
+    fn remove(self) -> Change<'a> {
+        Change::RemoveGrant { node: self.node, grant: self.grant }
+    }
+
+    /// Frees its reservation.
+    fn release(self) -> Change<'a> {
+        let Grant { pod, .. } = self.grant;
+        Change::Release { namespace: &pod.namespace, pod_uid: &pod.uid, operation: OperationKey::granted(self.grant) }
+    }
+
+    fn read(self) -> Read {
+        Read { operation: OperationKey::granted(self.grant), pod: self.grant.pod.clone() }
+    }
+}
+
+/// Which operations have ended, and what follows.
+pub(super) fn derive<'a>(wishes: &Wishes<'a>, snapshot: &'a Snapshot, now: Timestamp) -> Endings<'a> {
+    let mut endings = Endings::default();
+    for (node, view) in &snapshot.node_transitions {
+        for grant in &view.spec.grants {
+            let (granted, transition) = (Granted { node, grant }, view.transition(grant));
+            match transition.and_then(|transition| Some((transition, transition.result.as_ref()?))) {
+                None => running(granted, wishes, snapshot, now, &mut endings),
+                Some((transition, result)) => {
+                    let failure = Failure {
+                        grant,
+                        result,
+                        message: &transition.message,
+                        workload: wishes.workload_of_target(grant),
+                    };
+                    over(granted, failure, wishes, snapshot, &mut endings);
+                }
+            }
+        }
+    }
+    orphans::in_namespaces(wishes, snapshot, now, &mut endings);
+    orphans::in_cluster(snapshot, &mut endings);
+    endings
+}
+
+/// No result yet.
+fn running<'a>(
+    granted: Granted<'a>,
+    wishes: &Wishes<'a>,
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+    endings: &mut Endings<'a>,
+) {
+    let Granted { node, grant } = granted;
+    let Endings { ended, changes } = endings;
+    if snapshot.evidence.get(&OperationKey::granted(grant)) == Some(&Evidence::Gone) {
+        changes.extend([granted.remove(), granted.release()]);
+        return;
+    }
+    ended.busy.insert(&grant.pod.uid);
+    if !wishes.pods.contains_key(grant.pod.uid.as_str()) {
+        ended.reads.push(granted.read());
+    } else if grant.cancel.is_none() && !wishes.wants(grant) {
+        let cancel = Cancel { reason: "WishGone".to_owned(), since: micro(now) };
+        changes.push(Change::Cancel { node, grant, cancel });
+    }
+}
+
+/// The agent has reported a result.
+fn over<'a>(
+    granted: Granted<'a>,
+    failure: Failure<'a>,
+    wishes: &Wishes<'a>,
+    snapshot: &'a Snapshot,
+    endings: &mut Endings<'a>,
+) {
+    let Failure { grant, result, .. } = failure;
+    let Endings { ended, changes } = endings;
+    if was_transferred(grant, snapshot) {
+        changes.push(granted.remove());
+        return;
+    }
+    let pod = wishes.pods.get(grant.pod.uid.as_str());
+    let evidence = snapshot.evidence.get(&OperationKey::granted(grant));
+    // A Done was seen Ready by the agent; what is derived from the pod must know of it, or it would be wished again.
+    let proven = match (result.outcome, evidence) {
+        (_, Some(Evidence::Ready | Evidence::Gone)) | (Outcome::Done, Some(Evidence::NotReady)) => true,
+        (Outcome::Done, None) => pod.is_some_and(|pod| shows(grant, pod)),
+        (_, Some(Evidence::NotReady) | None) => false,
+    };
+    let lasting =
+        result.is_lasting() && grant.cancel.is_none() && (wishes.is_the_wish(grant) || is_halting(&failure, wishes));
+    // The same operation too, where it may be tried again: the pod may need it to become Ready.
+    let tried_again = !lasting && result.outcome != Outcome::Done && wishes.is_the_wish(grant);
+    let may_be_transferred = tried_again || wishes.has_another_wish(grant);
+    if proven {
+        changes.push(granted.release());
+        if !lasting {
+            changes.push(granted.remove());
+        }
+        if result.outcome != Outcome::Done {
+            ended.retry_first.insert(&grant.pod.uid);
+        }
+    } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready())
+        || (evidence.is_none() && may_be_transferred)
+    {
+        // The cache may be behind or ahead: ask.
+        ended.reads.push(granted.read());
+    }
+    let is_down = evidence == Some(&Evidence::NotReady) && pod.is_some_and(|pod| !pod.ready());
+    let is_transferred = !proven && is_down && may_be_transferred;
+    if is_transferred {
+        ended.transfers.insert(&grant.pod.uid, (granted.node, grant));
+    } else if !proven || lasting {
+        ended.busy.insert(&grant.pod.uid);
+    }
+    if lasting {
+        if proven {
+            ended.failed_but_serving.insert(&failure.grant.pod.uid);
+        }
+        ended.failures.push(failure);
+    } else if !proven && pod.is_some_and(|pod| !pod.ready()) && !may_be_transferred {
+        ended.not_ready_after_end.push(failure);
+    }
+}
+
+/// The ledger has a later reservation of its pod: its own was transferred, and the write that was to remove the grant has not followed.
+fn was_transferred(grant: &Grant, snapshot: &Snapshot) -> bool {
+    let ledger = snapshot.ledgers.get(&grant.pod.namespace);
+    let reservation = ledger.and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
+    reservation.is_some_and(|reservation| reservation.since > grant.granted)
+}
+
+/// Whether it stands for the target of a rollout that is still going on, even if the pod itself is gone.
+fn is_halting(failure: &Failure<'_>, wishes: &Wishes<'_>) -> bool {
+    let rolling = |index: usize| matches!(wishes.plans[index].stage, Stage::Rolling | Stage::Finishing);
+    failure.result.outcome != Outcome::Refused && failure.workload.is_some_and(rolling)
+}
+
+/// Whether the pod shows what the grant was to write and other containers than before, so that what is derived from it is up to
+/// date: a restart names the digest that runs, and the pod may be seen with the new spec and the old status.
+fn shows(grant: &Grant, pod: &PodView) -> bool {
+    let is_replaced = |(name, before): (&String, &String)| {
+        let status = pod.container(name).and_then(|container| container.status.as_ref());
+        status.is_some_and(|status| status.container_id != *before)
+    };
+    grant.before.iter().all(is_replaced)
+        && [annotations::REVISION, annotations::RESTARTED]
+            .iter()
+            .filter_map(|name| Some((name, grant.annotations.get(*name)?)))
+            .all(|(name, change)| pod.annotations.get(*name) == change.to.as_ref())
+}
