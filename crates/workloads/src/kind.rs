@@ -24,6 +24,8 @@ pub struct Resource {
     pub version: &'static str,
     /// Name in paths and rights, e.g. `deployments`.
     pub plural: &'static str,
+    /// A custom resource that not every cluster has. While its definition is not there, there are no such objects.
+    pub optional: bool,
     /// What the controller may do besides reading.
     pub verbs: &'static [&'static str],
     /// What the uninstall may do besides reading; nothing: it does not look at them.
@@ -31,6 +33,12 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// Name of its CustomResourceDefinition, if it has one.
+    #[must_use]
+    pub fn definition(&self) -> String {
+        format!("{}.{}", self.plural, self.group_kind.group)
+    }
+
     /// `apiVersion` of its objects.
     #[must_use]
     pub fn api_version(&self) -> String {

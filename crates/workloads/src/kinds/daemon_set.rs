@@ -23,6 +23,7 @@ pub(crate) const DAEMON_SET: Resource = Resource {
     group_kind: GroupKind::new("apps", "DaemonSet"),
     version: "v1",
     plural: "daemonsets",
+    optional: false,
     verbs: &["patch"],
     uninstall_verbs: &["patch"],
 };

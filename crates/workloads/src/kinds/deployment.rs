@@ -35,6 +35,7 @@ pub(crate) const DEPLOYMENT: Resource = Resource {
     group_kind: GroupKind::new("apps", "Deployment"),
     version: "v1",
     plural: "deployments",
+    optional: false,
     verbs: &["patch"],
     uninstall_verbs: &["patch"],
 };
@@ -42,6 +43,7 @@ pub(crate) const REPLICA_SET: Resource = Resource {
     group_kind: GroupKind::new("apps", "ReplicaSet"),
     version: "v1",
     plural: "replicasets",
+    optional: false,
     verbs: &["create", "patch", "delete"],
     uninstall_verbs: &["patch"],
 };

@@ -16,6 +16,7 @@ pub(crate) const CONTROLLER_REVISION: Resource = Resource {
     group_kind: GroupKind::new("apps", "ControllerRevision"),
     version: "v1",
     plural: "controllerrevisions",
+    optional: false,
     verbs: &[],
     uninstall_verbs: &[],
 };

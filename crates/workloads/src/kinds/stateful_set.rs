@@ -25,6 +25,7 @@ pub(crate) const STATEFUL_SET: Resource = Resource {
     group_kind: GroupKind::new("apps", "StatefulSet"),
     version: "v1",
     plural: "statefulsets",
+    optional: false,
     verbs: &["patch"],
     uninstall_verbs: &["patch"],
 };
