@@ -4,26 +4,23 @@ use hitless_api::PodRef;
 use hitless_api::names;
 use hitless_api::pod::PodView;
 use hitless_rollout::mode::ServiceView;
+use hitless_runtime::list;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::{Kind, Object, Resource, Write, kind};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::{DynamicObject, ListParams, ObjectList, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::{watches, writer};
 use hitless_rollout::round::ServiceWrite;
 
-/// Objects in one page of a list.
-const PAGE: u32 = 500;
-
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UndoError {
     #[error("reading: {0}")]
-    Read(#[source] Box<kube::Error>),
+    Read(#[source] WriteError),
     #[error("writing: {0}")]
-    Write(#[from] WriteError),
+    Write(#[source] WriteError),
     #[error("an object is no JSON: {0}")]
     Json(#[from] serde_json::Error),
     #[error(transparent)]
@@ -49,16 +46,17 @@ pub(super) struct Passed {
 
 /// Puts back what is to be put back now.
 pub(super) async fn pass(client: &Client, writes: &Writes) -> Result<Passed, UndoError> {
-    let all = ListParams::default();
     let pods: Api<Pod> = Api::all(client.clone());
-    let pods: Vec<PodView> = list(&pods, &all).await?.iter().map(PodView::from).collect();
+    let pods = list::all(&pods, ListParams::default(), |pod| Some(PodView::from(&pod))).await;
+    let pods = pods.map_err(UndoError::Read)?;
     let mut wanted: Vec<Back> = raise(&pods).collect();
     for (kind, resource) in uninstalled() {
         let api = Api::all_with(client.clone(), &watches::api_resource(resource));
         wanted.extend(release(kind, &objects(kind, resource, &api).await?));
     }
     let services: Api<Service> = Api::all(client.clone());
-    let services: Vec<ServiceView> = list(&services, &all).await?.iter().map(ServiceView::from).collect();
+    let services = list::all(&services, ListParams::default(), |service| Some(ServiceView::from(&service))).await;
+    let services = services.map_err(UndoError::Read)?;
     wanted.extend(close(&services));
     let undo = Undo { client, writes };
     let mut passed = Passed { changed: 0, failed: None };
@@ -138,35 +136,25 @@ fn once(answer: Result<(), WriteError>) -> Result<usize, UndoError> {
     match answer {
         Ok(()) => Ok(1),
         Err(error) if error.is_stale() => Ok(1),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(UndoError::Write(error)),
     }
 }
 
 async fn objects(kind: &dyn Kind, resource: &Resource, api: &Api<DynamicObject>) -> Result<Vec<Object>, UndoError> {
-    let objects = list(api, &ListParams::default()).await?.into_iter();
-    objects.map(|object| Ok(kind.read(&resource.group_kind, serde_json::to_value(object)?)?)).collect()
-}
-
-async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<K>, UndoError>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let mut params = params.clone().limit(PAGE);
-    let mut all = Vec::new();
-    loop {
-        let page: ObjectList<K> = api.list(&params).await.map_err(|error| UndoError::Read(Box::new(error)))?;
-        all.extend(page.items);
-        match page.metadata.continue_ {
-            Some(next) if !next.is_empty() => params = params.continue_token(&next),
-            _ => return Ok(all),
-        }
-    }
+    let all = ListParams::default();
+    let objects = if resource.optional {
+        list::all_if_served(api, all, Some).await.map_err(UndoError::Read)?.unwrap_or_default()
+    } else {
+        list::all(api, all, Some).await.map_err(UndoError::Read)?
+    };
+    objects.into_iter().map(|object| Ok(kind.read(&resource.group_kind, serde_json::to_value(object)?)?)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use hitless_api::names::labels;
+    use serde::de::DeserializeOwned;
     use serde_json::Value;
 
     fn object<T: DeserializeOwned>(name: &str, rest: &Value) -> T {

@@ -23,6 +23,7 @@ pub use optional::{Definition, run_optional};
 
 use crate::backoff::{Backoff, shortened};
 use crate::readiness::Guard;
+use crate::write;
 
 mod cache;
 mod metrics;
@@ -228,11 +229,9 @@ where
 fn is_not_found(error: &watcher::Error) -> bool {
     use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     match error {
-        InitialListFailed(kube::Error::Api(status))
-        | WatchStartFailed(kube::Error::Api(status))
-        | WatchFailed(kube::Error::Api(status))
-        | WatchError(status) => status.code == 404,
-        InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | NoResourceVersion => false,
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => write::is_not_found(error),
+        WatchError(status) => status.code == 404,
+        NoResourceVersion => false,
     }
 }
 

@@ -97,6 +97,11 @@ fn is_unfitting(status: &kube::core::Status) -> bool {
     })
 }
 
+/// Whether the API server does not know the object or the resource.
+pub(crate) fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
 fn retry_after(status: &kube::core::Status) -> Option<Duration> {
     let seconds = status.details.as_ref()?.retry_after_seconds;
     (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))

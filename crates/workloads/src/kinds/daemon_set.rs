@@ -25,7 +25,9 @@ pub(crate) const DAEMON_SET: Resource = Resource {
     plural: "daemonsets",
     optional: false,
     verbs: &["patch"],
+    why: "puts the strategy back; the last good template, if a version is bad",
     uninstall_verbs: &["patch"],
+    uninstall_why: "puts the strategy back",
 };
 
 /// The kind DaemonSet.

@@ -18,7 +18,9 @@ pub(crate) const CONTROLLER_REVISION: Resource = Resource {
     plural: "controllerrevisions",
     optional: false,
     verbs: &[],
+    why: "which revision is the newest, and what the one before it looked like",
     uninstall_verbs: &[],
+    uninstall_why: "",
 };
 
 /// A ControllerRevision.

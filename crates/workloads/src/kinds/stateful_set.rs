@@ -27,7 +27,9 @@ pub(crate) const STATEFUL_SET: Resource = Resource {
     plural: "statefulsets",
     optional: false,
     verbs: &["patch"],
+    why: "puts the strategy back; the last good template, if a version is bad",
     uninstall_verbs: &["patch"],
+    uninstall_why: "puts the strategy back",
 };
 
 /// The kind StatefulSet.

@@ -3,11 +3,10 @@ use super::*;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use bytes::Bytes;
 use futures::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Frame;
+use hyper::body::{Bytes, Frame};
 use kube::api::{ApiResource, DynamicObject};
 use kube::client::Body;
 use kube::core::GroupVersionKind;
