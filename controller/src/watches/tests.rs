@@ -43,7 +43,8 @@ impl Server {
             let server = self.clone();
             let end = stream::once(async move {
                 server.0.changed.notified().await;
-                let status = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "m"});
+                let status =
+                    json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "m"});
                 Ok(Frame::data(Bytes::from(format!("{}\n", json!({"type": "ERROR", "object": status})))))
             });
             return (200, StreamBody::new(end.boxed()).boxed_unsync());

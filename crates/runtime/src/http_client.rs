@@ -18,6 +18,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
+/// Body of a request.
+pub type Body = Full<Bytes>;
+
 /// Why a request has no answer, for people.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
@@ -33,6 +36,9 @@ pub enum RequestError {
     /// HTTP.
     #[error("no HTTP answer: {0}")]
     Http(#[from] hyper::Error),
+    /// The body ends too early.
+    #[error("the answer breaks off: {0}")]
+    Body(hyper::Error),
 }
 
 /// How TLS is spoken, and with whom.
@@ -70,10 +76,10 @@ impl Answer {
     }
 
     /// The first `longest` bytes of the body, and whether there is more.
-    pub async fn body(mut self, longest: usize) -> Result<(Vec<u8>, bool), hyper::Error> {
+    pub async fn body(mut self, longest: usize) -> Result<(Vec<u8>, bool), RequestError> {
         let mut bytes = Vec::new();
         while let Some(frame) = self.body.frame().await {
-            let Ok(data) = frame?.into_data() else { continue };
+            let Ok(data) = frame.map_err(RequestError::Body)?.into_data() else { continue };
             let room = longest - bytes.len();
             bytes.extend_from_slice(&data[..data.len().min(room)]);
             if data.len() > room {
@@ -85,11 +91,7 @@ impl Answer {
 }
 
 /// Sends a request to the first of these addresses that accepts a connection.
-pub async fn send(
-    addresses: &[SocketAddr],
-    tls: Option<Tls>,
-    request: Request<Full<Bytes>>,
-) -> Result<Answer, RequestError> {
+pub async fn send(addresses: &[SocketAddr], tls: Option<Tls>, request: Request<Body>) -> Result<Answer, RequestError> {
     let (address, stream) = connect(addresses).await?;
     match tls {
         None => exchange(stream, request).await,
@@ -111,7 +113,7 @@ async fn connect(addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), Re
     Err(error)
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Answer, RequestError>
+async fn exchange<S>(stream: S, request: Request<Body>) -> Result<Answer, RequestError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

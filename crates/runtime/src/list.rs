@@ -53,11 +53,7 @@ where
     Ok(all)
 }
 
-async fn pages<K, T>(
-    api: &Api<K>,
-    selection: ListParams,
-    mut view: impl FnMut(K) -> Option<T>,
-) -> kube::Result<Vec<T>>
+async fn pages<K, T>(api: &Api<K>, selection: ListParams, mut view: impl FnMut(K) -> Option<T>) -> kube::Result<Vec<T>>
 where
     K: Clone + DeserializeOwned + Debug,
 {

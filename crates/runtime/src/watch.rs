@@ -32,7 +32,7 @@ mod optional;
 /// Waits between attempts. The first retry comes soon because it is usually an API server that has just restarted.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 /// A watch that has not failed for so long works, though it may have nothing to tell.
-const WORKS: Duration = Duration::from_secs(60);
+const WORKS: Duration = Duration::from_mins(1);
 
 /// How the content is fetched before it is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,7 @@
 //! The content of one kind, keyed by namespace and name.
+//!
+//! This is not the store of kube's reflector, which lacks what is needed here: own writes show at once and never revive a deleted
+//! object, an object that does not parse keeps its last good version, and only a change of what is used wakes the reader.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -29,7 +29,7 @@ mod tests;
 /// of several API servers one may learn of a new definition later than the others. With the pauses between them it is 6 s.
 const NOT_FOUND: u32 = 5;
 /// A resource that is defined and not found is tried again this often.
-const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_mins(1);
 
 /// The definition that a resource needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ where
                 match progress {
                     Progress::Listed => {
                         not_found = 0;
-                        ready.take().map(Guard::done);
+                        ready.take().into_iter().for_each(Guard::done);
                     }
                     Progress::Failed(error) if is_not_found(error) => not_found += 1,
                     Progress::Failed(_) => not_found = 0,
@@ -179,7 +179,7 @@ where
         if self.cache.set_unserved() {
             tracing::info!(kind = self.cache.kind(), "the API server does not serve this resource");
         }
-        ready.take().map(Guard::done);
+        ready.take().into_iter().for_each(Guard::done);
     }
 
     async fn until_undefined(&self) {
