@@ -18,6 +18,7 @@ pub mod instant;
 pub mod memory;
 pub mod metrics;
 pub mod patch;
+pub mod pauses;
 pub mod published;
 pub mod report;
 pub mod turn;

@@ -14,7 +14,7 @@ use hitless_api::{
     DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, names,
 };
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, Snapshot as Cluster, Unknown, agents};
-use hitless_runtime::write::WriteError;
+use hitless_runtime::list;
 use hitless_workloads::kind;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
@@ -148,11 +148,12 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     let apis = Apis::new(client, scope, scope);
     let all = ListParams::default;
     let objects = apis.objects.iter().enumerate().map(|(index, (resource, api))| async move {
-        let listed = |object| WorkloadObject::listed(resource, object);
-        match list(&format!("list {}", resource.plural), api, all(), listed).await {
+        match objects(resource, api).await {
             // Somebody may read Deployments and no other workloads.
-            Err(Failure::Forbidden { message, .. }) if index > 0 => Ok((Vec::new(), Some((resource.plural, message)))),
-            other => Ok((other?, None)),
+            Err(Failure::Forbidden { message, .. }) if index > 0 => {
+                Ok((Vec::new(), Some((resource.plural, Some(message)))))
+            }
+            other => Ok(other?.map_or((Vec::new(), Some((resource.plural, None))), |objects| (objects, None))),
         }
     });
     let (objects, pods) = futures::try_join!(try_join_all(objects), list("list pods", &apis.pods, all(), pod))?;
@@ -184,10 +185,9 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
         nodes(client),
     );
     let mut unread = BTreeMap::new();
-    let (objects, forbidden): (Vec<_>, Vec<_>) = objects.into_iter().unzip();
-    let forbidden: Vec<(&str, String)> = forbidden.into_iter().flatten().collect();
-    unread.extend(forbidden.first().map(|(_, message)| (Part::Workloads, message.clone())));
-    let unlisted = forbidden.iter().map(|(plural, _)| *plural).collect();
+    let (objects, unlisted): (Vec<_>, Vec<_>) = objects.into_iter().unzip();
+    let (unlisted, forbidden): (Vec<&str>, Vec<Option<String>>) = unlisted.into_iter().flatten().unzip();
+    unread.extend(forbidden.into_iter().flatten().next().map(|message| (Part::Workloads, message)));
     let mut cluster = Cluster {
         pods,
         node_transitions: by(optional(Part::Transitions, transitions, &mut unread)?, |each| &each.node),
@@ -285,16 +285,22 @@ async fn list<K, T>(
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let mut parameters = selection.limit(PAGE);
-    let mut all = Vec::new();
-    loop {
-        let page = api.list(&parameters).await.map_err(|error| Failure::of(what, WriteError::from(error)))?;
-        all.extend(page.items.into_iter().filter_map(|object| view(object.0.ok()?)).map(Arc::new));
-        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        if parameters.continue_token.is_none() {
-            return Ok(all);
-        }
-    }
+    let listed = list::all(api, selection, |object| object.0.ok().and_then(&view).map(Arc::new)).await;
+    listed.map_err(|error| Failure::of(what, error))
+}
+
+/// The objects of a resource of workloads' kinds; `None`: this cluster has no such resource, and need not have it.
+async fn objects(
+    resource: &'static kind::Resource,
+    api: &Api<DeserializeGuard<DynamicObject>>,
+) -> Result<Option<Vec<Arc<WorkloadObject>>>, Failure> {
+    let view = |object: DeserializeGuard<DynamicObject>| WorkloadObject::listed(resource, object.0.ok()?).map(Arc::new);
+    let listed = if resource.optional {
+        list::all_if_served(api, ListParams::default(), view).await
+    } else {
+        list::all(api, ListParams::default(), view).await.map(Some)
+    };
+    listed.map_err(|error| Failure::of(format!("list {}", resource.plural), error))
 }
 
 /// The same of the system namespace, where that is not in scope.
@@ -316,17 +322,9 @@ where
 /// Only their metadata: a Node's status is long.
 async fn nodes(client: &Client) -> Result<Vec<Arc<NodeView>>, Failure> {
     let api: Api<Node> = Api::all(client.clone());
-    let mut parameters = ListParams::default().limit(PAGE);
-    let mut all = Vec::new();
-    loop {
-        let page =
-            api.list_metadata(&parameters).await.map_err(|error| Failure::of("list nodes", WriteError::from(error)))?;
-        all.extend(page.items.into_iter().map(|node| Arc::new(NodeView::from(&node.metadata))));
-        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        if parameters.continue_token.is_none() {
-            return Ok(all);
-        }
-    }
+    let listed =
+        list::all_metadata(&api, ListParams::default(), |node| Some(Arc::new(NodeView::from(&node.metadata)))).await;
+    listed.map_err(|error| Failure::of("list nodes", error))
 }
 
 #[cfg(test)]

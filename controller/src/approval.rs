@@ -1,14 +1,14 @@
 //! Webhook rules of PodTransitionRules: external approvers are asked over HTTPS.
 //!
-//! The gate says who is to be asked about which pod ([`Ask`]); the [`desk::Desk`] knows what was asked and answered, and says
-//! which requests are due; [`client::Approvers`] sends them. The desk is pure and takes the time. What it has to survive a
+//! The gate says who is to be asked about which pod ([`Ask`]); the [`requests::Requests`] knows what was asked and answered, and says
+//! which requests are due; [`client::Approvers`] sends them. Requests is pure and takes the time. What it has to survive a
 //! restart, the ids of running tasks, is in `PodTransitionRule.status.ruleStates`.
 //!
 //! The protocol is KusionStack kuperator's, so that an approver written for it works unchanged.
 
 pub mod client;
-pub mod desk;
 pub mod parameter;
+pub mod requests;
 pub mod wire;
 
 use std::collections::BTreeSet;

@@ -1,17 +1,17 @@
 //! The loop: something changed → take a snapshot → decide → write → again.
 
-mod consultations;
-mod memory;
-mod notices;
-pub mod outranked;
-mod retries;
+mod approval_calls;
+pub mod epoch_repair;
+mod event_debounce;
+pub mod memory;
+pub mod retries;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use hitless_runtime::events::Events;
+use hitless_runtime::events::{Events, Note};
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::write::{WriteError, Writes};
@@ -31,10 +31,10 @@ use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Read, Round, Step, round};
 use hitless_rollout::snapshot::Evidence;
 
-use consultations::Consultations;
+use approval_calls::ApprovalCalls;
+use epoch_repair::LeaseEpoch;
+use event_debounce::EventDebounce;
 use memory::Memory;
-use notices::Notices;
-use outranked::Rank;
 use retries::Retries;
 
 /// Changes that come together are decided together.
@@ -55,7 +55,7 @@ pub struct Controller {
     /// Whether this process leads.
     pub leadership: Receiver<Leadership>,
     /// The Lease.
-    pub rank: Rank,
+    pub lease_epoch: LeaseEpoch,
     /// Our name in the Lease.
     pub holder: String,
     /// Notified by the caches.
@@ -66,6 +66,16 @@ pub struct Controller {
     pub gate: hitless_gate::Settings,
 }
 
+/// What the loop keeps between its turns.
+struct State {
+    memory: Memory,
+    retries: Retries<Instant>,
+    approval_calls: ApprovalCalls,
+    event_debounce: EventDebounce<Instant>,
+    /// Since when writes of a later epoch have been seen.
+    later_epoch_since: Option<Instant>,
+}
+
 impl Controller {
     /// Runs until `token` is cancelled, then cancels `last_write`: the Lease may be given back.
     pub async fn run(
@@ -74,9 +84,13 @@ impl Controller {
         token: CancellationToken,
         last_write: CancellationToken,
     ) -> Result<(), Infallible> {
-        let (mut memory, mut notices, mut retries) = (Memory::default(), Notices::default(), Retries::default());
-        memory.gate_cache = GateCache::new(self.gate.clone());
-        let mut consultations = Consultations::new(Approvers::new(self.client.clone()), Arc::clone(&self.wake));
+        let mut state = State {
+            memory: Memory::new(GateCache::new(self.gate.clone())),
+            retries: Retries::default(),
+            approval_calls: ApprovalCalls::new(Approvers::new(self.client.clone()), Arc::clone(&self.wake)),
+            event_debounce: EventDebounce::default(),
+            later_epoch_since: None,
+        };
         let mut next = Instant::now();
         loop {
             let wake = self.wake.clone();
@@ -87,56 +101,61 @@ impl Controller {
                 () = sleep_until(next) => {}
             }
             heartbeat.beat(Instant::now());
-            next = self.turn(&mut memory, &mut consultations, &mut notices, &mut retries).await;
+            next = self.turn(&mut state).await;
         }
         last_write.cancel();
         Ok(())
     }
 
     /// One turn; says when the next one is due even if nothing changes.
-    async fn turn(
-        &self,
-        memory: &mut Memory,
-        consultations: &mut Consultations,
-        notices: &mut Notices,
-        retries: &mut Retries,
-    ) -> Instant {
+    async fn turn(&self, state: &mut State) -> Instant {
+        let State { memory, retries, approval_calls, event_debounce, later_epoch_since } = state;
         let latest = Instant::now() + TURN;
         if !self.caches.synced() {
             return latest;
         }
         let mut snapshot = self.caches.snapshot();
         let now = Timestamp::now();
-        memory.look(&snapshot, now);
+        memory.observe(&snapshot, now);
         let leadership = *self.leadership.borrow();
         self.metrics.leads(leadership.leads(Instant::now()));
         if !leadership.leads(Instant::now()) {
             memory.end_of_term();
-            consultations.end_of_term();
+            *later_epoch_since = None;
+            approval_calls.end_of_term();
             return latest;
         }
         snapshot.epoch = leadership.epoch;
         snapshot.holder.clone_from(&self.holder);
         memory.fill(&mut snapshot);
-        consultations.fill(&mut snapshot, now);
+        approval_calls.fill(&mut snapshot, now);
 
         let start = Instant::now();
         let round = round(&snapshot, &mut memory.gate_cache, now);
         self.metrics.decided(&round, start.elapsed());
         if let Some(later) = round.deposed {
-            return self.rank.outranked(&mut memory.outranked_since, leadership, later).await;
+            return self.lease_epoch.later_epoch_found(later_epoch_since, leadership, later).await;
         }
-        memory.outranked_since = None;
-        let consult_at = consultations.follow(&round, &snapshot, now);
+        *later_epoch_since = None;
+        let approval_at = approval_calls.follow(&round, &snapshot, now);
         let read_again = self.read(&round.reads, memory).await;
         let retry_at = self.write(&round, memory, retries).await;
-        let notice_at = notices.publish(&self.events, &round.events).await;
-        let wake_at = [round.wake_at, consult_at].into_iter().flatten().min().map(|at| {
+        let (events, event_at) = event_debounce.due(&round.events, Instant::now());
+        for note in events {
+            self.publish(note.clone()).await;
+        }
+        let wake_at = [round.wake_at, approval_at].into_iter().flatten().min().map(|at| {
             let wait = Timestamp::now().duration_until(at);
             Instant::now() + Duration::try_from(wait).unwrap_or_default()
         });
         let at_once = read_again.then(Instant::now);
-        [Some(latest), retry_at, notice_at, wake_at, at_once].into_iter().flatten().min().unwrap_or(latest)
+        [Some(latest), retry_at, event_at, wake_at, at_once].into_iter().flatten().min().unwrap_or(latest)
+    }
+
+    async fn publish(&self, note: Note) {
+        if let Err(error) = self.events.publish(note).await {
+            tracing::debug!(%error, "an Event was not written");
+        }
     }
 
     /// Reads pods afresh; says whether there is new evidence.
@@ -171,8 +190,8 @@ impl Controller {
     }
 
     /// Carries the round's steps out, without those that failed a moment ago; says when to try these again.
-    async fn write(&self, round: &Round, memory: &mut Memory, retries: &mut Retries) -> Option<Instant> {
-        let steps = retries.due(&round.steps, Instant::now());
+    async fn write(&self, round: &Round, memory: &mut Memory, retries: &mut Retries<Instant>) -> Option<Instant> {
+        let steps = retries.due(round.steps.clone(), Instant::now());
         let outcomes = self.writer.apply(&steps).await;
         for (step, outcome) in steps.iter().zip(outcomes) {
             let key = step.write.key();
@@ -181,21 +200,19 @@ impl Controller {
                     tracing::info!(write = %key, "written");
                     retries.succeeded(&key);
                     memory.certain(&step.write);
-                    if let Some(note) = step.done.clone()
-                        && let Err(error) = self.events.publish(note).await
-                    {
-                        tracing::debug!(%error, "an Event was not written");
+                    if let Some(note) = step.done.clone() {
+                        self.publish(note).await;
                     }
                 }
                 Outcome::Dropped => tracing::debug!(write = %key, "dropped: what it needs was not written"),
                 Outcome::Failed(error) => failed(step, &key, &error, memory, retries),
             }
         }
-        retries.next()
+        retries.next(Instant::now())
     }
 }
 
-fn failed(step: &Step, key: &str, error: &WriteError, memory: &mut Memory, retries: &mut Retries) {
+fn failed(step: &Step, key: &str, error: &WriteError, memory: &mut Memory, retries: &mut Retries<Instant>) {
     if error.is_stale() {
         tracing::debug!(write = %key, %error, "decided on an older version, deciding again");
     } else {

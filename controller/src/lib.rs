@@ -1,4 +1,4 @@
-//! The cluster side: turns what workloads wish into grants, under the rules.
+//! The controller: turns changes of workloads into grants, under the rules.
 //!
 //! `hitless_rollout` decides, purely: one full [`hitless_rollout::snapshot::Snapshot`] and the time in, ordered writes out. Everything else here
 //! is the shell around it: [`watches`] fill the snapshot, [`writer`] carries the writes out, [`controller`] is the loop.
@@ -8,7 +8,7 @@
 pub mod approval;
 pub mod config;
 pub mod controller;
-pub mod farewell;
 pub mod metrics;
+pub mod uninstall;
 pub mod watches;
 pub mod writer;

@@ -8,9 +8,9 @@ use anyhow::Context;
 use hitless_api::names;
 use hitless_controller::config::Config;
 use hitless_controller::controller::Controller;
-use hitless_controller::controller::outranked::Rank;
-use hitless_controller::farewell;
+use hitless_controller::controller::epoch_repair::LeaseEpoch;
 use hitless_controller::metrics::Metrics;
+use hitless_controller::uninstall;
 use hitless_controller::watches::Caches;
 use hitless_controller::writer::Writer;
 use hitless_runtime::config::{EXIT_CONFIGURATION, Settings};
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A request to the API server may take 4 s; what is begun is finished, then the Lease is given back, then everything else
 /// if hitless is being uninstalled.
-const GRACE: Duration = farewell::LONGEST.saturating_add(Duration::from_secs(10));
+const GRACE: Duration = uninstall::LONGEST.saturating_add(Duration::from_secs(10));
 
 fn main() -> ExitCode {
     let config = match Config::read(&Settings::from_environment()) {
@@ -80,12 +80,12 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let lease: &'static str = config.lease.leak();
     let election = Election::new(leases, lease, &config.pod, LeaseConfig::default(), writes.clone());
     let holder = election.identity().to_owned();
-    let (farewell_client, farewell_writes) = (client.clone(), writes.clone());
+    let (uninstall_client, uninstall_writes) = (client.clone(), writes.clone());
     let controller = Controller {
         writer: Writer::new(client.clone(), writes.clone(), caches.clone(), election.subscribe()),
         events: Events::new(client.clone(), names::CONTROLLER, config.pod, writes.clone()),
         leadership: election.subscribe(),
-        rank: Rank::new(client.clone(), lease.to_owned(), holder.clone(), writes.clone()),
+        lease_epoch: LeaseEpoch::new(client.clone(), lease.to_owned(), holder.clone(), writes.clone()),
         holder,
         client,
         caches,
@@ -96,8 +96,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
     // The Lease is given back only after the loop has sent its last write.
     let last_write = CancellationToken::new();
     if config.kubeconfig.is_none() {
-        let farewell = farewell::run(farewell_client, farewell_writes, tasks.token(), last_write.clone());
-        tasks.spawn("farewell", farewell);
+        let uninstall = uninstall::run(uninstall_client, uninstall_writes, tasks.token(), last_write.clone());
+        tasks.spawn("uninstall", uninstall);
     }
     tasks.spawn("lease", election.run(last_write.clone()));
     tasks.spawn("controller", controller.run(heartbeat, tasks.token(), last_write));

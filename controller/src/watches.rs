@@ -10,7 +10,7 @@ use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
-use hitless_runtime::watch::{self, Cache, Listing, Selection};
+use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
 use hitless_workloads::{Kind, Object, Resource, kind};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -61,8 +61,16 @@ impl Caches {
     /// Empty caches that notify `wake`.
     #[must_use]
     pub fn new(wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
+        Self::of(kind::resources(), wake, metrics)
+    }
+
+    fn of(
+        resources: impl Iterator<Item = (&'static dyn Kind, &'static Resource)>,
+        wake: &Arc<Notify>,
+        metrics: &watch::Metrics,
+    ) -> Self {
         Self {
-            objects: kind::resources()
+            objects: resources
                 .map(|(kind, resource)| {
                     let view = move |object| read(kind, resource, object);
                     Objects { resource, cache: Cache::new(resource.plural, view, wake.clone(), metrics.clone()) }
@@ -100,7 +108,12 @@ impl Caches {
     pub fn watches(&self, client: &Client, readiness: &Readiness, token: &CancellationToken) -> Vec<Watch> {
         let start = Start { readiness, token };
         let objects = self.objects.iter().map(|Objects { resource, cache }| {
-            start.watch(resource.plural, Api::all_with(client.clone(), &api_resource(resource)), cache)
+            let api = Api::all_with(client.clone(), &api_resource(resource));
+            if resource.optional {
+                start.watch_optional(resource, client.clone(), api, cache)
+            } else {
+                start.watch(resource.plural, api, cache)
+            }
         });
         let others = [
             start.watch("pods", Api::all(client.clone()), &self.pods),
@@ -116,7 +129,7 @@ impl Caches {
         objects.chain(others).collect()
     }
 
-    /// Whether every cache has been filled once.
+    /// Whether every cache has been filled once. One of an optional resource need not be, as long as its definition is not there.
     #[must_use]
     pub fn synced(&self) -> bool {
         self.objects.iter().all(|objects| objects.cache.synced())
@@ -166,6 +179,20 @@ impl Start<'_> {
         let run = watch::run(api, Selection::all(Listing::Paged(PAGE)), cache.clone(), guard, self.token.clone());
         (name, Box::pin(async move { run.await.map_err(Into::into) }))
     }
+
+    fn watch_optional(
+        &self,
+        resource: &Resource,
+        client: Client,
+        api: Api<DeserializeGuard<DynamicObject>>,
+        cache: &Cache<DynamicObject, Object>,
+    ) -> Watch {
+        let name = resource.plural;
+        let definition = Definition { name: resource.definition(), version: resource.version.to_owned() };
+        let (guard, selection) = (self.readiness.guard(format!("{name} listed")), Selection::all(Listing::Paged(PAGE)));
+        let run = watch::run_optional(client, definition, api, selection, cache.clone(), guard, self.token.clone());
+        (name, Box::pin(async move { run.await.map_err(Into::into) }))
+    }
 }
 
 fn by_name<K, T>(cache: &Cache<K, T>) -> BTreeMap<String, Arc<T>> {
@@ -181,26 +208,4 @@ fn read(kind: &dyn Kind, resource: &Resource, object: DynamicObject) -> Option<O
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-
-    #[test]
-    fn every_resource_of_a_kind_may_be_read_and_written_as_the_kind_says() {
-        let text = include_str!("../../manifests/rbac/controller.yaml");
-        let role = text.split("\n---\n").find(|part| part.contains("\nkind: ClusterRole\n")).unwrap();
-        let role: ClusterRole = serde_saphyr::from_str(role).unwrap();
-        for (_, resource) in kind::resources() {
-            let is_about = |rule: &&PolicyRule| {
-                let has = |list: &Option<Vec<String>>, word: &str| list.iter().flatten().any(|known| known == word);
-                has(&rule.api_groups, &resource.group_kind.group) && has(&rule.resources, resource.plural)
-            };
-            let rules = role.rules.iter().flatten().filter(is_about);
-            let mut verbs: Vec<&str> = rules.flat_map(|rule| &rule.verbs).map(String::as_str).collect();
-            let mut wanted = [&["get", "list", "watch"], resource.verbs].concat();
-            verbs.sort_unstable();
-            wanted.sort_unstable();
-            assert_eq!(verbs, wanted, "{}", resource.plural);
-        }
-    }
-}
+mod tests;

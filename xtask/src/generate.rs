@@ -5,9 +5,11 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, ensure};
+use hitless_workloads::rights;
 
-/// Writes `manifests/crds` from the types of crate `hitless-api`, whose test `generated` compares the two, and
-/// `docs/openapi.json` from those of the agent's endpoint, where another test does.
+/// Writes `manifests/crds` from the types of crate `hitless-api`, the kinds' part of the roles in `manifests` from crate
+/// `hitless-workloads`, and `docs/openapi.json` from the types of the agent's endpoint. A test of each of them, `generated` in
+/// the first two, compares what is committed.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
     let folder = root.join("manifests/crds");
@@ -16,6 +18,14 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         let path = folder.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         println!("wrote manifests/crds/{name}");
+    }
+    for (name, rights) in rights::manifests() {
+        let path = root.join(name);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = rights::with_rights(&text, &rights)
+            .with_context(|| format!("{name} has no marks around its generated part"))?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("wrote {name}");
     }
     // A program of its own, because the agent with all it needs is much to build for the sake of the other verbs.
     let printed = Command::new("cargo")

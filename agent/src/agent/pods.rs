@@ -1,8 +1,6 @@
 //! The writes to pods: carried out, and what their answers mean for the next decision.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use hitless_api::{Grant, PodRef, names};
 use hitless_runtime::write::{WriteError, Writes};
@@ -17,16 +15,8 @@ use crate::decision::{Action, Direction};
 use crate::deed::Deed;
 use crate::memory::Memory;
 use crate::patch;
+use crate::pauses::PodPauses;
 use crate::view::{Missing, NodePod};
-
-/// First pause after a conflict; what was read anew is decided on at once. Every pause after another is twice as long.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
-/// First pause after a refusal by admission, whose copy of the ledger may be a little old.
-const DENIED_PAUSE: Duration = Duration::from_millis(100);
-/// First pause after an answer that is of no use.
-const TRANSIENT_PAUSE: Duration = Duration::from_millis(200);
-/// Longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The writer of pods.
 pub(super) struct Pods {
@@ -35,13 +25,7 @@ pub(super) struct Pods {
     writes: Writes,
     wake: Arc<Notify>,
     /// Pods whose last write failed, by uid.
-    pauses: Mutex<HashMap<String, Pause>>,
-}
-
-#[derive(Clone, Copy)]
-struct Pause {
-    until: Instant,
-    length: Duration,
+    pauses: Mutex<PodPauses<Instant>>,
 }
 
 impl Pods {
@@ -51,7 +35,7 @@ impl Pods {
 
     /// When the first of the paused writes is to be tried again.
     pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.pauses().values().map(|pause| pause.until).filter(|until| *until > Instant::now()).min()
+        self.pauses().next(Instant::now())
     }
 
     /// Carries out the next step of a grant, if its pod is not paused. `pod` is the one that this was decided on: a newer one,
@@ -127,14 +111,14 @@ impl Pods {
             Ok(Some(pod)) => {
                 self.caches.pods.put(pod);
                 // Its deletion may have been seen already; then the next answer is that it is gone.
-                return self.pause(&id.uid, CONFLICT_PAUSE);
+                return self.pauses().read_anew(&id.uid, Instant::now());
             }
             Err(error) => {
                 tracing::warn!(pod = id.name, %error, "can't read the pod, trying again");
-                return self.pause(&id.uid, TRANSIENT_PAUSE);
+                return self.pauses().unread(&id.uid, Instant::now());
             }
         }
-        self.pauses().remove(&id.uid);
+        self.pauses().succeeded(&id.uid);
         // Decide anew with the answer.
         self.wake.notify_one();
     }
@@ -166,20 +150,14 @@ impl Pods {
     /// What the answer means for the next write.
     async fn learn(&self, pod: &PodRef, result: Result<(), WriteError>) {
         let Err(error) = result else {
-            self.pauses().remove(&pod.uid);
+            self.pauses().succeeded(&pod.uid);
             return;
         };
         tracing::info!(namespace = pod.namespace, pod = pod.name, %error, "a write was not done");
-        match error {
-            WriteError::Conflict { .. } | WriteError::Gone { .. } => {
-                self.refresh(pod).await;
-                self.pause(&pod.uid, CONFLICT_PAUSE);
-            }
-            WriteError::Denied { .. } | WriteError::Invalid { .. } => self.pause(&pod.uid, DENIED_PAUSE),
-            WriteError::Transient { retry_after, .. } => {
-                self.pause(&pod.uid, retry_after.unwrap_or(TRANSIENT_PAUSE));
-            }
+        if error.is_stale() {
+            self.refresh(pod).await;
         }
+        self.pauses().failed(&pod.uid, &error, Instant::now());
     }
 
     /// Reads a pod anew that was not what we thought.
@@ -193,21 +171,11 @@ impl Pods {
     }
 
     fn is_paused(&self, uid: &str) -> bool {
-        self.pauses().get(uid).is_some_and(|pause| pause.until > Instant::now())
+        self.pauses().is_paused(uid, Instant::now())
     }
 
-    /// Nothing is written to the pod for a while.
-    fn pause(&self, uid: &str, first: Duration) {
-        let now = Instant::now();
-        let mut pauses = self.pauses();
-        // A pause that has long passed had nothing to do with this one.
-        pauses.retain(|_, pause| pause.until + LONGEST_PAUSE > now);
-        let length = pauses.get(uid).map_or(first, |pause| first.max(pause.length * 2)).min(LONGEST_PAUSE);
-        pauses.insert(uid.to_owned(), Pause { until: now + length, length });
-    }
-
-    fn pauses(&self) -> MutexGuard<'_, HashMap<String, Pause>> {
-        // Every change is a single map operation, so a panic elsewhere can't have left it broken.
+    fn pauses(&self) -> MutexGuard<'_, PodPauses<Instant>> {
+        // Every change leaves it valid, so a panic elsewhere can't have left it broken.
         self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

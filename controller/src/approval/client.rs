@@ -1,4 +1,4 @@
-//! Sends the desk's requests to approvers.
+//! Sends requests to approvers.
 
 pub mod http;
 pub mod target;
@@ -19,8 +19,8 @@ use rustls::crypto::SecureRandom;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::desk::{Call, Config, Failure, Request};
 use super::parameter;
+use super::requests::{Call, Config, Failure, Request};
 use super::wire::{Question, Resource};
 
 use target::Target;

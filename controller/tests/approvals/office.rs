@@ -1,11 +1,11 @@
-//! A desk with one webhook rule, and the clock in our hands.
+//! Requests of one webhook rule, and the clock in our hands.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hitless_api::PodRef;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, WebhookStatus};
-use hitless_controller::approval::desk::{Call, Desk, Failure, Request};
+use hitless_controller::approval::requests::{Call, Failure, Request, Requests};
 use hitless_controller::approval::{Ask, Interest};
 use hitless_gate::approval::{Answer, Approval, Question};
 use hitless_rollout::snapshot::{RuleView, Version};
@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 pub(crate) struct Office {
-    pub(crate) desk: Desk,
+    pub(crate) requests: Requests,
     pub(crate) rules: Vec<Arc<RuleView>>,
     pub(crate) asks: Vec<Ask>,
     pub(crate) waiting: BTreeSet<String>,
@@ -82,7 +82,7 @@ pub(crate) fn task(call: &Call) -> Option<&str> {
 impl Office {
     pub(crate) fn new(webhook: &Value, pods: &[&str]) -> Self {
         Self {
-            desk: Desk::default(),
+            requests: Requests::default(),
             rules: vec![view(&[rule(webhook)], 1, None)],
             asks: pods.iter().map(|pod| ask(pod)).collect(),
             waiting: BTreeSet::new(),
@@ -97,7 +97,7 @@ impl Office {
             waiting: self.waiting.iter().map(String::as_str).collect(),
             running: self.running.iter().map(String::as_str).collect(),
         };
-        self.desk.update(&interest, &self.rules, self.now)
+        self.requests.update(&interest, &self.rules, self.now)
     }
 
     /// The one call that is due now.
@@ -116,26 +116,26 @@ impl Office {
         self.now += SignedDuration::from_secs(seconds);
     }
 
-    /// Nothing is due now; goes to the time the desk wants to be woken at, and returns the seconds until then.
+    /// Nothing is due now; goes to the time that it wants to be woken at, and returns the seconds until then.
     pub(crate) fn sleep(&mut self) -> i64 {
         self.idle();
-        let at = self.desk.wake_at().expect("something is due later");
+        let at = self.requests.wake_at().expect("something is due later");
         let seconds = at.duration_since(self.now).as_secs();
         self.now = at;
         seconds
     }
 
     pub(crate) fn reply(&mut self, call: &Call, body: &Value) {
-        self.desk.done(call.id, Ok(body.to_string().into_bytes()), self.now);
+        self.requests.done(call.id, Ok(body.to_string().into_bytes()), self.now);
     }
 
     pub(crate) fn fail(&mut self, call: &Call, text: &str) {
-        self.desk.done(call.id, Err(Failure::Unreachable(text.into())), self.now);
+        self.requests.done(call.id, Err(Failure::Unreachable(text.into())), self.now);
     }
 
     pub(crate) fn answer(&self, pod: &str) -> Option<Answer> {
         let question = Question { namespace: "ns".into(), rule: "rules/ask".into(), operation: operation(pod) };
-        self.desk.approvals().remove(&question)
+        self.requests.approvals().remove(&question)
     }
 
     pub(crate) fn said(&self, pod: &str) -> (Approval, String) {
@@ -147,7 +147,7 @@ impl Office {
     }
 
     pub(crate) fn status(&self) -> WebhookStatus {
-        let mut states = self.desk.rule_states().remove(&("ns".into(), "rules".into())).expect("the rule is known");
+        let mut states = self.requests.rule_states().remove(&("ns".into(), "rules".into())).expect("the rule is known");
         assert!(states.len() <= 1 && states.iter().all(|state| state.name == "ask"));
         states.pop().and_then(|state| state.webhook_status).unwrap_or_default()
     }

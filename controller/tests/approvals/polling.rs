@@ -94,7 +94,7 @@ fn names_add_up_also_without_success_and_finished_needs_it() {
     let now = office.status();
     assert!(now.task_states.is_empty(), "nothing is left to poll for");
     assert_eq!((now.history[0].approved.len(), now.history[0].processing.len()), (4, 0));
-    assert_eq!(office.desk.wake_at(), None);
+    assert_eq!(office.requests.wake_at(), None);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn polling_goes_on_over_errors_until_the_time_is_up() {
     }
     office.sleep();
     let call = office.call();
-    office.desk.done(call.id, Ok(b"no json".to_vec()), office.now);
+    office.requests.done(call.id, Ok(b"no json".to_vec()), office.now);
     let again = office.call();
     assert_eq!(pods(&again), ["a"]);
     office.fail(&again, "gone");
@@ -218,7 +218,7 @@ fn a_task_ends_when_none_of_its_pods_waits_any_more() {
     let now = office.status();
     assert_eq!((now.task_states.len(), now.history.len()), (0, 1));
     office.reply(&call, &json!({"success": true, "finished": true}));
-    assert!(office.desk.approvals().is_empty());
+    assert!(office.requests.approvals().is_empty());
     // The same pod with its next operation is another question.
     office.running.clear();
     office.asks = vec![ask("b")];
@@ -245,12 +245,12 @@ fn a_new_pod_of_the_same_name_is_not_approved_by_an_older_task() {
     office.pass(5);
     let poll = office.call();
     office.reply(&poll, &json!({"success": true, "finished": true}));
-    let approved = office.desk.approvals();
+    let approved = office.requests.approvals();
     let approved: Vec<_> = approved.iter().filter(|(_, answer)| answer.approval == Approved).collect();
     assert_eq!(approved.len(), 1);
     assert_eq!(approved[0].0.operation, "uid-a.update");
     office.reply(&post, &json!({"success": true}));
-    assert_eq!(office.desk.approvals().values().filter(|answer| answer.approval == Approved).count(), 2);
+    assert_eq!(office.requests.approvals().values().filter(|answer| answer.approval == Approved).count(), 2);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hitless_controller::approval::desk::Failure;
+use hitless_controller::approval::requests::Failure;
 use hitless_gate::approval::Approval::{Approved, Pending, Refused, Unreachable};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn success_approves_all_and_a_refusal_only_those_that_are_named() {
     office.reply(&call, &json!({"success": false, "finishedNames": ["b", "stranger"], "message": "not a"}));
     assert_eq!(office.said("a"), (Refused, "not a".into()));
     assert_eq!(office.said("b").0, Approved);
-    assert_eq!(office.desk.approvals().len(), 2, "names that were not asked about are ignored");
+    assert_eq!(office.requests.approvals().len(), 2, "names that were not asked about are ignored");
     assert_eq!(office.sleep(), 5, "asked again after five seconds");
     let call = office.call();
     assert_eq!(pods(&call), ["a"], "only the one that was refused");
@@ -46,7 +46,7 @@ fn success_approves_all_and_a_refusal_only_those_that_are_named() {
     office.reply(&call, &json!({"success": true}));
     assert_eq!(office.approvals(&["a", "b"]), [Approved, Approved]);
     office.idle();
-    assert_eq!(office.desk.wake_at(), None);
+    assert_eq!(office.requests.wake_at(), None);
 }
 
 #[test]
@@ -88,12 +88,12 @@ fn what_is_no_answer_is_like_no_approver() {
     {
         let mut office = Office::new(&plain(), &["a"]);
         let call = office.call();
-        office.desk.done(call.id, Ok(body.as_bytes().to_vec()), office.now);
+        office.requests.done(call.id, Ok(body.as_bytes().to_vec()), office.now);
         assert_eq!(office.approvals(&["a"]), [Unreachable], "{body}");
     }
     let mut office = Office::new(&plain(), &["a"]);
     let call = office.call();
-    office.desk.done(call.id, Ok(vec![0xff, 0xfe]), office.now);
+    office.requests.done(call.id, Ok(vec![0xff, 0xfe]), office.now);
     assert_eq!(office.approvals(&["a"]), [Unreachable]);
 }
 
@@ -102,7 +102,7 @@ fn what_is_no_answer_is_like_no_approver() {
 fn a_rule_that_can_ask_nobody_refuses() {
     let mut office = Office::new(&plain(), &["a"]);
     let call = office.call();
-    office.desk.done(call.id, Err(Failure::Misconfigured("caBundle".into())), office.now);
+    office.requests.done(call.id, Err(Failure::Misconfigured("caBundle".into())), office.now);
     assert_eq!(office.said("a"), (Refused, "caBundle".into()));
     assert_eq!(office.sleep(), 30);
 }
@@ -161,7 +161,7 @@ fn an_answer_that_comes_after_the_rule_has_changed_is_nobodys() {
     office.idle();
     assert_eq!(office.answer("a"), None, "the rule is gone");
     office.reply(&new, &json!({"success": true}));
-    assert!(office.desk.approvals().is_empty());
+    assert!(office.requests.approvals().is_empty());
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn an_answer_is_for_one_operation_and_kept_only_while_it_is_of_use() {
     assert_eq!(office.approvals(&["a"]), [Approved]);
     office.pass(1);
     office.idle();
-    assert!(office.desk.approvals().is_empty(), "nobody wants to know any more");
+    assert!(office.requests.approvals().is_empty(), "nobody wants to know any more");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_pod_that_nobody_asks_about_any_more_is_not_asked_about_again() {
     office.asks.clear();
     office.pass(6);
     office.idle();
-    assert_eq!(office.desk.wake_at(), None);
+    assert_eq!(office.requests.wake_at(), None);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn at_most_sixteen_requests_are_under_way_and_the_longest_waiting_goes_first() {
     let calls = office.turn();
     assert_eq!(calls.len(), 16);
     office.idle();
-    assert_eq!(office.desk.wake_at(), None, "an outcome makes room, the clock does not");
+    assert_eq!(office.requests.wake_at(), None, "an outcome makes room, the clock does not");
     office.pass(1);
     office.fail(&calls[0], "down");
     office.fail(&calls[1], "down");
@@ -274,10 +274,10 @@ fn a_long_message_is_cut_and_since_does_not_move_while_the_answer_is_the_same() 
 fn at_the_end_of_a_term_all_is_forgotten() {
     let mut office = Office::new(&plain(), &["a"]);
     let call = office.call();
-    office.desk.end_of_term();
+    office.requests.end_of_term();
     office.reply(&call, &json!({"success": true}));
-    assert!(office.desk.approvals().is_empty());
-    assert_eq!(office.desk.wake_at(), None);
+    assert!(office.requests.approvals().is_empty());
+    assert_eq!(office.requests.wake_at(), None);
     assert_eq!(pods(&office.call()), ["a"]);
     office.reply(&call, &json!({"success": true}));
     assert_eq!(office.approvals(&["a"]), [Pending], "not an answer to the question of this term");
@@ -296,7 +296,7 @@ fn rules_of_one_name_in_other_places_have_answers_of_their_own() {
     assert_eq!(calls.len(), 2);
     let ours = calls.iter().find(|call| call.rule.namespace == "ns").unwrap();
     office.reply(ours, &json!({"success": true}));
-    let approved = office.desk.approvals();
+    let approved = office.requests.approvals();
     let approved: Vec<_> = approved.iter().filter(|(_, answer)| answer.approval == Approved).collect();
     assert_eq!(approved.len(), 1);
     assert_eq!((approved[0].0.namespace.as_str(), &approved[0].0.operation), ("ns", &operation("a")));

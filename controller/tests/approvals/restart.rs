@@ -1,7 +1,7 @@
 //! A new leader takes running tasks on.
 
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState, WebhookStatus};
-use hitless_controller::approval::desk::Desk;
+use hitless_controller::approval::requests::Requests;
 use hitless_gate::approval::Approval::{Approved, Pending};
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn restarted(webhook: WebhookStatus, generation: i64) -> Office {
     let rule_states = vec![RuleState { name: "ask".into(), webhook_status: Some(webhook) }];
     let status = PodTransitionRuleStatus { observed_generation: Some(1), rule_states, ..Default::default() };
     office.rules = vec![view(&[rule(&polled())], generation, Some(status))];
-    office.desk = Desk::default();
+    office.requests = Requests::default();
     office.pass(20);
     office
 }
@@ -58,7 +58,7 @@ fn an_answer_counts_for_the_operation_that_was_asked_about_not_for_the_name() {
     assert_eq!(asked, ["a", "b"]);
     let poll = calls.iter().find(|call| task(call).is_some()).unwrap();
     office.reply(poll, &json!({"success": true, "finished": true}));
-    let approved = office.desk.approvals();
+    let approved = office.requests.approvals();
     let approved = approved.iter().filter(|(_, answer)| answer.approval == Approved);
     let approved: Vec<&str> = approved.map(|(question, _)| question.operation.as_str()).collect();
     assert_eq!(approved, [operation("a"), operation("b"), operation("c"), operation("done")]);
@@ -75,7 +75,7 @@ fn pods_that_nobody_asks_about_are_forgotten_after_the_tasks_time() {
     office.reply(&call, &json!({"success": true}));
     office.pass(1);
     office.idle();
-    assert!(office.desk.approvals().is_empty());
+    assert!(office.requests.approvals().is_empty());
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hitless_controller::approval::client::Approvers;
-use hitless_controller::approval::desk::{Call, Config, Desk, Failure};
-use hitless_controller::approval::{Interest, desk::Request};
+use hitless_controller::approval::requests::{Call, Config, Failure, Requests};
+use hitless_controller::approval::{Interest, requests::Request};
 use kube::client::Body;
 use kube::{Client, client::ClientBuilder};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn first(webhook: &Value) -> Call {
     let rules = [view(&[rule(webhook)], 1, None)];
     let asks = [ask("a"), ask("b")];
     let interest = Interest { asks: &asks, ..Interest::default() };
-    let mut calls = Desk::default().update(&interest, &rules, "2026-01-01T00:00:00Z".parse().unwrap());
+    let mut calls = Requests::default().update(&interest, &rules, "2026-01-01T00:00:00Z".parse().unwrap());
     calls.remove(0)
 }
 
@@ -138,9 +138,9 @@ async fn whatever_is_no_good_answer_is_named() {
         (says("HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\n{}"), "the answer is HTTP 500"),
         (says("HTTP/1.1 404 Not Found\r\n\r\n"), "the answer is HTTP 404"),
         (says("HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"), "redirects are not followed"),
-        (says("nonsense\r\n\r\n"), "no answer"),
+        (says("nonsense\r\n\r\n"), "no HTTP answer"),
         (says("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}"), "breaks off"),
-        (says(""), "no answer"),
+        (says(""), "no HTTP answer"),
         (ok(&" ".repeat(1_100_000)), "more than 1048576 bytes"),
         (Manner::Endless, "more than 1048576 bytes"),
     ];

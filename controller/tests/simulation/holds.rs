@@ -3,44 +3,44 @@
 use hitless_api::{Grant, GrantMode};
 use serde_json::json;
 
-use crate::brain::{ALL, Brain, PODS, Writing};
 use crate::cluster::Cluster;
 use crate::node::Fate;
+use crate::test_controller::{ALL, PODS, TestController, Writing};
 
-fn turns(cluster: &mut Cluster, brain: &mut Brain, count: usize) {
+fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
     for _ in 0..count {
         cluster.pass(400);
-        brain.refresh(cluster, ALL);
-        let _ = brain.turn(cluster, Writing::All);
+        controller.refresh(cluster, ALL);
+        let _ = controller.turn(cluster, Writing::All);
         cluster.controllers();
     }
 }
 
 /// One replica behind these Services, changed, with its grant given and not begun.
 #[allow(clippy::unwrap_used, reason = "a test")]
-fn held(services: &[&str]) -> (Cluster, Brain, Grant) {
+fn held(services: &[&str]) -> (Cluster, TestController, Grant) {
     let mut cluster = services.iter().fold(Cluster::new(1, 1), |cluster, name| cluster.service(name));
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
     let granted = (0..10).find_map(|_| {
-        turns(&mut cluster, &mut brain, 1);
+        turns(&mut cluster, &mut controller, 1);
         cluster.grants().pop()
     });
-    (cluster, brain, granted.unwrap())
+    (cluster, controller, granted.unwrap())
 }
 
-fn finish(cluster: &mut Cluster, brain: &mut Brain, fate: Fate) {
+fn finish(cluster: &mut Cluster, controller: &mut TestController, fate: Fate) {
     for _ in 0..20 {
         let _ = cluster.agent(0, fate);
-        turns(cluster, brain, 1);
+        turns(cluster, controller, 1);
     }
     cluster.agents_forget();
-    turns(cluster, brain, 6);
+    turns(cluster, controller, 6);
 }
 
 #[test]
 fn a_single_replica_is_held_and_its_services_are_open_meanwhile() {
-    let (mut cluster, mut brain, grant) = held(&["web", "web-internal"]);
+    let (mut cluster, mut controller, grant) = held(&["web", "web-internal"]);
     assert_eq!(grant.mode, GrantMode::Hold);
     assert_eq!(grant.mode_reason, "OnlyPod: no other pod serves");
     for name in ["web", "web-internal"] {
@@ -49,9 +49,9 @@ fn a_single_replica_is_held_and_its_services_are_open_meanwhile() {
         assert_eq!(service.held_by, Some(format!("{},false", grant.id)));
     }
     assert!(cluster.agent(0, Fate::Done), "parked, and down");
-    turns(&mut cluster, &mut brain, 5);
+    turns(&mut cluster, &mut controller, 5);
     assert!(cluster.see_service("web").open);
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
     assert_eq!(cluster.written["service"], 4, "each opened once and closed once");
 }
@@ -59,22 +59,22 @@ fn a_single_replica_is_held_and_its_services_are_open_meanwhile() {
 #[test]
 fn the_grant_waits_until_the_service_is_seen_open() {
     let mut cluster = Cluster::new(1, 1).service("web");
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 2);
+    turns(&mut cluster, &mut controller, 2);
     // Ledger and Service are written, but the answer for the Service is lost.
-    brain.refresh(&cluster, ALL);
-    let _ = brain.turn(&mut cluster, Writing::Unanswered(1));
+    controller.refresh(&cluster, ALL);
+    let _ = controller.turn(&mut cluster, Writing::Unanswered(1));
     assert_eq!(cluster.ledgers["shop"].spec.reservations.len(), 1);
-    let _ = brain.turn(&mut cluster, Writing::Killed(0));
+    let _ = controller.turn(&mut cluster, Writing::Killed(0));
     assert!(cluster.grants().is_empty() && !cluster.see_service("web").open);
-    brain.arrive(&mut cluster);
+    controller.arrive(&mut cluster);
     assert!(cluster.see_service("web").open);
-    let _ = brain.turn(&mut cluster, Writing::All);
+    let _ = controller.turn(&mut cluster, Writing::All);
     assert!(cluster.grants().is_empty(), "open, and not seen");
-    turns(&mut cluster, &mut brain, 1);
+    turns(&mut cluster, &mut controller, 1);
     assert_eq!(cluster.grants().len(), 1);
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
 }
 
@@ -82,7 +82,7 @@ fn the_grant_waits_until_the_service_is_seen_open() {
 fn another_leader_keeps_it_open_and_closes_it() {
     let (mut cluster, _, _) = held(&["web"]);
     assert!(cluster.agent(0, Fate::Done), "parked");
-    let mut second = Brain::new(2, &cluster);
+    let mut second = TestController::new(2, &cluster);
     turns(&mut cluster, &mut second, 5);
     assert!(cluster.see_service("web").open);
     finish(&mut cluster, &mut second, Fate::Done);
@@ -95,79 +95,79 @@ fn a_leader_that_comes_after_the_end_closes_what_was_left_open() {
     for _ in 0..3 {
         assert!(cluster.agent(0, Fate::Done));
     }
-    let mut second = Brain::new(2, &cluster);
+    let mut second = TestController::new(2, &cluster);
     finish(&mut cluster, &mut second, Fate::Done);
     cluster.assert_at_rest();
     // And what nobody knows anything of.
     cluster.services.get_mut("web").unwrap()["metadata"]["annotations"] =
         json!({"hitless.dev/held-by": "gone.1,false"});
     cluster.services.get_mut("web").unwrap()["spec"]["publishNotReadyAddresses"] = json!(true);
-    let mut third = Brain::new(3, &cluster);
+    let mut third = TestController::new(3, &cluster);
     turns(&mut cluster, &mut third, 1);
     cluster.assert_at_rest();
 }
 
 #[test]
 fn when_its_pod_is_deleted_it_is_closed_at_once() {
-    let (mut cluster, mut brain, grant) = held(&["web"]);
+    let (mut cluster, mut controller, grant) = held(&["web"]);
     assert!(cluster.agent(0, Fate::Done), "parked");
     cluster.pods.get_mut(&grant.pod.uid).unwrap()["metadata"]["deletionTimestamp"] = json!(cluster.now.to_string());
-    turns(&mut cluster, &mut brain, 1);
+    turns(&mut cluster, &mut controller, 1);
     assert!(!cluster.see_service("web").open);
 }
 
 #[test]
 fn when_its_pod_has_vanished_that_is_read_first() {
-    let (mut cluster, mut brain, grant) = held(&["web"]);
+    let (mut cluster, mut controller, grant) = held(&["web"]);
     assert!(cluster.agent(0, Fate::Done), "parked");
     cluster.pods.remove(&grant.pod.uid);
     // Read; the place given back; closed.
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     assert!(!cluster.see_service("web").open);
 }
 
 #[test]
 fn a_cancelled_or_failed_operation_closes_it_too() {
-    let (mut cluster, mut brain, _) = held(&["web"]);
+    let (mut cluster, mut controller, _) = held(&["web"]);
     assert!(cluster.agent(0, Fate::Done), "parked");
     cluster.set_image(1);
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
-    let (mut cluster, mut brain, _) = held(&["web"]);
-    finish(&mut cluster, &mut brain, Fate::Failed);
+    let (mut cluster, mut controller, _) = held(&["web"]);
+    finish(&mut cluster, &mut controller, Fate::Failed);
     cluster.pass(10_000);
-    turns(&mut cluster, &mut brain, 2);
+    turns(&mut cluster, &mut controller, 2);
     assert!(!cluster.see_service("web").open, "its pod is not Ready, and stays so");
 }
 
 #[test]
 fn a_service_that_is_applied_again_ends_as_its_owner_wrote_it() {
-    let (mut cluster, mut brain, _) = held(&["web"]);
+    let (mut cluster, mut controller, _) = held(&["web"]);
     assert!(cluster.agent(0, Fate::Done), "parked");
     cluster.apply_service("web", &json!({"sessionAffinity": "ClientIP"}));
-    turns(&mut cluster, &mut brain, 1);
+    turns(&mut cluster, &mut controller, 1);
     assert!(cluster.see_service("web").open, "opened again");
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
     assert_eq!(cluster.services["web"]["spec"]["sessionAffinity"], "ClientIP");
 
-    let (mut cluster, mut brain, _) = held(&["web"]);
+    let (mut cluster, mut controller, _) = held(&["web"]);
     let applied = json!({"spec": {"publishNotReadyAddresses": true}}).to_string();
     cluster.services.get_mut("web").unwrap()["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =
         json!(applied);
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     let service = cluster.see_service("web");
     assert!(service.open && service.held_by.is_none());
 }
 
 #[test]
 fn who_closes_it_on_purpose_is_not_fought_while_the_pod_is_held() {
-    let (mut cluster, mut brain, _) = held(&["web"]);
+    let (mut cluster, mut controller, _) = held(&["web"]);
     assert!(cluster.agent(0, Fate::Done), "parked");
     cluster.services.get_mut("web").unwrap()["spec"]["publishNotReadyAddresses"] = json!(false);
-    turns(&mut cluster, &mut brain, 5);
+    turns(&mut cluster, &mut controller, 5);
     assert!(!cluster.see_service("web").open);
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
 }
 
@@ -175,21 +175,21 @@ fn who_closes_it_on_purpose_is_not_fought_while_the_pod_is_held() {
 fn with_another_endpoint_nothing_is_opened_and_headless_ones_never_are() {
     let mut cluster = Cluster::new(2, 1).service("web");
     cluster.deployment["metadata"]["annotations"]["hitless.dev/gap"] = json!("{\"r\": 300}");
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 4);
+    turns(&mut cluster, &mut controller, 4);
     let grant = cluster.grants().pop().unwrap();
     assert_eq!(grant.mode, GrantMode::Hold);
     assert!(grant.mode_reason.starts_with("ShortGap"), "{}", grant.mode_reason);
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
     assert!(!cluster.written.contains_key("service"), "{:?}", cluster.written);
 
     let mut cluster = Cluster::new(1, 1).service("web");
     cluster.apply_service("web", &json!({"clusterIP": "None"}));
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 4);
+    turns(&mut cluster, &mut controller, 4);
     assert_eq!(cluster.grants()[0].mode, GrantMode::Hold);
     assert!(!cluster.see_service("web").open);
 }
@@ -197,14 +197,14 @@ fn with_another_endpoint_nothing_is_opened_and_headless_ones_never_are() {
 #[test]
 fn two_pods_are_never_away_together_where_the_rules_would_let_them() {
     let mut cluster = Cluster::new(2, 2).service("web");
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
     for _ in 0..60 {
-        turns(&mut cluster, &mut brain, 1);
+        turns(&mut cluster, &mut controller, 1);
         let _ = cluster.agent(0, Fate::Done);
         cluster.assert_within_budget(1);
     }
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
 }
 
@@ -212,11 +212,11 @@ fn two_pods_are_never_away_together_where_the_rules_would_let_them() {
 fn the_first_pod_leaves_and_teaches_and_the_others_are_held() {
     let mut cluster = Cluster::new(3, 1).service("web");
     cluster.gap_milliseconds = Some(230);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
     let mut modes = Vec::new();
     for _ in 0..100 {
-        turns(&mut cluster, &mut brain, 1);
+        turns(&mut cluster, &mut controller, 1);
         for grant in cluster.grants() {
             if !modes.iter().any(|(id, _)| *id == grant.id) {
                 modes.push((grant.id, grant.mode));
@@ -224,7 +224,7 @@ fn the_first_pod_leaves_and_teaches_and_the_others_are_held() {
         }
         let _ = cluster.agent(0, Fate::Done);
     }
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
     let modes: Vec<GrantMode> = modes.into_iter().map(|(_, mode)| mode).collect();
     assert_eq!(modes[0], GrantMode::Leave);
@@ -238,17 +238,17 @@ fn the_first_pod_leaves_and_teaches_and_the_others_are_held() {
 fn an_agent_that_does_not_know_hold_says_so_once() {
     let mut cluster = Cluster::new(1, 1).service("web");
     cluster.agent.features = vec!["Leave".to_owned()];
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 6);
+    turns(&mut cluster, &mut controller, 6);
     assert_eq!(cluster.grants()[0].mode, GrantMode::Hold, "nothing is known of it");
     assert!(cluster.agent(0, Fate::UnsupportedMode));
-    turns(&mut cluster, &mut brain, 6);
+    turns(&mut cluster, &mut controller, 6);
     let grant = cluster.grants().pop().unwrap();
     assert_eq!(grant.mode, GrantMode::Leave);
     assert!(grant.mode_reason.starts_with("AgentCannotHold"), "{}", grant.mode_reason);
     assert!(!cluster.see_service("web").open, "closed before it leaves");
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
 }
 
@@ -257,12 +257,12 @@ fn hooks_come_with_the_grant_and_one_after_the_drain_makes_the_pod_leave() {
     let hooks = |when: &str| json!([{"name": "ask", "when": when, "http": {"port": 80, "path": "/"}}]).to_string();
     for (when, mode) in [("BeforeDrain", GrantMode::Hold), ("AfterDrain", GrantMode::Leave)] {
         let mut cluster = Cluster::new(1, 1).service("web");
-        let mut brain = Brain::new(1, &cluster);
+        let mut controller = TestController::new(1, &cluster);
         for pod in cluster.pods.values_mut() {
             pod["metadata"]["annotations"]["hitless.dev/hooks"] = json!(hooks(when));
         }
         cluster.set_image(2);
-        turns(&mut cluster, &mut brain, 6);
+        turns(&mut cluster, &mut controller, 6);
         let grant = cluster.grants().pop().unwrap();
         assert_eq!((&grant.mode, grant.hooks[0].name.as_str()), (&mode, "ask"), "{}", grant.mode_reason);
     }
@@ -271,10 +271,10 @@ fn hooks_come_with_the_grant_and_one_after_the_drain_makes_the_pod_leave() {
 #[test]
 fn a_pod_with_hooks_waits_for_an_agent_that_knows_hooks() {
     let mut cluster = Cluster::new(1, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 6);
-    finish(&mut cluster, &mut brain, Fate::Done);
+    turns(&mut cluster, &mut controller, 6);
+    finish(&mut cluster, &mut controller, Fate::Done);
     let exec = json!([{"name": "ask", "when": "BeforeDrain", "exec": {"container": "web", "command": ["true"]}}]);
     for pod in cluster.pods.values_mut() {
         pod["metadata"]["annotations"]["hitless.dev/hooks"] = json!(exec.to_string());
@@ -287,20 +287,20 @@ fn a_pod_with_hooks_waits_for_an_agent_that_knows_hooks() {
                 ..Default::default()
             });
         }
-        turns(&mut cluster, &mut brain, 6);
+        turns(&mut cluster, &mut controller, 6);
         assert_eq!(cluster.grants(), [], "{features:?}");
     }
     for node in cluster.transitions.values_mut() {
         node.agent.as_mut().unwrap().features.push("exec-hooks".to_owned());
     }
-    turns(&mut cluster, &mut brain, 6);
+    turns(&mut cluster, &mut controller, 6);
     assert_eq!(cluster.grants()[0].hooks[0].name, "ask");
 }
 
 #[test]
 fn connections_that_nobody_uses_are_told_of_to_agents_that_can_read_it() {
     let mut cluster = Cluster::new(1, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     for pod in cluster.pods.values_mut() {
         pod["metadata"]["annotations"]["hitless.dev/drain"] = json!(json!({"idleAfterSeconds": 5}).to_string());
     }
@@ -312,20 +312,20 @@ fn connections_that_nobody_uses_are_told_of_to_agents_that_can_read_it() {
             let features = features.iter().map(|feature| (*feature).to_owned()).collect();
             node.agent = Some(hitless_api::node_transition::AgentInfo { features, ..Default::default() });
         }
-        turns(&mut cluster, &mut brain, 6);
+        turns(&mut cluster, &mut controller, 6);
         let grant = cluster.grants().pop().unwrap();
         assert_eq!(grant.drain.idle_after_seconds, expected, "{features:?}, for revision {revision}");
-        finish(&mut cluster, &mut brain, Fate::Done);
+        finish(&mut cluster, &mut controller, Fate::Done);
     }
 }
 
 #[test]
 fn a_pod_that_could_not_be_held_leaves() {
-    let (mut cluster, mut brain, _) = held(&["web"]);
+    let (mut cluster, mut controller, _) = held(&["web"]);
     assert!(cluster.agent(0, Fate::UnsupportedMode), "though it says that it can");
-    turns(&mut cluster, &mut brain, 6);
+    turns(&mut cluster, &mut controller, 6);
     assert_eq!(cluster.grants()[0].mode, GrantMode::Leave);
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
 }
 
@@ -338,28 +338,28 @@ fn one_that_is_open_for_another_operation_is_marked_anew_before_the_grant() {
     pod["status"]["conditions"][0]["lastTransitionTime"] = json!(cluster.now.to_string());
     service["metadata"]["annotations"] = json!({"hitless.dev/held-by": format!("{uid}.earlier,false")});
     service["spec"]["publishNotReadyAddresses"] = json!(true);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
     let granted = (0..10).find_map(|_| {
-        turns(&mut cluster, &mut brain, 1);
+        turns(&mut cluster, &mut controller, 1);
         cluster.grants().pop()
     });
     let service = cluster.see_service("web");
     assert_eq!((service.open, service.held_by), (true, Some(format!("{},false", granted.unwrap().id))));
     assert_eq!(cluster.written["service"], 1, "not closed in between");
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
 }
 
 #[test]
 fn it_stays_open_for_an_operation_whose_grant_is_not_seen() {
-    let (mut cluster, mut brain, _) = held(&["web"]);
+    let (mut cluster, mut controller, _) = held(&["web"]);
     assert!(cluster.agent(0, Fate::Done), "parked, and down");
     let granted = std::mem::take(&mut cluster.transitions);
-    turns(&mut cluster, &mut brain, 1);
+    turns(&mut cluster, &mut controller, 1);
     assert!(cluster.see_service("web").open, "it has its place");
     cluster.transitions = granted;
-    finish(&mut cluster, &mut brain, Fate::Done);
+    finish(&mut cluster, &mut controller, Fate::Done);
     cluster.assert_at_rest();
 }
 
@@ -368,7 +368,7 @@ fn it_stays_open_while_its_pod_is_not_seen() {
     let (mut cluster, _, _) = held(&["web"]);
     assert!(cluster.agent(0, Fate::Done), "parked, and down");
     let pods = std::mem::take(&mut cluster.pods);
-    let mut second = Brain::new(2, &cluster);
+    let mut second = TestController::new(2, &cluster);
     cluster.pods = pods;
     // First its epoch, then what it decides on a cache from before the pod.
     for _ in 0..2 {

@@ -3,8 +3,6 @@
 //! killed between two writes.
 
 #[cfg(test)]
-mod brain;
-#[cfg(test)]
 mod cluster;
 mod holds;
 #[cfg(test)]
@@ -13,3 +11,5 @@ mod node;
 mod properties;
 #[cfg(test)]
 mod scenarios;
+#[cfg(test)]
+mod test_controller;

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use crate::brain::{ALL, Brain, Writing};
 use crate::cluster::Cluster;
 use crate::node::Fate;
+use crate::test_controller::{ALL, TestController, Writing};
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -52,24 +52,24 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn run(mut cluster: Cluster, actions: &[Action], budget: u8) -> (Cluster, [Brain; 2]) {
-    let mut brains = [Brain::new(1, &cluster), Brain::new(2, &cluster)];
+fn run(mut cluster: Cluster, actions: &[Action], budget: u8) -> (Cluster, [TestController; 2]) {
+    let mut controllers = [TestController::new(1, &cluster), TestController::new(2, &cluster)];
     cluster.set_image(2);
     let mut epochs = 2;
     for action in actions {
         cluster.pass(1);
         match action {
-            Action::Refresh(who, kinds) => brains[usize::from(*who)].refresh(&cluster, *kinds),
+            Action::Refresh(who, kinds) => controllers[usize::from(*who)].refresh(&cluster, *kinds),
             Action::Turn(who, writing) => {
-                let _ = brains[usize::from(*who)].turn(&mut cluster, *writing);
+                let _ = controllers[usize::from(*who)].turn(&mut cluster, *writing);
             }
             Action::Restart(who) => {
                 epochs += 1;
-                let in_flight = std::mem::take(&mut brains[usize::from(*who)].in_flight);
-                brains[usize::from(*who)] = Brain::new(epochs, &cluster);
-                brains[usize::from(*who)].in_flight = in_flight;
+                let in_flight = std::mem::take(&mut controllers[usize::from(*who)].in_flight);
+                controllers[usize::from(*who)] = TestController::new(epochs, &cluster);
+                controllers[usize::from(*who)].in_flight = in_flight;
             }
-            Action::Arrive(who) => brains[usize::from(*who)].arrive(&mut cluster),
+            Action::Arrive(who) => controllers[usize::from(*who)].arrive(&mut cluster),
             Action::Agent(index, fate) => {
                 let _ = cluster.agent(*index, *fate);
             }
@@ -88,12 +88,12 @@ fn run(mut cluster: Cluster, actions: &[Action], budget: u8) -> (Cluster, [Brain
         }
         cluster.assert_within_budget(usize::from(budget));
     }
-    (cluster, brains)
+    (cluster, controllers)
 }
 
 /// One controller leads, with fresh caches, until nothing happens any more.
 fn finish(cluster: &mut Cluster, budget: usize) {
-    let mut leader = Brain::new(99, cluster);
+    let mut leader = TestController::new(99, cluster);
     let mut idle = 0;
     for _ in 0..300 {
         cluster.pass(500);
@@ -127,11 +127,11 @@ proptest! {
         let mut cluster = Cluster::new(replicas, i32::from(budget)).service("web");
         cluster.gap_milliseconds = Some(300);
         let cluster = if wide { cluster.cluster_wide(budget) } else { cluster };
-        let (mut cluster, mut brains) = run(cluster, &actions, budget);
+        let (mut cluster, mut controllers) = run(cluster, &actions, budget);
         finish(&mut cluster, usize::from(budget));
         // A halted rollout goes on with another target, and what was under way arrives late.
-        for brain in &mut brains {
-            brain.arrive(&mut cluster);
+        for controller in &mut controllers {
+            controller.arrive(&mut cluster);
         }
         cluster.set_image(9);
         finish(&mut cluster, usize::from(budget));

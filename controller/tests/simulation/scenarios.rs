@@ -5,40 +5,40 @@ use hitless_api::ledger::CLUSTER;
 use hitless_rollout::round::Write;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::brain::{ALL, Brain, PODS, TRANSITIONS, Writing};
 use crate::cluster::{Cluster, NODES};
 use crate::node::Fate;
+use crate::test_controller::{ALL, PODS, TRANSITIONS, TestController, Writing};
 
-fn turns(cluster: &mut Cluster, brain: &mut Brain, count: usize) {
+fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
     for _ in 0..count {
-        turn(cluster, brain, Writing::All);
+        turn(cluster, controller, Writing::All);
         cluster.controllers();
     }
 }
 
 /// One turn a moment later, on fresh caches; Kubernetes' own controllers have not acted on it yet.
-fn turn(cluster: &mut Cluster, brain: &mut Brain, writing: Writing) {
+fn turn(cluster: &mut Cluster, controller: &mut TestController, writing: Writing) {
     cluster.pass(100);
-    brain.refresh(cluster, ALL);
-    let _ = brain.turn(cluster, writing);
+    controller.refresh(cluster, ALL);
+    let _ = controller.turn(cluster, writing);
 }
 
-fn roll(cluster: &mut Cluster, brain: &mut Brain) {
+fn roll(cluster: &mut Cluster, controller: &mut TestController) {
     for _ in 0..200 {
-        turns(cluster, brain, 1);
+        turns(cluster, controller, 1);
         let _ = cluster.agent(0, Fate::Done);
         cluster.assert_within_budget(1);
     }
     cluster.agents_forget();
-    turns(cluster, brain, 5);
+    turns(cluster, controller, 5);
 }
 
 #[test]
 fn one_at_a_time_costs_one_write_to_the_ledger_and_one_to_a_node_for_each_pod() {
     let mut cluster = Cluster::new(10, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
     assert_eq!(cluster.written["ledger"], 10 + 1, "{:?}", cluster.written);
     assert_eq!(cluster.written["node-transition"], 10 + NODES, "{:?}", cluster.written);
@@ -48,13 +48,13 @@ fn one_at_a_time_costs_one_write_to_the_ledger_and_one_to_a_node_for_each_pod() 
 #[test]
 fn killed_between_ledger_and_grant_the_next_leader_writes_the_grant() {
     let mut cluster = Cluster::new(3, 1);
-    let mut first = Brain::new(1, &cluster);
+    let mut first = TestController::new(1, &cluster);
     cluster.set_image(2);
     turns(&mut cluster, &mut first, 2);
     first.refresh(&cluster, ALL);
     let _ = first.turn(&mut cluster, Writing::Killed(1));
     assert_eq!((cluster.ledgers["shop"].spec.reservations.len(), cluster.grants().len()), (1, 0));
-    let mut second = Brain::new(2, &cluster);
+    let mut second = TestController::new(2, &cluster);
     turns(&mut cluster, &mut second, 2);
     assert_eq!((cluster.ledgers["shop"].spec.reservations.len(), cluster.grants().len()), (1, 1));
     assert_eq!(cluster.ledgers["shop"].spec.leader.epoch, 2);
@@ -65,14 +65,14 @@ fn killed_between_ledger_and_grant_the_next_leader_writes_the_grant() {
 #[test]
 fn a_place_without_a_grant_whose_wish_is_gone_is_freed_behind_a_fence() {
     let mut cluster = Cluster::new(3, 1);
-    let mut first = Brain::new(1, &cluster);
+    let mut first = TestController::new(1, &cluster);
     cluster.set_image(2);
     turns(&mut cluster, &mut first, 2);
     first.refresh(&cluster, ALL);
     // Its grant is sent and not answered.
     let _ = first.turn(&mut cluster, Writing::Unanswered(1));
     cluster.set_image(1);
-    let mut second = Brain::new(2, &cluster);
+    let mut second = TestController::new(2, &cluster);
     turns(&mut cluster, &mut second, 4);
     assert!(cluster.ledgers["shop"].spec.reservations.is_empty());
     first.arrive(&mut cluster);
@@ -84,7 +84,7 @@ fn a_place_without_a_grant_whose_wish_is_gone_is_freed_behind_a_fence() {
 #[test]
 fn a_place_in_the_clusters_ledger_alone_is_freed_behind_a_fence_in_the_namespaces_ledger() {
     let mut cluster = Cluster::new(3, 1).cluster_wide(1);
-    let mut first = Brain::new(1, &cluster);
+    let mut first = TestController::new(1, &cluster);
     cluster.set_image(2);
     turns(&mut cluster, &mut first, 2);
     first.refresh(&cluster, ALL);
@@ -92,7 +92,7 @@ fn a_place_in_the_clusters_ledger_alone_is_freed_behind_a_fence_in_the_namespace
     let _ = first.turn(&mut cluster, Writing::Unanswered(1));
     assert_eq!(cluster.ledgers[CLUSTER].spec.reservations.len(), 1);
     assert!(!cluster.ledgers.contains_key("shop"));
-    let mut second = Brain::new(2, &cluster);
+    let mut second = TestController::new(2, &cluster);
     second.refresh(&cluster, ALL);
     let _ = second.turn(&mut cluster, Writing::All);
     let _ = second.turn(&mut cluster, Writing::All);
@@ -107,42 +107,42 @@ fn a_place_in_the_clusters_ledger_alone_is_freed_behind_a_fence_in_the_namespace
 #[test]
 fn under_a_cluster_wide_budget_every_pod_has_a_place_in_both_ledgers() {
     let mut cluster = Cluster::new(3, 1).cluster_wide(1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     let place = cluster.ledgers["shop"].spec.reservations.values().next().unwrap().clone();
     let wide = cluster.ledgers[CLUSTER].spec.reservations.values().next().unwrap().clone();
     assert_eq!((wide.id, wide.since, wide.pod), (place.id, place.since, format!("shop/{}", place.pod)));
     assert_eq!(place.rules, ["budget:hitless-system.all/maxUnavailable"]);
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
 }
 
 #[test]
 fn a_rolled_back_pod_halts_the_rollout_until_the_target_changes() {
     let mut cluster = Cluster::new(3, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     for _ in 0..3 {
         assert!(cluster.agent(0, Fate::RolledBack));
     }
-    turns(&mut cluster, &mut brain, 10);
+    turns(&mut cluster, &mut controller, 10);
     assert_eq!(cluster.images(), ["web:v1"; 3]);
     assert_eq!(cluster.grants().len(), 1, "the evidence stays");
     assert!(cluster.ledgers["shop"].spec.reservations.is_empty(), "its place does not");
     assert_eq!(cluster.deployment["spec"]["paused"], true);
     cluster.set_image(3);
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
 }
 
 #[test]
 fn a_budget_of_nothing_moves_nothing() {
     let mut cluster = Cluster::new(3, 0);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 10);
+    turns(&mut cluster, &mut controller, 10);
     assert!(cluster.grants().is_empty());
     let status = cluster.rules[0].status.as_ref().unwrap();
     assert_eq!(status.targets.len(), 3);
@@ -154,36 +154,36 @@ fn a_budget_of_nothing_moves_nothing() {
 #[test]
 fn a_deleted_pod_gives_its_place_back_though_its_agent_says_nothing() {
     let mut cluster = Cluster::new(3, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     let uid = cluster.grants()[0].pod.uid.clone();
     cluster.pods.remove(&uid);
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     assert!(!cluster.ledgers["shop"].spec.reservations.contains_key(&uid));
     assert!(cluster.grants().iter().all(|grant| grant.pod.uid != uid));
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
 }
 
 #[test]
 fn a_change_back_cancels_what_has_not_been_operated() {
     let mut cluster = Cluster::new(2, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     assert!(cluster.agent(0, Fate::Done), "draining");
     cluster.set_image(1);
-    turns(&mut cluster, &mut brain, 2);
+    turns(&mut cluster, &mut controller, 2);
     assert_eq!(cluster.grants()[0].cancel.as_ref().unwrap().reason, "WishGone");
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
 }
 
 #[test]
 fn a_deposed_leader_writes_nothing() {
     let mut cluster = Cluster::new(3, 3);
-    let (mut old, mut new) = (Brain::new(1, &cluster), Brain::new(2, &cluster));
+    let (mut old, mut new) = (TestController::new(1, &cluster), TestController::new(2, &cluster));
     cluster.set_image(2);
     turns(&mut cluster, &mut new, 4);
     cluster.scale(4);
@@ -195,14 +195,14 @@ fn a_deposed_leader_writes_nothing() {
 #[test]
 fn agents_get_their_right_in_a_namespace_before_the_first_grant_there_and_not_with_each_one() {
     let mut cluster = Cluster::new(3, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 2);
-    turn(&mut cluster, &mut brain, Writing::Killed(1));
+    turns(&mut cluster, &mut controller, 2);
+    turn(&mut cluster, &mut controller, Writing::Killed(1));
     assert_eq!((cluster.grants().len(), cluster.written.get("role-binding")), (0, None), "only reserved");
-    turn(&mut cluster, &mut brain, Writing::All);
+    turn(&mut cluster, &mut controller, Writing::All);
     assert_eq!((cluster.grants().len(), cluster.written["role-binding"]), (1, 1));
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
     assert_eq!(cluster.written["role-binding"], 1, "for three pods");
 }
@@ -210,31 +210,31 @@ fn agents_get_their_right_in_a_namespace_before_the_first_grant_there_and_not_wi
 #[test]
 fn a_fence_does_not_hold_against_a_later_write_without_an_answer() {
     let mut cluster = Cluster::new(3, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 2);
-    turn(&mut cluster, &mut brain, Writing::Killed(1));
+    turns(&mut cluster, &mut controller, 2);
+    turn(&mut cluster, &mut controller, Writing::Killed(1));
     cluster.set_image(1);
-    turn(&mut cluster, &mut brain, Writing::Killed(1));
+    turn(&mut cluster, &mut controller, Writing::Killed(1));
     assert!(cluster.transitions.values().any(|node| node.fence.is_some()), "fenced, not freed yet");
     // The wish is back, and the grant is sent and not answered; then the wish is gone again.
     cluster.set_image(2);
-    turn(&mut cluster, &mut brain, Writing::Unanswered(0));
-    assert!(matches!(brain.in_flight[..], [Write::NodeTransition(_)]), "{:?}", brain.in_flight);
+    turn(&mut cluster, &mut controller, Writing::Unanswered(0));
+    assert!(matches!(controller.in_flight[..], [Write::NodeTransition(_)]), "{:?}", controller.in_flight);
     cluster.set_image(1);
-    turn(&mut cluster, &mut brain, Writing::All);
+    turn(&mut cluster, &mut controller, Writing::All);
     assert_eq!(cluster.ledgers["shop"].spec.reservations.len(), 1, "the grant may still arrive");
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     assert!(cluster.ledgers["shop"].spec.reservations.is_empty());
-    brain.arrive(&mut cluster);
+    controller.arrive(&mut cluster);
     assert!(cluster.grants().is_empty());
 }
 
 #[test]
 fn a_pod_that_is_only_missing_in_an_old_cache_keeps_its_place() {
     let mut cluster = Cluster::new(2, 1);
-    let mut first = Brain::new(1, &cluster);
-    let mut second = Brain::new(2, &cluster);
+    let mut first = TestController::new(1, &cluster);
+    let mut second = TestController::new(2, &cluster);
     // Both pods are new to the second controller.
     cluster.pods.clear();
     cluster.controllers();
@@ -254,8 +254,8 @@ fn a_pod_that_is_only_missing_in_an_old_cache_keeps_its_place() {
 #[test]
 fn the_result_of_an_earlier_operation_frees_no_place_of_a_later_one_of_the_same_kind() {
     let mut cluster = Cluster::new(1, 1);
-    let mut first = Brain::new(1, &cluster);
-    let mut second = Brain::new(2, &cluster);
+    let mut first = TestController::new(1, &cluster);
+    let mut second = TestController::new(2, &cluster);
     cluster.set_image(2);
     turns(&mut cluster, &mut first, 3);
     for _ in 0..3 {
@@ -283,18 +283,18 @@ fn the_place_of_a_pod_that_wants_to_return_counts_whatever_was_asked_before() {
     (nobody.name, nobody.stage) = ("return".to_owned(), Some("PostCheck".to_owned()));
     nobody.available_policy.as_mut().unwrap().max_unavailable_value = Some(IntOrString::Int(0));
     cluster.rules[0].spec.rules.push(nobody);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
     // The gate is asked about the other two while the first one has its place.
-    turns(&mut cluster, &mut brain, 4);
+    turns(&mut cluster, &mut controller, 4);
     for _ in 0..3 {
         assert!(cluster.agent(0, Fate::Done), "checking");
     }
     // The pod seems to be in service: that it is not is told by its place alone.
-    brain.refresh(&cluster, ALL - PODS);
-    let _ = brain.turn(&mut cluster, Writing::All);
+    controller.refresh(&cluster, ALL - PODS);
+    let _ = controller.turn(&mut cluster, Writing::All);
     assert_eq!(cluster.grants()[0].post_check, Some(PostCheck::Passed));
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
 }
 
@@ -302,40 +302,40 @@ fn the_place_of_a_pod_that_wants_to_return_counts_whatever_was_asked_before() {
 fn what_leaving_takes_is_learned_once_for_each_operation_and_is_the_least_time_after() {
     let mut cluster = Cluster::new(4, 1);
     cluster.propagation = Some(2300);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     assert_eq!(cluster.grants()[0].drain.min_seconds, 2, "nothing is known yet");
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
     let learned: Vec<_> = cluster.transitions.values().filter_map(|node| node.spec.propagation.clone()).collect();
     assert_eq!(learned.iter().map(|node| node.samples).sum::<u32>(), 4, "{learned:?}");
     cluster.set_image(3);
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     assert_eq!(cluster.grants()[0].drain.min_seconds, 3);
 }
 
 /// A single pod that has gone down by itself, with a grant that its agent has refused for the moment.
-fn refused_and_down() -> (Cluster, Brain) {
+fn refused_and_down() -> (Cluster, TestController) {
     let mut cluster = Cluster::new(1, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     let uid = cluster.pods.keys().next().unwrap().clone();
     cluster.set_ready(&uid, false);
     assert!(cluster.agent(0, Fate::Expired));
-    (cluster, brain)
+    (cluster, controller)
 }
 
 #[test]
 fn a_pod_that_goes_down_after_a_passing_refusal_is_operated_all_the_same() {
-    let (mut cluster, mut brain) = refused_and_down();
+    let (mut cluster, mut controller) = refused_and_down();
     let refused = cluster.grants()[0].clone();
-    turns(&mut cluster, &mut brain, 3);
+    turns(&mut cluster, &mut controller, 3);
     let grants = cluster.grants();
     assert_eq!((grants.len(), &grants[0].id), (1, &refused.id));
     assert!(grants[0].granted > refused.granted, "granted anew");
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
 }
 
@@ -355,7 +355,7 @@ fn killed_while_a_place_passes_on_the_next_leader_never_grants_beside_the_operat
     assert_eq!(cluster.grants(), [refused], "the old one stands, and the new one was not written");
     // The same wish as before, with the same id.
     cluster.set_image(2);
-    let mut second = Brain::new(2, &cluster);
+    let mut second = TestController::new(2, &cluster);
     for _ in 0..20 {
         turns(&mut cluster, &mut second, 1);
         assert!(cluster.grants().len() <= 1, "{:?}", cluster.grants());
@@ -367,26 +367,26 @@ fn killed_while_a_place_passes_on_the_next_leader_never_grants_beside_the_operat
 #[test]
 fn a_place_whose_release_was_not_answered_is_granted_only_once_that_cannot_arrive() {
     let mut cluster = Cluster::new(1, 1);
-    let mut brain = Brain::new(1, &cluster);
+    let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);
-    turns(&mut cluster, &mut brain, 2);
-    turn(&mut cluster, &mut brain, Writing::Killed(1));
+    turns(&mut cluster, &mut controller, 2);
+    turn(&mut cluster, &mut controller, Writing::Killed(1));
     // The wish is gone: fenced, then freed without an answer.
     cluster.set_image(1);
-    turn(&mut cluster, &mut brain, Writing::All);
-    turn(&mut cluster, &mut brain, Writing::Unanswered(0));
-    assert!(matches!(brain.in_flight[..], [Write::Ledger(_)]), "{:?}", brain.in_flight);
+    turn(&mut cluster, &mut controller, Writing::All);
+    turn(&mut cluster, &mut controller, Writing::Unanswered(0));
+    assert!(matches!(controller.in_flight[..], [Write::Ledger(_)]), "{:?}", controller.in_flight);
     assert_eq!(cluster.ledgers["shop"].spec.reservations.len(), 1);
     // The wish is back, and its plan is written; the place is freed without an answer once more.
     cluster.set_image(2);
-    turn(&mut cluster, &mut brain, Writing::Unanswered(0));
-    assert!(matches!(brain.in_flight[..], [Write::Ledger(_), Write::Ledger(_)]), "{:?}", brain.in_flight);
+    turn(&mut cluster, &mut controller, Writing::Unanswered(0));
+    assert!(matches!(controller.in_flight[..], [Write::Ledger(_), Write::Ledger(_)]), "{:?}", controller.in_flight);
     for _ in 0..3 {
-        turn(&mut cluster, &mut brain, Writing::All);
+        turn(&mut cluster, &mut controller, Writing::All);
     }
     assert_eq!(cluster.grants().len(), 1);
-    brain.arrive(&mut cluster);
+    controller.arrive(&mut cluster);
     assert_eq!(cluster.ledgers["shop"].spec.reservations.len(), 1, "the late release fails");
-    roll(&mut cluster, &mut brain);
+    roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
 }

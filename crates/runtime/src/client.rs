@@ -38,7 +38,7 @@ fn client(mut config: Config) -> Result<Client, ClientError> {
     // Two providers may be compiled in by some dependency; rustls then refuses to choose. An error means that it was
     // installed before, by an earlier call.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // A refused write is decided anew, never repeated blindly (CONTRACT 24); watches have a back-off of their own.
+    // A refused write is decided anew, never repeated blindly (docs/contract.md 24); watches have a back-off of their own.
     config.default_retry = false;
     Client::try_from(config).map_err(|error| ClientError::Setup(Box::new(error)))
 }

@@ -4,11 +4,14 @@
 //! Order in `main`: [`config`] → [`telemetry::init`] → [`client::in_cluster`] → [`shutdown::Tasks`] with the tasks of
 //! [`watch`], [`http`], [`lease`] and the program's own loop.
 
+pub mod backoff;
 pub mod client;
 pub mod config;
 pub mod events;
 pub mod http;
+pub mod http_client;
 pub mod lease;
+pub mod list;
 pub mod liveness;
 pub mod process;
 pub mod readiness;

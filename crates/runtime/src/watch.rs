@@ -6,24 +6,33 @@
 
 use std::convert::Infallible;
 use std::fmt::Debug;
+use std::ops::ControlFlow;
+use std::time::Duration;
 
 use futures::StreamExt;
 use kube::core::DeserializeGuard;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use cache::{Cache, Key};
 pub use metrics::Metrics;
+pub use optional::{Definition, run_optional};
 
-use self::backoff::Backoff;
+use crate::backoff::{Backoff, shortened};
 use crate::readiness::Guard;
+use crate::write;
 
-mod backoff;
 mod cache;
 mod metrics;
+mod optional;
+
+/// Waits between attempts. The first retry comes soon because it is usually an API server that has just restarted.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+/// A watch that has not failed for so long works, though it may have nothing to tell.
+const WORKS: Duration = Duration::from_mins(1);
 
 /// How the content is fetched before it is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +91,7 @@ impl Selection {
 /// Errors of the API server are logged, counted and tried again after at most 10 s.
 pub async fn run<K, T>(
     api: Api<DeserializeGuard<K>>,
-    mut selection: Selection,
+    selection: Selection,
     cache: Cache<K, T>,
     ready: Guard,
     token: CancellationToken,
@@ -93,18 +102,52 @@ where
     T: PartialEq,
 {
     let mut ready = Some(ready);
+    let done = |progress: Progress<'_>| {
+        if let Progress::Listed = progress
+            && let Some(guard) = ready.take()
+        {
+            guard.done();
+        }
+        ControlFlow::Continue(())
+    };
+    follow(api, selection, &cache, token, done).await;
+    Ok(())
+}
+
+/// What a watch has come to.
+#[derive(Clone, Copy)]
+enum Progress<'a> {
+    /// A list is complete.
+    Listed,
+    /// The API server has not answered as it should.
+    Failed(&'a watcher::Error),
+}
+
+/// Keeps `cache` up to date until `token` is cancelled or `progress` says that it is enough.
+async fn follow<K, T>(
+    api: Api<DeserializeGuard<K>>,
+    mut selection: Selection,
+    cache: &Cache<K, T>,
+    token: CancellationToken,
+    mut progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K::DynamicType: Clone,
+    T: PartialEq,
+{
+    // Not the back-off of kube's streams: that one starts anew whenever a list begins, even if no list ever succeeds.
+    let (mut failures, mut last_failure) = (0, Instant::now());
     loop {
-        let events = watcher::watcher(api.clone(), selection.config()).backoff(Backoff::default());
+        let events = watcher::watcher(api.clone(), selection.config());
         let mut events = std::pin::pin!(events.take_until(token.clone().cancelled_owned()));
         let page = loop {
-            let Some(event) = events.next().await else { return Ok(()) };
-            match event {
+            let Some(event) = events.next().await else { return };
+            let next = match event {
                 Ok(event) => {
-                    if take(&cache, event)
-                        && let Some(guard) = ready.take()
-                    {
-                        guard.done();
+                    if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
+                        failures = 0;
                     }
+                    if take(cache, event) { progress(Progress::Listed) } else { ControlFlow::Continue(()) }
                 }
                 Err(error) => {
                     if let Listing::Streaming(page) = selection.listing
@@ -114,7 +157,19 @@ where
                     }
                     cache.metrics().failed(cache.kind());
                     tracing::warn!(kind = cache.kind(), error = words(&error), "watch interrupted, trying again");
+                    let next = progress(Progress::Failed(&error));
+                    failures = if last_failure.elapsed() > WORKS { 1 } else { failures + 1 };
+                    if next.is_continue()
+                        && timeout(shortened(BACKOFF.delay(failures)), token.cancelled()).await.is_ok()
+                    {
+                        return;
+                    }
+                    last_failure = Instant::now();
+                    next
                 }
+            };
+            if next.is_break() {
+                return;
             }
         };
         tracing::info!(kind = cache.kind(), "this API server knows no streaming lists, listing in pages");
@@ -167,6 +222,16 @@ where
             otherwise(cache, &key);
             None
         }
+    }
+}
+
+/// Whether the API server does not know the resource.
+fn is_not_found(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => write::is_not_found(error),
+        WatchError(status) => status.code == 404,
+        NoResourceVersion => false,
     }
 }
 

@@ -51,7 +51,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether to read again and decide again (CONTRACT 24).
+    /// Whether to read again and decide again (docs/contract.md 24).
     #[must_use]
     pub const fn is_stale(&self) -> bool {
         matches!(self, Self::Conflict { .. } | Self::Gone { .. })
@@ -95,6 +95,11 @@ fn is_unfitting(status: &kube::core::Status) -> bool {
         let before_validation = details.kind.is_empty() && details.causes.iter().all(|cause| cause.field.is_empty());
         before_validation || details.causes.iter().any(|cause| cause.field == "metadata.uid")
     })
+}
+
+/// Whether the API server does not know the object or the resource.
+pub(crate) fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 fn retry_after(status: &kube::core::Status) -> Option<Duration> {

@@ -9,6 +9,7 @@ use crate::kinds::stateful_set::StatefulSets;
 use crate::manifest::RolledOut;
 use crate::object::{Object, ReadError};
 use crate::plan::Plan;
+use crate::rights::Right;
 use crate::world::World;
 use crate::write::Write;
 
@@ -16,7 +17,7 @@ use crate::write::Write;
 pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets];
 
 /// A resource of the API that a kind needs.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// Group and kind.
     pub group_kind: GroupKind,
@@ -24,13 +25,25 @@ pub struct Resource {
     pub version: &'static str,
     /// Name in paths and rights, e.g. `deployments`.
     pub plural: &'static str,
+    /// A custom resource that not every cluster has. While its definition is not there, there are no such objects.
+    pub optional: bool,
     /// What the controller may do besides reading.
     pub verbs: &'static [&'static str],
+    /// What for, in a few words; may be empty.
+    pub why: &'static str,
     /// What the uninstall may do besides reading; nothing: it does not look at them.
     pub uninstall_verbs: &'static [&'static str],
+    /// What for, in a few words; may be empty.
+    pub uninstall_why: &'static str,
 }
 
 impl Resource {
+    /// Name of its CustomResourceDefinition, if it has one.
+    #[must_use]
+    pub fn definition(&self) -> String {
+        format!("{}.{}", self.plural, self.group_kind.group)
+    }
+
     /// `apiVersion` of its objects.
     #[must_use]
     pub fn api_version(&self) -> String {
@@ -55,6 +68,11 @@ pub trait Kind: Sync {
 
     /// What is watched: the workload's own first, then what it consists of.
     fn resources(&self) -> &'static [Resource];
+
+    /// What the controller needs besides the rights to these resources.
+    fn rights(&self) -> Vec<Right> {
+        Vec::new()
+    }
 
     /// Reads an object of one of these resources.
     ///

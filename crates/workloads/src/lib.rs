@@ -15,6 +15,7 @@ pub mod object;
 pub mod plan;
 pub mod request;
 pub mod requests;
+pub mod rights;
 pub mod template;
 pub mod world;
 pub mod write;

@@ -8,9 +8,11 @@ mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hitless_agent::decision::Action;
 use hitless_agent::memory::Memory;
+use hitless_agent::pauses::PodPauses;
 use hitless_agent::report::Pace;
 use hitless_agent::view::{NodeIdentity, NodePod, Observation};
 use hitless_api::node_transition::AgentInfo;
@@ -18,7 +20,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{NodeTransition, NodeTransitionStatus, PodRef, Transition};
 use jiff::Timestamp;
 
-use crate::clock::{MS, Micros, NEVER, SECOND};
+use crate::clock::{Micros, NEVER, SECOND};
 use crate::faults::Fault;
 use crate::ground::{Ground, ReplyTo};
 use crate::server::{PodObject, Server, TransitionObject};
@@ -27,10 +29,6 @@ use crate::watch::Feed;
 use clients::Watched;
 use holder::Holder;
 
-const CONFLICT_PAUSE: Micros = 10 * MS;
-const DENIED_PAUSE: Micros = 100 * MS;
-const TRANSIENT_PAUSE: Micros = 200 * MS;
-const LONGEST_PAUSE: Micros = 5 * SECOND;
 const RETRY: Micros = SECOND;
 /// The loop turns at least this often. Here only where nothing else may wake it: in a Hold, and after a read that was not answered.
 const LONGEST_SLEEP: Micros = 10 * SECOND;
@@ -53,7 +51,7 @@ pub(crate) struct Agent {
     holder: Holder,
     /// It has decided since it was started.
     has_decided: bool,
-    pauses: BTreeMap<String, (Micros, Micros)>,
+    pauses: PodPauses<Duration>,
     pace: Pace,
     report_after: Micros,
     doing: Option<Doing>,
@@ -112,7 +110,7 @@ impl Agent {
             watched: BTreeMap::new(),
             holder: Holder::default(),
             has_decided: false,
-            pauses: BTreeMap::new(),
+            pauses: PodPauses::default(),
             pace: Pace::default(),
             report_after: 0,
             doing: None,

@@ -1,5 +1,7 @@
 //! Virtual time: microseconds since the beginning of a run, and how a skewed clock shows them.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 
 /// Microseconds of virtual time since the beginning of the run.
@@ -25,6 +27,16 @@ pub(crate) fn when(time: Timestamp) -> Micros {
     let begin = stamp(0);
     let Ok(passed) = time.checked_add(SignedDuration::from_nanos(999)) else { return NEVER };
     i64::try_from(passed.duration_since(begin).as_micros()).unwrap_or(NEVER)
+}
+
+/// As the real shells have it: the time since the beginning of the run.
+pub(crate) fn passed(at: Micros) -> Duration {
+    Duration::from_micros(at.unsigned_abs())
+}
+
+/// The reverse.
+pub(crate) fn micros(passed: Duration) -> Micros {
+    Micros::try_from(passed.as_micros()).unwrap_or(NEVER)
 }
 
 /// For people: seconds with milliseconds.

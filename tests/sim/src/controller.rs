@@ -1,20 +1,21 @@
 //! A controller process: the real round on watched caches, in the shell's order of reads and writes.
 
 mod caches;
-mod retries;
 
 use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hitless_api::GrantMode;
 use hitless_api::names::SYSTEM_NAMESPACE;
-use hitless_rollout::gate_cache::GateCache;
+use hitless_controller::controller::memory::Memory;
+use hitless_controller::controller::retries::Retries;
 use hitless_rollout::round::{Read, Round, Step, Write};
-use hitless_rollout::snapshot::{Evidence, OperationKey, OwnWrites, Snapshot};
+use hitless_rollout::snapshot::{Evidence, Snapshot};
 
 use crate::checks::Seen;
-use crate::clock::{MS, Micros, NEVER, SECOND, when};
+use crate::clock::{MS, Micros, NEVER, SECOND, micros, passed, when};
 use crate::decide;
 use crate::faults::Fault;
 use crate::ground::{Ground, ReplyTo, text};
@@ -22,7 +23,6 @@ use crate::server::{Answer, Object, Refusal, Request};
 use crate::trace::Who;
 
 pub(crate) use caches::{Caches, KINDS};
-use retries::Retries;
 
 /// Changes that come together are decided together.
 const DEBOUNCE: Micros = 20 * MS;
@@ -37,8 +37,8 @@ pub(crate) struct Controller {
     pub(crate) skew: Micros,
     pub(crate) caches: Caches,
     snapshot: Snapshot,
-    mirror: GateCache,
-    retries: Retries,
+    memory: Memory,
+    retries: Retries<Duration>,
     /// Epoch, and until when it believes to lead.
     pub(crate) term: Option<(i64, Micros)>,
     doing: Doing,
@@ -76,7 +76,7 @@ impl Controller {
             skew: 0,
             caches: Caches::default(),
             snapshot: Snapshot { holder: format!("controller-{index}"), ..Snapshot::default() },
-            mirror: GateCache::default(),
+            memory: Memory::default(),
             retries: Retries::default(),
             term: None,
             doing: Doing::Nothing,
@@ -98,8 +98,7 @@ impl Controller {
     /// Begins a term, or ends the one that is.
     pub(crate) fn lead(&mut self, epoch: Option<i64>, now: Micros) {
         self.term = epoch.map(|epoch| (epoch, NEVER));
-        self.snapshot.evidence.clear();
-        self.snapshot.own_writes = OwnWrites::default();
+        self.memory.end_of_term();
         self.next = now;
     }
 
@@ -162,14 +161,15 @@ impl Controller {
         let Some((epoch, _)) = self.term else { return };
         let wall = ground.wall(self.skew);
         self.snapshot.epoch = epoch;
-        self.caches.fill(&mut self.snapshot, wall);
+        self.caches.fill(&mut self.snapshot);
         self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);
-        self.forget();
+        self.memory.observe(&self.snapshot, wall);
+        self.memory.fill(&mut self.snapshot);
         if self.caches.are_old(&ground.server) {
             ground.fault(Fault::OldCache);
         }
         self.rounds += 1;
-        let round = decide::round(&self.snapshot, &mut self.mirror, wall);
+        let round = decide::round(&self.snapshot, &mut self.memory.gate_cache, wall);
         if let Some(later) = round.deposed {
             ground.say(self.who(), || format!("is of epoch {epoch}, and found {later}"));
             self.next = ground.now + SECOND;
@@ -186,19 +186,6 @@ impl Controller {
         self.go_on(ground);
     }
 
-    /// Drops evidence of operations that are over.
-    fn forget(&mut self) {
-        if self.snapshot.evidence.is_empty() {
-            return;
-        }
-        let granted = self.snapshot.node_transitions.values().flat_map(|node| &node.spec.grants);
-        let mut live: BTreeSet<OperationKey> =
-            granted.map(|grant| OperationKey { id: grant.id.clone(), since: grant.granted.0 }).collect();
-        let places = self.snapshot.ledgers.values().flat_map(|ledger| ledger.spec.reservations.values());
-        live.extend(places.map(|place| OperationKey { id: place.id.clone(), since: place.since.0 }));
-        self.snapshot.evidence.retain(|operation, _| live.contains(operation));
-    }
-
     /// Sends what can be sent now; ends the turn when nothing is left.
     fn go_on(&mut self, ground: &mut Ground) {
         if let Doing::Reading { round, left: 0, proven } = &mut self.doing {
@@ -206,7 +193,7 @@ impl Controller {
                 self.next = ground.now;
             }
             let mut round = take(&mut **round);
-            let steps = self.retries.due(take(&mut round.steps), ground.now);
+            let steps = self.retries.due(take(&mut round.steps), passed(ground.now));
             ground.checks.decided(ground.now, &self.snapshot, &steps);
             let seen = self.seen(&steps);
             self.last = round;
@@ -247,7 +234,7 @@ impl Controller {
         if flying.is_empty() {
             let _ = keys;
             self.doing = Doing::Nothing;
-            self.next = self.next.min(self.retries.next(ground.now));
+            self.next = self.next.min(self.retries.next(passed(ground.now)).map_or(NEVER, micros));
             if self.caches.is_changed() {
                 self.next = self.next.min(ground.now + DEBOUNCE);
             }
@@ -280,7 +267,7 @@ impl Controller {
                 }
                 if let Some(evidence) = evidence(read, &answer) {
                     *proven = true;
-                    self.snapshot.evidence.insert(read.operation.clone(), evidence);
+                    self.memory.prove(read.operation.clone(), evidence);
                     if let Answer::Stored(Some(object)) = answer {
                         self.caches.put(object);
                     }
@@ -297,17 +284,17 @@ impl Controller {
                 match answer {
                     Answer::Stored(object) => {
                         self.retries.succeeded(key);
-                        write.succeeded(&mut self.snapshot.own_writes);
+                        self.memory.certain(write);
                         if let Some(object) = object {
                             self.caches.put(object);
                         }
                     }
-                    Answer::Absent => self.retries.failed(key, Refusal::Gone, ground.now),
+                    Answer::Absent => self.retries.failed(key, &Refusal::Gone.error(), passed(ground.now)),
                     Answer::Refused(why) => {
                         if why == Refusal::Transient {
-                            write.unanswered(&mut self.snapshot.own_writes);
+                            self.memory.uncertain(write);
                         }
-                        self.retries.failed(key, why, ground.now);
+                        self.retries.failed(key, &why.error(), passed(ground.now));
                     }
                 }
             }

@@ -2,8 +2,9 @@
 //! (`hitless_agent::turn`, its patches and reports) over a simulated API server, kubelets and users.
 //!
 //! A run is a function of its seed. Virtual time jumps from one event to the next; all chance comes from one generator. The
-//! shells around the cores (watched caches, order of writes, retries) are written a second time here, as small as they can be;
-//! everything that decides is the product's own code. [`checks`] says what must hold.
+//! shells around the cores (watched caches, order of reads and writes) are written a second time here, as small as they can be.
+//! Everything that decides is the product's own code, and so are what the controller remembers, when a write that failed is
+//! tried again, and how long an agent pauses. [`checks`] says what must hold.
 
 mod agent;
 mod chance;

@@ -15,6 +15,7 @@ use hitless_api::{NodeTransition, NodeTransitionStatus, PodRef};
 use hitless_rollout::mode::{PolicyView, ServiceView};
 use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Version};
+use hitless_runtime::write::WriteError;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -109,6 +110,19 @@ pub(crate) enum Refusal {
     Gone,
     Denied(&'static str),
     Transient,
+}
+
+impl Refusal {
+    /// As the real shells have it.
+    pub(crate) fn error(self) -> WriteError {
+        let message = String::new();
+        match self {
+            Self::Conflict => WriteError::Conflict { message },
+            Self::Gone => WriteError::Gone { message },
+            Self::Denied(words) => WriteError::Denied { message: words.to_owned() },
+            Self::Transient => WriteError::Transient { message, retry_after: None },
+        }
+    }
 }
 
 /// The stored objects.

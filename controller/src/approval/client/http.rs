@@ -1,4 +1,4 @@
-//! One HTTP/1.1 request on a connection of its own: no proxy, no redirect, no retry.
+//! One HTTP request to an approver.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,18 +6,12 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use hitless_runtime::http_client::{self, Tls};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
-use tokio_rustls::TlsConnector;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::net::lookup_host;
 
 use super::target::{Scheme, Target};
 
@@ -33,30 +27,21 @@ pub enum RequestError {
     /// DNS.
     #[error("the name can't be resolved: {0}")]
     Resolve(io::Error),
-    /// TCP.
-    #[error("no connection to {0}: {1}")]
-    Connect(SocketAddr, io::Error),
-    /// The name has no address.
-    #[error("the name has no address")]
-    NoAddress,
     /// No name that a certificate could be for.
     #[error("{0:?} is no name that a certificate could be for")]
     Name(String),
-    /// TLS.
-    #[error("no secure connection: {0}{1}")]
-    Tls(io::Error, &'static str),
-    /// HTTP.
-    #[error("no answer: {0}")]
-    Http(#[from] hyper::Error),
+    /// No connection or no answer, and what to do about it.
+    #[error("{0}{1}")]
+    Send(#[source] http_client::RequestError, &'static str),
     /// The request can't be written as HTTP.
     #[error("the request can't be sent: {0}")]
     Request(#[from] http::Error),
     /// Not 2xx.
     #[error("the answer is HTTP {0}{1}")]
     Status(u16, &'static str),
-    /// The body is too long or ends too early.
-    #[error("{0}")]
-    Body(String),
+    /// The body is too long.
+    #[error("the answer has more than {LARGEST_BODY} bytes")]
+    TooLong,
 }
 
 /// Sends one request to `target` at one of `addresses` (to `target`'s name where there are none), and returns the body of the answer.
@@ -80,20 +65,14 @@ pub async fn send(
     if let Some((user, password)) = &target.credentials {
         request = request.header(AUTHORIZATION, format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
     }
-    let request = request.body(Full::new(Bytes::from(body)))?;
-    let stream = connect(target, addresses).await?;
-    match target.scheme {
-        Scheme::Plain => exchange(stream, request).await,
+    let request = request.body(body.into())?;
+    let tls = match target.scheme {
+        Scheme::Plain => None,
         Scheme::Tls => {
-            let name =
-                ServerName::try_from(target.host.clone()).map_err(|_| RequestError::Name(target.host.clone()))?;
-            let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(tls_error)?;
-            exchange(stream, request).await
+            let name = ServerName::try_from(target.host.clone());
+            Some(Tls { config: tls, name: name.map_err(|_| RequestError::Name(target.host.clone()))? })
         }
-    }
-}
-
-async fn connect(target: &Target, addresses: &[SocketAddr]) -> Result<TcpStream, RequestError> {
+    };
     let resolved;
     let addresses = if addresses.is_empty() {
         // getaddrinfo on a thread of its own. In glibc 2.34 and later it needs no plug-ins, so it works in a static binary too.
@@ -102,49 +81,29 @@ async fn connect(target: &Target, addresses: &[SocketAddr]) -> Result<TcpStream,
     } else {
         addresses
     };
-    let mut error = RequestError::NoAddress;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(failure) => error = RequestError::Connect(*address, failure),
-        }
-    }
-    Err(error)
-}
-
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Vec<u8>, RequestError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with this function, whatever comes of it: its errors are the answer's too.
-    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let response = sender.send_request(request).await?;
-    let status = response.status();
+    let answer = http_client::send(addresses, tls, request).await.map_err(with_advice)?;
+    let status = answer.status();
     if status.is_redirection() {
         return Err(RequestError::Status(status.as_u16(), "; redirects are not followed, give the final address"));
     }
     if !status.is_success() {
         return Err(RequestError::Status(status.as_u16(), ""));
     }
-    read(response.into_body()).await
-}
-
-async fn read(body: Incoming) -> Result<Vec<u8>, RequestError> {
-    match Limited::new(body, LARGEST_BODY).collect().await {
-        Ok(body) => Ok(body.to_bytes().to_vec()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(RequestError::Body(format!("the answer has more than {LARGEST_BODY} bytes")))
-        }
-        Err(error) => Err(RequestError::Body(format!("the answer breaks off: {error}"))),
+    match answer.body(LARGEST_BODY).await.map_err(with_advice)? {
+        (body, false) => Ok(body),
+        (_, true) => Err(RequestError::TooLong),
     }
 }
 
 /// rustls names the fault; what to do about the usual ones is added.
-fn tls_error(error: io::Error) -> RequestError {
+fn with_advice(error: http_client::RequestError) -> RequestError {
     use rustls::CertificateError::{BadSignature, NotValidForName, NotValidForNameContext, UnknownIssuer};
     use rustls::Error::InvalidCertificate;
-    let fault = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let fault = match &error {
+        http_client::RequestError::Tls(_, error) => error.get_ref(),
+        _ => None,
+    };
+    let fault = fault.and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let advice = match fault {
         // The second: there is an authority of that name in the bundle, with another key.
         Some(InvalidCertificate(UnknownIssuer | BadSignature)) => {
@@ -160,5 +119,5 @@ fn tls_error(error: io::Error) -> RequestError {
         }
         _ => "",
     };
-    RequestError::Tls(error, advice)
+    RequestError::Send(error, advice)
 }

@@ -4,7 +4,7 @@ use hitless_api::pod_transition_rule::ServiceReference;
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use crate::approval::desk::Failure;
+use crate::approval::requests::Failure;
 
 /// Bytes that stand for themselves in a query, RFC 3986 §2.3.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -4,12 +4,12 @@ use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rustls::crypto::CryptoProvider;
+use hitless_runtime::http_client;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::approval::desk::Failure;
+use crate::approval::requests::Failure;
 
 /// The public authorities that browsers trust; the container image has no files with them.
 static PUBLIC: LazyLock<Arc<RootCertStore>> =
@@ -17,14 +17,8 @@ static PUBLIC: LazyLock<Arc<RootCertStore>> =
 
 /// TLS with `ca_bundle` (base64 of PEM) as the only authorities; without one the public ones.
 pub fn client_config(ca_bundle: Option<&str>) -> Result<ClientConfig, Failure> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    configure(provider, roots(ca_bundle)?)
-}
-
-fn configure(provider: Arc<CryptoProvider>, roots: Arc<RootCertStore>) -> Result<ClientConfig, Failure> {
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Failure::Unreachable(format!("TLS can't be set up: {error}")))?;
+    let roots = roots(ca_bundle)?;
+    let builder = http_client::tls().map_err(|error| Failure::Unreachable(format!("TLS can't be set up: {error}")))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 

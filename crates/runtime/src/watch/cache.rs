@@ -1,4 +1,7 @@
 //! The content of one kind, keyed by namespace and name.
+//!
+//! This is not the store of kube's reflector, which lacks what is needed here: own writes show at once and never revive a deleted
+//! object, an object that does not parse keeps its last good version, and only a change of what is used wakes the reader.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -43,6 +46,8 @@ struct Shared<K, T> {
 
 struct Content<T> {
     synced: bool,
+    /// The API server does not serve the kind (any more).
+    unserved: bool,
     entries: Entries<T>,
     /// A list that is being read.
     listing: Option<Entries<T>>,
@@ -69,11 +74,11 @@ impl<K, T> Cache<K, T> {
         metrics: Metrics,
     ) -> Self {
         let view = Box::new(view);
-        let content = Content { synced: false, entries: HashMap::new(), listing: None, newest: 0 };
+        let content = Content { synced: false, unserved: false, entries: HashMap::new(), listing: None, newest: 0 };
         Self(Arc::new(Shared { kind, view, wake, metrics, content: Mutex::new(content) }))
     }
 
-    /// Whether a complete list has been read: before, a missing object means nothing.
+    /// Whether a complete list has been read, or there is nothing to read: before, a missing object means nothing.
     #[must_use]
     pub fn synced(&self) -> bool {
         self.content(|content| content.synced)
@@ -134,9 +139,33 @@ impl<K, T> Cache<K, T> {
                 content.newest = listed.values().filter_map(|entry| entry.version).max().unwrap_or_default();
                 content.entries = listed;
             }
-            content.synced = true;
+            (content.synced, content.unserved) = (true, false);
         });
         self.0.wake.notify_one();
+    }
+
+    /// The API server serves the kind from now on: nothing is known until its list has been read.
+    pub(super) fn expect_list(&self) {
+        self.content(|content| content.synced = false);
+    }
+
+    /// The API server does not serve the kind: there are no objects, and that is all there is to know. Says whether this is new.
+    pub(super) fn set_unserved(&self) -> bool {
+        let changed = self.content(|content| {
+            let changed = !content.synced || !content.unserved;
+            *content = Content {
+                synced: true,
+                unserved: true,
+                entries: HashMap::new(),
+                listing: None,
+                newest: content.newest,
+            };
+            changed
+        });
+        if changed {
+            self.0.wake.notify_one();
+        }
+        changed
     }
 
     /// Takes the present entry over into the list that is being read.
@@ -163,11 +192,12 @@ impl<K, T> Cache<K, T> {
 
 impl<K: Resource, T: PartialEq> Cache<K, T> {
     /// Puts an object in that the API server has returned for an own write, so that the next decision builds on it.
-    /// Ignored where the watch has told of something newer, a deletion included.
+    /// Ignored where the watch has told of something newer, a deletion included, and where the kind is not served any more.
     pub fn put(&self, object: K) {
         let (key, version) = (Key::of(&object), number(object.meta().resource_version.as_deref()));
         let passed = self.content(|content| {
-            !content.entries.contains_key(&key) && version.is_some_and(|version| version <= content.newest)
+            let is_deleted = || version.is_some_and(|version| version <= content.newest);
+            content.unserved || (!content.entries.contains_key(&key) && is_deleted())
         });
         if !passed {
             self.set(key, version, (self.0.view)(object));
@@ -268,6 +298,24 @@ mod tests {
         assert!(cache.is_empty());
         cache.put(object("a", "9"));
         assert_eq!(cache.len(), 1, "but a new object of that name is one");
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_has_no_objects_and_an_own_write_that_is_answered_late_does_not_make_one() {
+        let cache = cache();
+        cache.apply(object("a", "5"));
+        cache.begin_list();
+        cache.set_unserved();
+        assert!(cache.synced() && cache.is_empty());
+        cache.put(object("a", "9"));
+        assert!(cache.is_empty(), "nobody would ever delete it");
+        cache.expect_list();
+        assert!(!cache.synced());
+        cache.begin_list();
+        cache.list(object("b", "10"));
+        cache.end_list();
+        cache.put(object("b", "11"));
+        assert_eq!(versions(&cache), [("n/b".into(), "11".into())]);
     }
 
     #[test]

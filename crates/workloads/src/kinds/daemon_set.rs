@@ -23,8 +23,11 @@ pub(crate) const DAEMON_SET: Resource = Resource {
     group_kind: GroupKind::new("apps", "DaemonSet"),
     version: "v1",
     plural: "daemonsets",
+    optional: false,
     verbs: &["patch"],
+    why: "puts the strategy back; the last good template, if a version is bad",
     uninstall_verbs: &["patch"],
+    uninstall_why: "puts the strategy back",
 };
 
 /// The kind DaemonSet.

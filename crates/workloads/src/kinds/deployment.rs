@@ -28,6 +28,7 @@ use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::Plan;
+use crate::rights::Right;
 use crate::world::World;
 use crate::write::Write;
 
@@ -35,15 +36,21 @@ pub(crate) const DEPLOYMENT: Resource = Resource {
     group_kind: GroupKind::new("apps", "Deployment"),
     version: "v1",
     plural: "deployments",
+    optional: false,
     verbs: &["patch"],
+    why: "lifts the hold",
     uninstall_verbs: &["patch"],
+    uninstall_why: "lifts the hold",
 };
 pub(crate) const REPLICA_SET: Resource = Resource {
     group_kind: GroupKind::new("apps", "ReplicaSet"),
     version: "v1",
     plural: "replicasets",
+    optional: false,
     verbs: &["create", "patch", "delete"],
+    why: "the history, and the template of the live one",
     uninstall_verbs: &["patch"],
+    uninstall_why: "takes our labels off",
 };
 
 /// The kind Deployment.
@@ -56,6 +63,16 @@ impl Kind for Deployments {
 
     fn resources(&self) -> &'static [Resource] {
         const { &[DEPLOYMENT, REPLICA_SET] }
+    }
+
+    fn rights(&self) -> Vec<Right> {
+        vec![Right {
+            group: DEPLOYMENT.group_kind.group,
+            resource: "deployments/finalizers",
+            names: Vec::new(),
+            verbs: vec!["update"],
+            why: "history entries block their owner's deletion; some clusters ask for this right then",
+        }]
     }
 
     fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {

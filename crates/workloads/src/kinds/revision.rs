@@ -16,8 +16,11 @@ pub(crate) const CONTROLLER_REVISION: Resource = Resource {
     group_kind: GroupKind::new("apps", "ControllerRevision"),
     version: "v1",
     plural: "controllerrevisions",
+    optional: false,
     verbs: &[],
+    why: "which revision is the newest, and what the one before it looked like",
     uninstall_verbs: &[],
+    uninstall_why: "",
 };
 
 /// A ControllerRevision.

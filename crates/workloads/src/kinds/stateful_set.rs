@@ -25,8 +25,11 @@ pub(crate) const STATEFUL_SET: Resource = Resource {
     group_kind: GroupKind::new("apps", "StatefulSet"),
     version: "v1",
     plural: "statefulsets",
+    optional: false,
     verbs: &["patch"],
+    why: "puts the strategy back; the last good template, if a version is bad",
     uninstall_verbs: &["patch"],
+    uninstall_why: "puts the strategy back",
 };
 
 /// The kind StatefulSet.

@@ -4,8 +4,8 @@ use hitless_agent::decision::Action;
 use hitless_agent::view::Missing;
 use hitless_api::{Grant, NodeTransitionStatus, PodRef};
 
-use super::{Agent, CONFLICT_PAUSE, DENIED_PAUSE, LONGEST_SLEEP, RETRY, Sent, TRANSIENT_PAUSE};
-use crate::clock::{MS, Micros};
+use super::{Agent, LONGEST_SLEEP, RETRY, Sent};
+use crate::clock::{MS, Micros, passed};
 use crate::ground::{Ground, ReplyTo, text};
 use crate::server::{Answer, Object, Refusal, Request};
 use crate::trace::Who;
@@ -85,18 +85,22 @@ impl Agent {
     fn learn(&mut self, pod: &PodRef, answer: Answer, ground: &mut Ground) -> bool {
         match answer {
             Answer::Stored(_) => {
-                self.pauses.remove(&pod.uid);
+                self.pauses.succeeded(&pod.uid);
                 self.put(answer);
             }
-            Answer::Absent | Answer::Refused(Refusal::Conflict | Refusal::Gone) => {
-                self.pause(&pod.uid, CONFLICT_PAUSE, ground.now);
-                ground.send(Request::Read(pod.clone()), self.reply());
-                return self.sending(Sent::Refresh);
-            }
-            Answer::Refused(Refusal::Denied(_)) => self.pause(&pod.uid, DENIED_PAUSE, ground.now),
-            Answer::Refused(Refusal::Transient) => self.pause(&pod.uid, TRANSIENT_PAUSE, ground.now),
+            Answer::Absent => return self.refused(pod, Refusal::Gone, ground),
+            Answer::Refused(why) => return self.refused(pod, why, ground),
         }
         false
+    }
+
+    fn refused(&mut self, pod: &PodRef, why: Refusal, ground: &mut Ground) -> bool {
+        let error = why.error();
+        self.pauses.failed(&pod.uid, &error, passed(ground.now));
+        error.is_stale() && {
+            ground.send(Request::Read(pod.clone()), self.reply());
+            self.sending(Sent::Refresh)
+        }
     }
 
     /// A pod was asked for that is not in the cache; or one that is, to see how quickly the API server answers.
@@ -110,7 +114,7 @@ impl Agent {
             memory.answered(u32::try_from((ground.now - asked) / MS).unwrap_or(u32::MAX), now);
         }
         let missing = match &answer {
-            Answer::Refused(_) => return self.pause(uid, TRANSIENT_PAUSE, ground.now),
+            Answer::Refused(_) => return self.pauses.unread(uid, passed(ground.now)),
             Answer::Stored(_) if is_known => {
                 self.put(answer);
                 None
@@ -123,10 +127,10 @@ impl Agent {
             }
             Answer::Stored(_) => {
                 self.put(answer);
-                return self.pause(uid, CONFLICT_PAUSE, ground.now);
+                return self.pauses.read_anew(uid, passed(ground.now));
             }
         };
-        self.pauses.remove(uid);
+        self.pauses.succeeded(uid);
         if let (Some(missing), Some(memory)) = (missing, self.memories.get_mut(&grant.id)) {
             memory.missing = Some(missing);
         }

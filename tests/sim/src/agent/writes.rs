@@ -6,9 +6,9 @@ use hitless_agent::patch;
 use hitless_api::{Grant, GrantMode, NodeTransitionStatus, PodRef, Transition};
 use kube::api::Patch;
 
-use super::{Agent, LONG_AWAY, LONGEST_AWAY, LONGEST_PAUSE, LONGEST_SLEEP, Sent, Task};
+use super::{Agent, LONG_AWAY, LONGEST_AWAY, LONGEST_SLEEP, Sent, Task};
 use crate::checks::Operation;
-use crate::clock::{MS, Micros, NEVER, SECOND, when};
+use crate::clock::{MS, Micros, NEVER, SECOND, micros, passed, when};
 use crate::faults::Fault;
 use crate::ground::Ground;
 use crate::server::Request;
@@ -41,13 +41,7 @@ impl Agent {
     }
 
     fn is_paused(&self, uid: &str, now: Micros) -> bool {
-        self.pauses.get(uid).is_some_and(|(until, _)| *until > now)
-    }
-
-    pub(super) fn pause(&mut self, uid: &str, first: Micros, now: Micros) {
-        self.pauses.retain(|_, (until, _)| *until + LONGEST_PAUSE > now);
-        let length = self.pauses.get(uid).map_or(first, |(_, length)| first.max(length * 2)).min(LONGEST_PAUSE);
-        self.pauses.insert(uid.to_owned(), (now + length, length));
+        self.pauses.is_paused(uid, passed(now))
     }
 
     /// Begins one action; false if there is nothing to send.
@@ -158,7 +152,7 @@ impl Agent {
 
     pub(super) fn end_turn(&mut self, now: Micros) {
         let Some(doing) = self.doing.take() else { return };
-        let retry = self.pauses.values().map(|(until, _)| *until).filter(|until| *until > now).min().unwrap_or(NEVER);
+        let retry = self.pauses.next(passed(now)).map_or(NEVER, micros);
         let report = if self.report_after > now { self.report_after } else { NEVER };
         self.next = doing.wake.max(now).min(retry).min(report);
         let is_live = doing.transition.as_deref().is_some_and(|transition| {

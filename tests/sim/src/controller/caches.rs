@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
-use jiff::Timestamp;
 
 use crate::clock::Micros;
 use crate::server::{Change, Kind, Object, PodObject, Server, Told, TransitionObject, WorkloadObject, key};
@@ -196,16 +195,14 @@ impl Caches {
     }
 
     /// Brings the snapshot up to what is in the caches.
-    pub(crate) fn fill(&mut self, snapshot: &mut Snapshot, now: Timestamp) {
+    pub(crate) fn fill(&mut self, snapshot: &mut Snapshot) {
         if self.objects.take_changed() {
             snapshot.objects = self.objects.values().map(|each| each.view.clone()).collect();
         }
-        let pods = self.pods.take_changed();
-        if pods {
+        if self.pods.take_changed() {
             snapshot.pods = self.pods.values().map(|pod| pod.view.clone()).collect();
         }
-        let nodes = self.nodes.take_changed();
-        if nodes {
+        if self.nodes.take_changed() {
             snapshot.nodes = self.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();
         }
         if self.transitions.take_changed() {
@@ -220,9 +217,6 @@ impl Caches {
         }
         if self.services.take_changed() {
             snapshot.services = self.services.values().cloned().collect();
-        }
-        if pods || nodes {
-            snapshot.agents = snapshot.agent_states(&snapshot.agents, now);
         }
     }
 

@@ -1,12 +1,12 @@
-//! Leaving for good: when hitless is uninstalled, its controllers put back what they hold (manifests/README.md, "Uninstall").
+//! When hitless is uninstalled, its controllers put back what they hold (manifests/README.md, "Uninstall").
 //!
-//! `kubectl delete -k manifests` takes the controller's own account and rights away at once, so each controller makes itself
-//! another account at its start, which goes with the namespace and not before. When it is told to stop and the namespace is
+//! `kubectl delete -k manifests` takes the controller's own account and rights away at once. So each controller makes another
+//! account at its start, which is deleted with the namespace and not before. When it is told to stop and the namespace is
 //! being deleted, it lifts what is held, takes our labels off and raises every pod; otherwise it is a plain restart and it
 //! just stops. Every write is conditional, so several controllers may do this at the same time.
 
-mod account;
-mod undo;
+mod restore;
+mod service_account;
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -37,11 +37,11 @@ pub async fn run(
     token: CancellationToken,
     last_write: CancellationToken,
 ) -> Result<(), Infallible> {
-    let mut leaving = None;
+    let mut client_for_uninstall = None;
     while !token.is_cancelled() {
-        let wait = match account::prepare(&client, &writes).await {
+        let wait = match service_account::prepare(&client, &writes).await {
             Ok(ready) => {
-                leaving = Some(ready);
+                client_for_uninstall = Some(ready);
                 RENEW
             }
             Err(error) => {
@@ -53,32 +53,27 @@ pub async fn run(
     }
     // If the controller's loop has died, it can't tell of its last write.
     let _ = timeout(Writes::TIMEOUT, last_write.cancelled()).await;
-    if let Some(leaving) = leaving
-        && timeout(LONGEST, leave(leaving, &writes)).await.is_err()
+    if let Some(client) = client_for_uninstall
+        && timeout(LONGEST, restore_all(client, &writes)).await.is_err()
     {
         tracing::error!("not everything could be put back within {} s", LONGEST.as_secs());
     }
     Ok(())
 }
 
-async fn leave(client: Client, writes: &Writes) {
+async fn restore_all(client: Client, writes: &Writes) {
     if !is_uninstall(&client).await {
         return;
     }
     tracing::info!("hitless is being uninstalled: lifting what is held, raising every pod");
     let mut quiet_since = Instant::now();
     while quiet_since.elapsed() < QUIET {
-        let failed = match undo::pass(&client, writes).await {
-            Ok(passed) => {
-                if passed.changed > 0 {
-                    tracing::info!(changed = passed.changed, "put back");
-                    quiet_since = Instant::now();
-                }
-                passed.failed
-            }
-            Err(error) => Some(error),
-        };
-        if let Some(error) = failed {
+        let passed = restore::pass(&client, writes).await;
+        if passed.changed > 0 {
+            tracing::info!(changed = passed.changed, "put back");
+            quiet_since = Instant::now();
+        }
+        if let Some(error) = passed.failed {
             tracing::warn!(%error, "could not put everything back, trying again");
             quiet_since = Instant::now();
         }

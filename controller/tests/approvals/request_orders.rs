@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_controller::approval::desk::{Call, MOST_CALLS, Request};
+use hitless_controller::approval::requests::{Call, MOST_CALLS, Request};
 use hitless_gate::approval::Approval;
 use proptest::prelude::*;
 use serde_json::json;
@@ -73,7 +73,7 @@ impl Observer {
     fn outcome(&mut self, office: &mut Office, call: &Call, fate: &Fate) {
         match fate {
             Fate::Unreachable => office.fail(call, "away"),
-            Fate::Garbage => office.desk.done(call.id, Ok(b"garbage".to_vec()), office.now),
+            Fate::Garbage => office.requests.done(call.id, Ok(b"garbage".to_vec()), office.now),
             Fate::Reply(success, poll, finished, stop, names) => {
                 let mut said: Vec<&str> = bits(*names);
                 said.push("stranger");
@@ -111,7 +111,7 @@ proptest! {
             match event {
                 Event::Turn => {
                     let calls = office.turn();
-                    prop_assert!(office.desk.wake_at().is_none_or(|at| at > office.now), "the loop would turn for nothing");
+                    prop_assert!(office.requests.wake_at().is_none_or(|at| at > office.now), "the loop would turn for nothing");
                     let wanted: BTreeSet<&str> = office.asks.iter().map(|ask| ask.pod.name.as_str()).collect();
                     for call in &calls {
                         if let Request::Ask(pods) = &call.request {
@@ -137,9 +137,9 @@ proptest! {
                 }
                 Event::Again(fate) => {
                     if let Some(call) = &last {
-                        let before = office.desk.approvals();
+                        let before = office.requests.approvals();
                         observer.outcome(&mut office, call, &fate);
-                        prop_assert_eq!(before, office.desk.approvals(), "a second outcome of one request changes nothing");
+                        prop_assert_eq!(before, office.requests.approvals(), "a second outcome of one request changes nothing");
                     }
                 }
                 Event::ChangeRule(poll) => {
@@ -147,16 +147,16 @@ proptest! {
                     office.rules = vec![view(&[rule(&webhook)], 1, None)];
                 }
                 Event::EndOfTerm => {
-                    office.desk.end_of_term();
+                    office.requests.end_of_term();
                     observer.live.clear();
                 }
             }
-            for (question, answer) in office.desk.approvals() {
+            for (question, answer) in office.requests.approvals() {
                 if answer.approval == Approval::Approved {
                     prop_assert!(observer.approved.contains(&question.operation), "{}", question.operation);
                 }
             }
-            for state in office.desk.rule_states().into_values().flatten() {
+            for state in office.requests.rule_states().into_values().flatten() {
                 let webhook = state.webhook_status.unwrap_or_default();
                 prop_assert!(webhook.task_states.len() <= PODS.len() && webhook.history.len() <= 64);
             }
@@ -167,7 +167,7 @@ proptest! {
     fn any_bytes_are_an_answer_that_harms_nobody(body in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut office = Office::new(&polled(), &["a"]);
         let call = office.call();
-        office.desk.done(call.id, Ok(body), office.now);
+        office.requests.done(call.id, Ok(body), office.now);
         prop_assert!(office.approvals(&["a"]) != [Approval::Approved]);
     }
 }

@@ -2,7 +2,7 @@
 
 use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::kind;
+use hitless_workloads::rights;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject};
@@ -43,7 +43,7 @@ pub(super) async fn prepare(client: &Client, writes: &Writes) -> Result<Client, 
     written.map_err(|error| AccountError::Write("ServiceAccount", error))?;
 
     let roles: Api<ClusterRole> = Api::all(client.clone());
-    let role = ClusterRole { metadata: owned(&namespace), rules: Some(rights()), aggregation_rule: None };
+    let role = ClusterRole { metadata: owned(&namespace), rules: Some(rules()), aggregation_rule: None };
     let (role, roles, params) = (&role, &roles, &params);
     let written = writes.send("clusterroles", async { roles.patch(NAME, params, &Patch::Apply(role)).await.map(drop) });
     written.await.map_err(|error| AccountError::Write("ClusterRole", error))?;
@@ -89,7 +89,7 @@ fn owned(namespace: &Namespace) -> ObjectMeta {
 }
 
 /// What the role in manifests/uninstall/account.yaml says; a test compares them.
-fn rights() -> Vec<PolicyRule> {
+fn rules() -> Vec<PolicyRule> {
     let rule = |group: &str, resource: &str, verbs: &[&str]| PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
         resources: Some(vec![resource.to_owned()]),
@@ -97,18 +97,14 @@ fn rights() -> Vec<PolicyRule> {
         ..PolicyRule::default()
     };
     let namespace = rule("", "namespaces", &["get"]);
-    let workloads =
-        kind::resources().filter(|(_, resource)| !resource.uninstall_verbs.is_empty()).map(|(_, resource)| {
-            let verbs: Vec<&str> = [&["get", "list", "watch"], resource.uninstall_verbs].concat();
-            rule(&resource.group_kind.group, resource.plural, &verbs)
-        });
     let mut rules = vec![
         rule("", "pods", &["get", "list", "watch"]),
         rule("", "pods/status", &["patch"]),
         rule("", "services", &["get", "list", "watch", "patch"]),
         PolicyRule { resource_names: Some(vec![SYSTEM_NAMESPACE.to_owned()]), ..namespace },
     ];
-    rules.extend(workloads);
+    let of_kinds = rights::uninstall();
+    rules.extend(of_kinds.iter().map(|right| rule(&right.group, right.resource, &right.verbs)));
     rules
 }
 
@@ -139,6 +135,6 @@ mod tests {
         let role = text.split("\n---\n").find(|part| part.contains("\nkind: ClusterRole\n")).unwrap();
         let role: ClusterRole = serde_saphyr::from_str(role).unwrap();
         assert_eq!(role.metadata.name.as_deref(), Some(NAME));
-        assert_eq!(role.rules, Some(rights()));
+        assert_eq!(role.rules, Some(rules()));
     }
 }

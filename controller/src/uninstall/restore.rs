@@ -4,26 +4,23 @@ use hitless_api::PodRef;
 use hitless_api::names;
 use hitless_api::pod::PodView;
 use hitless_rollout::mode::ServiceView;
+use hitless_runtime::list;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::{Kind, Object, Resource, Write, kind};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::{DynamicObject, ListParams, ObjectList, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::{watches, writer};
 use hitless_rollout::round::ServiceWrite;
 
-/// Objects in one page of a list.
-const PAGE: u32 = 500;
-
 #[derive(Debug, thiserror::Error)]
-pub(super) enum UndoError {
+pub(super) enum RestoreError {
     #[error("reading: {0}")]
-    Read(#[source] Box<kube::Error>),
+    Read(#[source] WriteError),
     #[error("writing: {0}")]
-    Write(#[from] WriteError),
+    Write(#[source] WriteError),
     #[error("an object is no JSON: {0}")]
     Json(#[from] serde_json::Error),
     #[error(transparent)]
@@ -32,55 +29,62 @@ pub(super) enum UndoError {
 
 /// One write that puts something back.
 #[derive(Debug, PartialEq)]
-enum Back {
+enum Restore {
     Workload(Box<Write>),
     Close(ServiceWrite),
     Raise { pod: PodRef, resource_version: String },
 }
 
 /// What a pass did.
+#[derive(Default)]
 pub(super) struct Passed {
     /// Objects that were changed, by us or by somebody who was faster.
     pub(super) changed: usize,
-    /// The first write that failed. The others were tried all the same: what one object's owner refuses is no reason to
-    /// leave another's pods out of service.
-    pub(super) failed: Option<UndoError>,
+    /// The first request that failed. The others were sent all the same: what one object's owner refuses, or one resource that
+    /// cannot be read, is no reason to leave another's pods out of service.
+    pub(super) failed: Option<RestoreError>,
+}
+
+impl Passed {
+    fn take<T: Default>(&mut self, answer: Result<T, RestoreError>) -> T {
+        answer.unwrap_or_else(|error| {
+            self.failed.get_or_insert(error);
+            T::default()
+        })
+    }
 }
 
 /// Puts back what is to be put back now.
-pub(super) async fn pass(client: &Client, writes: &Writes) -> Result<Passed, UndoError> {
-    let all = ListParams::default();
+pub(super) async fn pass(client: &Client, writes: &Writes) -> Passed {
+    let mut passed = Passed::default();
     let pods: Api<Pod> = Api::all(client.clone());
-    let pods: Vec<PodView> = list(&pods, &all).await?.iter().map(PodView::from).collect();
-    let mut wanted: Vec<Back> = raise(&pods).collect();
+    let pods = list::all(&pods, ListParams::default(), |pod| Some(PodView::from(&pod))).await;
+    let mut wanted: Vec<Restore> = raise(&passed.take(pods.map_err(RestoreError::Read))).collect();
     for (kind, resource) in uninstalled() {
         let api = Api::all_with(client.clone(), &watches::api_resource(resource));
-        wanted.extend(release(kind, &objects(kind, resource, &api).await?));
+        wanted.extend(release(kind, &passed.take(objects(kind, resource, &api).await)));
     }
     let services: Api<Service> = Api::all(client.clone());
-    let services: Vec<ServiceView> = list(&services, &all).await?.iter().map(ServiceView::from).collect();
-    wanted.extend(close(&services));
-    let undo = Undo { client, writes };
-    let mut passed = Passed { changed: 0, failed: None };
-    for back in &wanted {
-        let answer = match back {
-            Back::Workload(write) => undo.workload(write).await,
-            Back::Close(write) => undo.close(write).await,
-            Back::Raise { pod, resource_version } => undo.raise(pod, resource_version).await,
+    let services = list::all(&services, ListParams::default(), |service| Some(ServiceView::from(&service))).await;
+    wanted.extend(close(&passed.take(services.map_err(RestoreError::Read))));
+    let restorer = Restorer { client, writes };
+    for restore in &wanted {
+        let answer = match restore {
+            Restore::Workload(write) => restorer.workload(write).await,
+            Restore::Close(write) => restorer.close(write).await,
+            Restore::Raise { pod, resource_version } => restorer.raise(pod, resource_version).await,
         };
-        match answer {
-            Ok(changed) => passed.changed += changed,
-            Err(error) => passed.failed = passed.failed.or(Some(error)),
-        }
+        let changed = passed.take(answer);
+        passed.changed += changed;
     }
-    Ok(passed)
+    passed
 }
 
 /// Pods come first, because requests wait for them.
-fn raise(pods: &[PodView]) -> impl Iterator<Item = Back> {
+fn raise(pods: &[PodView]) -> impl Iterator<Item = Restore> {
     pods.iter()
         .filter(|pod| pod.gated && !pod.terminating && !pod.finished && !pod.is(names::IN_SERVICE))
-        .map(|pod| Back::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() })
+        .map(|pod| Restore::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() })
 }
 
 /// What workloads consist of comes before the workloads: one that is let go may need any of its parts.
@@ -90,34 +94,37 @@ fn uninstalled() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)>
     all.into_iter()
 }
 
-fn release(kind: &dyn Kind, objects: &[Object]) -> impl Iterator<Item = Back> {
-    objects.iter().filter_map(|object| kind.release(object)).map(|write| Back::Workload(Box::new(write)))
+fn release(kind: &dyn Kind, objects: &[Object]) -> impl Iterator<Item = Restore> {
+    objects.iter().filter_map(|object| kind.release(object)).map(|write| Restore::Workload(Box::new(write)))
 }
 
 /// Services that were opened for a Hold.
-fn close(services: &[ServiceView]) -> impl Iterator<Item = Back> {
-    services.iter().filter(|service| service.held_by.is_some()).map(|service| Back::Close(ServiceWrite::close(service)))
+fn close(services: &[ServiceView]) -> impl Iterator<Item = Restore> {
+    services
+        .iter()
+        .filter(|service| service.held_by.is_some())
+        .map(|service| Restore::Close(ServiceWrite::close(service)))
 }
 
-struct Undo<'a> {
+struct Restorer<'a> {
     client: &'a Client,
     writes: &'a Writes,
 }
 
-impl Undo<'_> {
-    async fn workload(&self, write: &Write) -> Result<usize, UndoError> {
+impl Restorer<'_> {
+    async fn workload(&self, write: &Write) -> Result<usize, RestoreError> {
         let Some((_, resource)) = kind::resource(&write.on.group_kind) else { return Ok(0) };
         let api = Api::namespaced_with(self.client.clone(), &write.on.namespace, &watches::api_resource(resource));
         once(writer::send(self.writes, &api, resource, write).await.map(drop))
     }
 
-    async fn close(&self, write: &ServiceWrite) -> Result<usize, UndoError> {
+    async fn close(&self, write: &ServiceWrite) -> Result<usize, RestoreError> {
         let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
         let (params, patch) = (PatchParams::default(), write.patch());
         once(self.writes.send("services", async { api.patch(&write.name, &params, &patch).await.map(drop) }).await)
     }
 
-    async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, UndoError> {
+    async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, RestoreError> {
         let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string();
         let patch = Patch::Strategic(json!({
             "metadata": {"uid": pod.uid, "resourceVersion": resource_version},
@@ -134,40 +141,33 @@ impl Undo<'_> {
 }
 
 /// What somebody else changed meanwhile is for the next pass, which comes in any case: it counts as changed.
-fn once(answer: Result<(), WriteError>) -> Result<usize, UndoError> {
+fn once(answer: Result<(), WriteError>) -> Result<usize, RestoreError> {
     match answer {
         Ok(()) => Ok(1),
         Err(error) if error.is_stale() => Ok(1),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(RestoreError::Write(error)),
     }
 }
 
-async fn objects(kind: &dyn Kind, resource: &Resource, api: &Api<DynamicObject>) -> Result<Vec<Object>, UndoError> {
-    let objects = list(api, &ListParams::default()).await?.into_iter();
-    objects.map(|object| Ok(kind.read(&resource.group_kind, serde_json::to_value(object)?)?)).collect()
-}
-
-async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<K>, UndoError>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let mut params = params.clone().limit(PAGE);
-    let mut all = Vec::new();
-    loop {
-        let page: ObjectList<K> = api.list(&params).await.map_err(|error| UndoError::Read(Box::new(error)))?;
-        all.extend(page.items);
-        match page.metadata.continue_ {
-            Some(next) if !next.is_empty() => params = params.continue_token(&next),
-            _ => return Ok(all),
-        }
-    }
+async fn objects(kind: &dyn Kind, resource: &Resource, api: &Api<DynamicObject>) -> Result<Vec<Object>, RestoreError> {
+    let all = ListParams::default();
+    let objects = if resource.optional {
+        list::all_if_served(api, all, Some).await.map_err(RestoreError::Read)?.unwrap_or_default()
+    } else {
+        list::all(api, all, Some).await.map_err(RestoreError::Read)?
+    };
+    objects.into_iter().map(|object| Ok(kind.read(&resource.group_kind, serde_json::to_value(object)?)?)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use hitless_api::names::labels;
+    use kube::client::Body;
+    use serde::de::DeserializeOwned;
     use serde_json::Value;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn object<T: DeserializeOwned>(name: &str, rest: &Value) -> T {
         let mut object = json!({"metadata": {"namespace": "a", "name": name, "uid": name, "resourceVersion": "1"}});
@@ -196,12 +196,38 @@ mod tests {
             pod("ending", true, Some("False"), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
         ];
         let raised: Vec<_> = raise(&pods)
-            .map(|back| match back {
-                Back::Raise { pod, resource_version } => (pod.name, resource_version),
+            .map(|restore| match restore {
+                Restore::Raise { pod, resource_version } => (pod.name, resource_version),
                 other => panic!("{other:?}"),
             })
             .collect();
         assert_eq!(raised, [("left".to_owned(), "1".to_owned()), ("new".to_owned(), "1".to_owned())]);
+    }
+
+    #[tokio::test]
+    async fn a_resource_that_cannot_be_read_keeps_nobody_from_raising_pods() {
+        let raised = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&raised);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let gates = json!({"containers": [], "readinessGates": [{"conditionType": names::IN_SERVICE}]});
+            let pod =
+                json!({"metadata": {"namespace": "a", "name": "p", "uid": "p", "resourceVersion": "1"}, "spec": gates});
+            let path = request.uri().path();
+            let (code, body) = if request.method() == http::Method::PATCH && path.ends_with("/pods/p/status") {
+                counter.fetch_add(1, Ordering::Relaxed);
+                (200, pod)
+            } else if path.ends_with("/replicasets") {
+                (500, json!({"kind": "Status", "status": "Failure", "code": 500, "message": "m"}))
+            } else {
+                let items = if path.ends_with("/pods") { vec![pod] } else { Vec::new() };
+                (200, json!({"metadata": {}, "items": items}))
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            std::future::ready(http::Response::builder().status(code).body(body))
+        });
+        let passed = pass(&Client::new(service, "default"), &Writes::default()).await;
+        assert_eq!((passed.changed, raised.load(Ordering::Relaxed)), (1, 1));
+        assert!(matches!(passed.failed, Some(RestoreError::Read(_))));
     }
 
     #[test]
@@ -209,9 +235,9 @@ mod tests {
         let service = |name: &str, rest: &Value| ServiceView::from(&object::<Service>(name, rest));
         let marked = json!({"metadata": {"annotations": {"hitless.dev/held-by": "u.h,false"}}, "spec": {"publishNotReadyAddresses": true}});
         let services = [service("open", &marked), service("own", &json!({"spec": {"publishNotReadyAddresses": true}}))];
-        let closed: Vec<Back> = close(&services).collect();
+        let closed: Vec<Restore> = close(&services).collect();
         assert!(
-            matches!(&closed[..], [Back::Close(write)] if write.name == "open" && !write.open && write.mark.is_none())
+            matches!(&closed[..], [Restore::Close(write)] if write.name == "open" && !write.open && write.mark.is_none())
         );
     }
 
@@ -239,8 +265,8 @@ mod tests {
                 };
                 release(kind, &objects).collect::<Vec<_>>()
             })
-            .map(|back| match back {
-                Back::Workload(write) => (write.on.name, write.verb),
+            .map(|restore| match restore {
+                Restore::Workload(write) => (write.on.name, write.verb),
                 other => panic!("{other:?}"),
             })
             .collect();

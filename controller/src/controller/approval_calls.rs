@@ -1,4 +1,4 @@
-//! The approvers that are being asked: what the rounds want to know, what the desk finds due, and the requests under way.
+//! The approvers that are being asked: what the rounds want to know, which requests are due, and those that are under way.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use tokio::task::JoinSet;
 
 use crate::approval::Interest;
 use crate::approval::client::Approvers;
-use crate::approval::desk::{CallId, Desk, Failure};
+use crate::approval::requests::{CallId, Failure, Requests};
 use hitless_rollout::round::{Round, Waiting};
 use hitless_rollout::snapshot::Snapshot;
 
-pub(super) struct Consultations {
+pub(super) struct ApprovalCalls {
     approvers: Approvers,
-    desk: Desk,
+    requests: Requests,
     calls: JoinSet<(CallId, Result<Vec<u8>, Failure>)>,
     /// Notified when an outcome is there.
     wake: Arc<Notify>,
 }
 
-impl Consultations {
+impl ApprovalCalls {
     pub(super) fn new(approvers: Approvers, wake: Arc<Notify>) -> Self {
-        Self { approvers, desk: Desk::default(), calls: JoinSet::new(), wake }
+        Self { approvers, requests: Requests::default(), calls: JoinSet::new(), wake }
     }
 
     /// Takes in what has been answered since, and tells the round.
@@ -34,21 +34,21 @@ impl Consultations {
                     if let Err(Failure::Unreachable(text) | Failure::Misconfigured(text)) = &outcome {
                         tracing::warn!("an approver gave no answer: {text}");
                     }
-                    self.desk.done(id, outcome, now);
+                    self.requests.done(id, outcome, now);
                 }
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 // Called off at the end of a term.
                 Err(_) => {}
             }
         }
-        snapshot.approvals = self.desk.approvals();
-        snapshot.rule_states = self.desk.rule_states();
+        snapshot.approvals = self.requests.approvals();
+        snapshot.rule_states = self.requests.rule_states();
     }
 
     /// Sends what is due after a round; says when to come again even if nothing changes.
     pub(super) fn follow(&mut self, round: &Round, snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
         let interest = interest(round);
-        for call in self.desk.update(&interest, &snapshot.rules, now) {
+        for call in self.requests.update(&interest, &snapshot.rules, now) {
             let (approvers, wake) = (self.approvers.clone(), Arc::clone(&self.wake));
             self.calls.spawn(async move {
                 let outcome = approvers.send(&call).await;
@@ -56,13 +56,13 @@ impl Consultations {
                 (call.id, outcome)
             });
         }
-        self.desk.wake_at()
+        self.requests.wake_at()
     }
 
     /// Another one asks from now on.
     pub(super) fn end_of_term(&mut self) {
         self.calls.abort_all();
-        self.desk.end_of_term();
+        self.requests.end_of_term();
     }
 }
 
@@ -139,12 +139,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut snapshot = snapshot(&format!("http://{}/", listener.local_addr().unwrap()));
         let wake = Arc::new(Notify::new());
-        let mut consultations = Consultations::new(approvers(), Arc::clone(&wake));
+        let mut approval_calls = ApprovalCalls::new(approvers(), Arc::clone(&wake));
         let round = round(Waiting::Rules);
-        consultations.follow(&round, &snapshot, Timestamp::UNIX_EPOCH);
+        approval_calls.follow(&round, &snapshot, Timestamp::UNIX_EPOCH);
         timeout(Duration::from_secs(20), approve(&listener)).await.unwrap();
         timeout(Duration::from_secs(20), wake.notified()).await.unwrap();
-        consultations.fill(&mut snapshot, Timestamp::UNIX_EPOCH);
+        approval_calls.fill(&mut snapshot, Timestamp::UNIX_EPOCH);
         let said: Vec<_> = snapshot.approvals.values().map(|answer| answer.approval.clone()).collect();
         assert_eq!(said, [Approval::Approved]);
         assert_eq!(snapshot.rule_states[&("ns".to_owned(), "set".to_owned())], []);
@@ -152,12 +152,12 @@ mod tests {
         // The gate does not ask while there is no room; then the operation begins.
         let later = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(1);
         let waits = Round { asks: Vec::new(), ..round };
-        consultations.follow(&waits, &snapshot, later);
-        consultations.fill(&mut snapshot, later);
+        approval_calls.follow(&waits, &snapshot, later);
+        approval_calls.fill(&mut snapshot, later);
         assert_eq!(snapshot.approvals.len(), 1);
         let runs = Round { asks: Vec::new(), ..self::round(Waiting::InProgress) };
-        consultations.follow(&runs, &snapshot, later);
-        consultations.fill(&mut snapshot, later);
+        approval_calls.follow(&runs, &snapshot, later);
+        approval_calls.fill(&mut snapshot, later);
         assert!(snapshot.approvals.is_empty());
     }
 
@@ -165,13 +165,13 @@ mod tests {
     async fn at_the_end_of_a_term_requests_are_called_off() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut snapshot = snapshot(&format!("http://{}/", listener.local_addr().unwrap()));
-        let mut consultations = Consultations::new(approvers(), Arc::new(Notify::new()));
-        consultations.follow(&round(Waiting::Rules), &snapshot, Timestamp::UNIX_EPOCH);
+        let mut approval_calls = ApprovalCalls::new(approvers(), Arc::new(Notify::new()));
+        approval_calls.follow(&round(Waiting::Rules), &snapshot, Timestamp::UNIX_EPOCH);
         let (mut stream, _) = listener.accept().await.unwrap();
-        consultations.end_of_term();
+        approval_calls.end_of_term();
         let closed = async { while stream.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {} };
         timeout(Duration::from_secs(20), closed).await.expect("the connection is closed at once");
-        consultations.fill(&mut snapshot, Timestamp::UNIX_EPOCH);
+        approval_calls.fill(&mut snapshot, Timestamp::UNIX_EPOCH);
         assert!(snapshot.approvals.is_empty() && snapshot.rule_states.is_empty());
     }
 }

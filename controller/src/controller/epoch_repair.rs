@@ -1,8 +1,8 @@
 //! A leader that finds writes of a later epoch than its own.
 //!
-//! Usually it has been deposed and will be told within seconds. If its Lease stays its own all the same, the Lease must have
-//! been deleted and made anew (`kubectl delete lease` is a usual way to force a change), and its count of transitions began
-//! again. Then the count is raised above the epoch that was found; the election sees it and leads on with that.
+//! Usually it has been deposed and learns of it within seconds. If it still holds the Lease after that, the Lease was deleted and
+//! created again (`kubectl delete lease` is a usual way to force a change), so its count of transitions began again. Then the
+//! count is raised above the epoch that was found. The election sees this and goes on leading with the new count.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The Lease that this process contends for.
-pub struct Rank {
+pub struct LeaseEpoch {
     api: Api<Lease>,
     lease: String,
     holder: String,
     writes: Writes,
 }
 
-impl Rank {
+impl LeaseEpoch {
     /// `holder` is our name in it.
     #[must_use]
     pub fn new(client: Client, lease: String, holder: String, writes: Writes) -> Self {
@@ -36,10 +36,10 @@ impl Rank {
     }
 
     /// Takes note that epoch `later` was found; says when to look again.
-    pub(super) async fn outranked(&self, since: &mut Option<Instant>, ours: Leadership, later: i64) -> Instant {
+    pub(super) async fn later_epoch_found(&self, since: &mut Option<Instant>, ours: Leadership, later: i64) -> Instant {
         let start = *since.get_or_insert_with(Instant::now);
         if start.elapsed() < PATIENCE {
-            tracing::debug!(ours = ours.epoch, later, "a later leader has written, the lease will tell");
+            tracing::debug!(ours = ours.epoch, later, "found writes of a later epoch, waiting for the Lease to change");
             return Instant::now() + LOOK;
         }
         *since = None;
@@ -47,7 +47,7 @@ impl Rank {
             Ok(()) => tracing::warn!(
                 ours = ours.epoch,
                 later,
-                "the lease had begun to count anew, raised above what was found"
+                "the Lease counted its transitions from the start again; raised above the epoch that was found"
             ),
             Err(error) => tracing::warn!(%error, later, "can't raise the lease above the epoch that was found"),
         }

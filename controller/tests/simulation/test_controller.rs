@@ -1,14 +1,13 @@
 //! A controller in miniature: the real round, on caches that may be old.
 
-use std::collections::BTreeMap;
-
+use hitless_controller::controller::memory::Memory;
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Write, round};
-use hitless_rollout::snapshot::{Evidence, OperationKey, OwnWrites, Snapshot};
+use hitless_rollout::snapshot::{Evidence, Snapshot};
 
 use crate::cluster::{Cluster, view};
 
-/// Kinds whose watch events arrive in [`Brain::refresh`].
+/// Kinds whose watch events arrive in [`TestController::refresh`].
 pub(crate) const PODS: u8 = 1;
 pub(crate) const TRANSITIONS: u8 = 2;
 const LEDGERS: u8 = 4;
@@ -16,12 +15,10 @@ const OTHERS: u8 = 8;
 pub(crate) const ALL: u8 = 15;
 
 /// A controller that believes to lead.
-pub(crate) struct Brain {
+pub(crate) struct TestController {
     epoch: i64,
     cache: Snapshot,
-    evidence: BTreeMap<OperationKey, Evidence>,
-    own_writes: OwnWrites,
-    gate_cache: GateCache,
+    memory: Memory,
     /// Writes that were sent and not answered.
     pub(crate) in_flight: Vec<Write>,
 }
@@ -36,16 +33,9 @@ pub(crate) enum Writing {
     Unanswered(usize),
 }
 
-impl Brain {
+impl TestController {
     pub(crate) fn new(epoch: i64, cluster: &Cluster) -> Self {
-        Self {
-            epoch,
-            cache: cluster.snapshot(),
-            evidence: BTreeMap::new(),
-            own_writes: OwnWrites::default(),
-            gate_cache: GateCache::default(),
-            in_flight: Vec::new(),
-        }
+        Self { epoch, cache: cluster.snapshot(), memory: Memory::default(), in_flight: Vec::new() }
     }
 
     /// Watch events of some kinds arrive; the others stay old.
@@ -69,15 +59,14 @@ impl Brain {
 
     /// One turn on what is in the caches; says whether anything was done.
     pub(crate) fn turn(&mut self, cluster: &mut Cluster, writing: Writing) -> bool {
-        let snapshot = Snapshot {
-            epoch: self.epoch,
-            holder: format!("brain-{}", self.epoch),
-            evidence: self.evidence.clone(),
-            own_writes: self.own_writes.clone(),
-            ..self.cache.clone()
-        };
+        self.memory.observe(&self.cache, cluster.now);
+        let mut snapshot =
+            Snapshot { epoch: self.epoch, holder: format!("controller-{}", self.epoch), ..self.cache.clone() };
+        self.memory.fill(&mut snapshot);
+        // Stories say which nodes have an agent; there are no pods of agents.
+        snapshot.agents.clone_from(&self.cache.agents);
         let anew = round(&snapshot, &mut GateCache::default(), cluster.now);
-        let round = round(&snapshot, &mut self.gate_cache, cluster.now);
+        let round = round(&snapshot, &mut self.memory.gate_cache, cluster.now);
         assert_eq!(
             (&round.steps, &round.verdicts),
             (&anew.steps, &anew.verdicts),
@@ -90,7 +79,7 @@ impl Brain {
                 Some(pod) if pod.ready() => Evidence::Ready,
                 Some(_) => Evidence::NotReady,
             };
-            self.evidence.insert(read.operation.clone(), evidence);
+            self.memory.prove(read.operation.clone(), evidence);
             // The answer of a read goes into the cache, as that of a write does.
             let fresh = cluster.pods.get(&read.pod.uid).map(|pod| std::sync::Arc::new(view(pod)));
             self.cache.pods.retain(|pod| pod.id.uid != read.pod.uid);
@@ -107,7 +96,7 @@ impl Brain {
             counted += usize::from(!is_binding);
             let ready = step.needs.iter().all(|needed| succeeded.get(*needed) == Some(&true));
             if ready && !is_binding && matches!(writing, Writing::Unanswered(which) if which == index) {
-                step.write.unanswered(&mut self.own_writes);
+                self.memory.uncertain(&step.write);
                 self.in_flight.push(step.write.clone());
                 succeeded.push(false);
                 continue;
@@ -124,7 +113,7 @@ impl Brain {
 
     /// An own write shows at once.
     fn remember(&mut self, cluster: &Cluster, write: &Write) {
-        write.succeeded(&mut self.own_writes);
+        self.memory.certain(write);
         let now = cluster.snapshot();
         match write {
             Write::Ledger(write) => {

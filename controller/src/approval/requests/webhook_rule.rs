@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hitless_api::pod_transition_rule::{TaskInfo, WebhookStatus};
 use hitless_api::{Grant, PodRef};
 use hitless_gate::approval::{Answer, Approval};
+use hitless_runtime::backoff::Backoff;
 use jiff::{SignedDuration, Timestamp};
 
 use super::task::{Progress, Task};
@@ -18,8 +20,8 @@ use hitless_rollout::snapshot::RuleView;
 const REFUSED_SECONDS: i64 = 5;
 /// After an answer that only a change of the rule or the approver can mend.
 const MISCONFIGURED_SECONDS: i64 = 30;
-/// Longest wait for an approver that can't be reached; the first is one second, and each is twice the one before.
-const LONGEST_BACKOFF_SECONDS: i64 = 30;
+/// Waits for an approver that can't be reached.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 /// An answer is kept for so long while nobody asks and the pod is not among those that wait: one round may not see it.
 const KEEP_SECONDS: i64 = 10;
 /// Ended tasks are shown for so long, as upstream.
@@ -31,7 +33,7 @@ const MOST_PODS: usize = 1000;
 
 /// One webhook rule.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct WebhookRule {
     pub(super) number: u64,
     pub(super) config: Arc<Config>,
     pub(super) history: Vec<TaskInfo>,
@@ -89,7 +91,7 @@ impl Entry {
     }
 }
 
-impl Book {
+impl WebhookRule {
     pub(super) fn new(number: u64, config: Config) -> Self {
         Self {
             number,
@@ -228,7 +230,7 @@ impl Book {
         self.posting = false;
         let reply: Result<Reply, Failure> = outcome.and_then(|body| parse(&body));
         let operations: BTreeSet<&String> = operations.iter().collect();
-        // Those that were forgotten meanwhile are not in the book any more, or again and not asked about yet.
+        // Those that were forgotten meanwhile are not among the entries any more, or again and not asked about yet.
         let asked = self.entries.iter_mut();
         let asked = asked.filter(|(operation, entry)| entry.state == State::Asking && operations.contains(operation));
         match reply {
@@ -267,9 +269,9 @@ impl Book {
                     entry.state = State::Due(now);
                     entry.say(Approval::Unreachable, &text, now);
                 }
-                let wait = 1_i64.checked_shl(self.failures).filter(|wait| *wait > 0).unwrap_or(LONGEST_BACKOFF_SECONDS);
-                self.failures = self.failures.saturating_add(1).min(30);
-                self.not_before = after(now, wait.min(LONGEST_BACKOFF_SECONDS));
+                self.failures = self.failures.saturating_add(1);
+                let wait = BACKOFF.delay(self.failures).as_secs();
+                self.not_before = after(now, i64::try_from(wait).unwrap_or(i64::MAX));
                 self.failure = Some(text);
             }
         }

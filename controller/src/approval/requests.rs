@@ -10,8 +10,8 @@
 //! Kuperator's protocol (v0.7.4) without its faults: an answer is bound to one operation, a rule's earlier answers go with the
 //! webhook they came from, a task survives a restart, an unreachable approver is asked again less and less often.
 
-mod book;
 mod task;
+mod webhook_rule;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::Interest;
 use hitless_rollout::snapshot::RuleView;
 
-use book::Book;
+use webhook_rule::WebhookRule;
 
 /// Requests that are under way at the same time, as upstream.
 pub const MOST_CALLS: usize = 16;
@@ -57,7 +57,7 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallId(u64);
 
-/// A request to be sent now; its outcome goes to [`Desk::done`].
+/// A request to be sent now; its outcome goes to [`Requests::done`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// Its number.
@@ -92,18 +92,18 @@ pub enum Failure {
 
 /// Everything known about approvers and their answers.
 #[derive(Debug, Default)]
-pub struct Desk {
-    books: BTreeMap<RuleKey, Book>,
+pub struct Requests {
+    webhook_rules: BTreeMap<RuleKey, WebhookRule>,
     calls: BTreeMap<CallId, Live>,
     last_call: u64,
-    last_book: u64,
+    last_number: u64,
     wake_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
 struct Live {
     rule: RuleKey,
-    book: u64,
+    number: u64,
     about: About,
 }
 
@@ -114,18 +114,18 @@ enum About {
     Task(u64),
 }
 
-impl Desk {
+impl Requests {
     /// Takes in what a round wants to know and which rules there are; says which requests are to be sent now.
     pub fn update(&mut self, interest: &Interest<'_>, rules: &[Arc<RuleView>], now: Timestamp) -> Vec<Call> {
         self.read(rules, now);
-        self.books.values_mut().for_each(Book::begin_round);
+        self.webhook_rules.values_mut().for_each(WebhookRule::begin_round);
         for ask in interest.asks {
             let (namespace, rule_set, rule) = (ask.namespace.clone(), ask.rule_set.clone(), ask.rule.clone());
-            if let Some(book) = self.books.get_mut(&RuleKey { namespace, rule_set, rule }) {
-                book.ask(ask, now);
+            if let Some(webhook_rule) = self.webhook_rules.get_mut(&RuleKey { namespace, rule_set, rule }) {
+                webhook_rule.ask(ask, now);
             }
         }
-        self.books.values_mut().for_each(|book| book.forget(interest, now));
+        self.webhook_rules.values_mut().for_each(|webhook_rule| webhook_rule.forget(interest, now));
         self.send(now)
     }
 
@@ -133,10 +133,14 @@ impl Desk {
     pub fn done(&mut self, id: CallId, outcome: Result<Vec<u8>, Failure>, now: Timestamp) {
         let Some(live) = self.calls.remove(&id) else { return };
         // The rule may have changed or gone meanwhile.
-        let Some(book) = self.books.get_mut(&live.rule).filter(|book| book.number == live.book) else { return };
+        let Some(webhook_rule) =
+            self.webhook_rules.get_mut(&live.rule).filter(|webhook_rule| webhook_rule.number == live.number)
+        else {
+            return;
+        };
         match live.about {
-            About::Operations(operations) => book.answered(&operations, outcome, now),
-            About::Task(task) => book.polled(task, outcome, now),
+            About::Operations(operations) => webhook_rule.answered(&operations, outcome, now),
+            About::Task(task) => webhook_rule.polled(task, outcome, now),
         }
     }
 
@@ -144,9 +148,9 @@ impl Desk {
     #[must_use]
     pub fn approvals(&self) -> Approvals {
         let mut approvals = Approvals::new();
-        for (key, book) in &self.books {
+        for (key, webhook_rule) in &self.webhook_rules {
             let rule = format!("{}/{}", key.rule_set, key.rule);
-            approvals.extend(book.answers().map(|(operation, answer)| {
+            approvals.extend(webhook_rule.answers().map(|(operation, answer)| {
                 let question =
                     Question { namespace: key.namespace.clone(), rule: rule.clone(), operation: operation.to_owned() };
                 (question, answer.clone())
@@ -155,7 +159,7 @@ impl Desk {
         approvals
     }
 
-    /// When [`Desk::update`] is to be called again even if nothing else happens.
+    /// When [`Requests::update`] is to be called again even if nothing else happens.
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
         self.wake_at
@@ -166,39 +170,41 @@ impl Desk {
     #[must_use]
     pub fn rule_states(&self) -> BTreeMap<(String, String), Vec<RuleState>> {
         let mut states: BTreeMap<(String, String), Vec<RuleState>> = BTreeMap::new();
-        for (key, book) in &self.books {
+        for (key, webhook_rule) in &self.webhook_rules {
             let all = states.entry((key.namespace.clone(), key.rule_set.clone())).or_default();
-            all.extend(book.state().map(|status| RuleState { name: key.rule.clone(), webhook_status: Some(status) }));
+            all.extend(
+                webhook_rule.state().map(|status| RuleState { name: key.rule.clone(), webhook_status: Some(status) }),
+            );
         }
         states
     }
 
     /// Forgets everything: another one leads now. Outcomes of requests that are still under way are ignored.
     pub fn end_of_term(&mut self) {
-        self.books.clear();
+        self.webhook_rules.clear();
         self.calls.clear();
         self.wake_at = None;
     }
 
     /// Takes note of rules that are new, changed or gone.
     fn read(&mut self, rules: &[Arc<RuleView>], now: Timestamp) {
-        let mut known = std::mem::take(&mut self.books);
+        let mut known = std::mem::take(&mut self.webhook_rules);
         for view in rules {
             for (rule, config) in webhooks(&view.spec.rules) {
                 let key = RuleKey { namespace: view.namespace.clone(), rule_set: view.name.clone(), rule };
-                let book = match known.remove(&key) {
-                    Some(book) if *book.config == config => book,
+                let webhook_rule = match known.remove(&key) {
+                    Some(webhook_rule) if *webhook_rule.config == config => webhook_rule,
                     earlier => {
-                        self.last_book += 1;
-                        let mut book = Book::new(self.last_book, config);
+                        self.last_number += 1;
+                        let mut webhook_rule = WebhookRule::new(self.last_number, config);
                         match earlier {
-                            Some(earlier) => book.history = earlier.closed(now),
-                            None => book.resume(view, &key.rule, now),
+                            Some(earlier) => webhook_rule.history = earlier.closed(now),
+                            None => webhook_rule.resume(view, &key.rule, now),
                         }
-                        book
+                        webhook_rule
                     }
                 };
-                self.books.insert(key, book);
+                self.webhook_rules.insert(key, webhook_rule);
             }
         }
     }
@@ -206,8 +212,8 @@ impl Desk {
     fn send(&mut self, now: Timestamp) -> Vec<Call> {
         let mut due: Vec<(Timestamp, RuleKey, Due)> = Vec::new();
         let mut later: Option<Timestamp> = None;
-        for (key, book) in &self.books {
-            for (at, what) in book.due() {
+        for (key, webhook_rule) in &self.webhook_rules {
+            for (at, what) in webhook_rule.due() {
                 if at <= now {
                     due.push((at, key.clone(), what));
                 } else {
@@ -223,21 +229,21 @@ impl Desk {
     }
 
     fn call(&mut self, rule: RuleKey, what: Due, now: Timestamp) -> Option<Call> {
-        let book = self.books.get_mut(&rule)?;
+        let webhook_rule = self.webhook_rules.get_mut(&rule)?;
         let (about, request, timeout) = match what {
             Due::Ask => {
-                let (operations, pods) = book.take(now);
+                let (operations, pods) = webhook_rule.take(now);
                 (About::Operations(operations), Request::Ask(pods), SignedDuration::from_secs(CALL_SECONDS))
             }
             Due::Poll(number) => {
-                let (id, timeout) = book.poll(number, now)?;
+                let (id, timeout) = webhook_rule.poll(number, now)?;
                 (About::Task(number), Request::Poll(id), timeout)
             }
         };
         self.last_call += 1;
         let id = CallId(self.last_call);
-        self.calls.insert(id, Live { rule: rule.clone(), book: book.number, about });
-        Some(Call { id, rule, config: Arc::clone(&book.config), request, timeout })
+        self.calls.insert(id, Live { rule: rule.clone(), number: webhook_rule.number, about });
+        Some(Call { id, rule, config: Arc::clone(&webhook_rule.config), request, timeout })
     }
 }
 

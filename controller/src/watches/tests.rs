@@ -1,0 +1,115 @@
+use super::*;
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+type Answer = UnsyncBoxBody<Bytes, Infallible>;
+
+/// An API server that has no objects but these. A change ends all watches, and everything is listed again.
+#[derive(Clone, Default)]
+struct Server(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// Items by resource; of a resource that is not in here, there are none.
+    items: Mutex<BTreeMap<&'static str, Vec<Value>>>,
+    /// The only resource that may be not found.
+    is_found: Mutex<bool>,
+    changed: Notify,
+}
+
+impl Server {
+    fn set(&self, resource: &'static str, items: Vec<Value>) {
+        self.0.items.lock().unwrap().insert(resource, items);
+        self.0.changed.notify_waiters();
+    }
+
+    fn answer(&self, uri: &http::Uri) -> (u16, Answer) {
+        let resource = uri.path().rsplit('/').next().unwrap_or_default();
+        let whole = |value: Value| Full::new(Bytes::from(value.to_string())).boxed_unsync();
+        if resource == OPTIONAL && !*self.0.is_found.lock().unwrap() {
+            return (404, whole(json!({"kind": "Status", "status": "Failure", "code": 404, "message": "m"})));
+        }
+        if uri.query().is_some_and(|query| query.contains("watch=true")) {
+            let server = self.clone();
+            let end = stream::once(async move {
+                server.0.changed.notified().await;
+                let status =
+                    json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "m"});
+                Ok(Frame::data(Bytes::from(format!("{}\n", json!({"type": "ERROR", "object": status})))))
+            });
+            return (200, StreamBody::new(end.boxed()).boxed_unsync());
+        }
+        let items = self.0.items.lock().unwrap().get(resource).cloned().unwrap_or_default();
+        let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items});
+        (200, whole(list))
+    }
+
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (code, body) = server.answer(request.uri());
+            std::future::ready(http::Response::builder().status(code).body(body))
+        });
+        Client::new(service, "default")
+    }
+}
+
+/// The plural of the resource that is made optional here. No kind has one that is.
+const OPTIONAL: &str = "controllerrevisions";
+
+fn resources() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
+    kind::resources().map(|(kind, resource)| {
+        let copy = Resource { optional: resource.plural == OPTIONAL, ..resource.clone() };
+        (kind, &*Box::leak(Box::new(copy)))
+    })
+}
+
+async fn until(what: &str, is: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if is() {
+            return;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    panic!("not within 12 s: {what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_optional_resource_counts_only_while_its_definition_is_there() {
+    let (server, wake, readiness, token) =
+        (Server::default(), Arc::new(Notify::new()), Readiness::default(), CancellationToken::new());
+    let caches = Caches::of(resources(), &wake, &watch::Metrics::default());
+    for (_, watch) in caches.watches(&server.client(), &readiness, &token) {
+        tokio::spawn(watch);
+    }
+    assert!(!caches.synced());
+    until("complete without it", || caches.synced() && readiness.missing().is_empty()).await;
+    assert_eq!(caches.snapshot().objects.len(), 0);
+
+    let object = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {},
+        "metadata": {"namespace": "ns", "name": "one", "uid": "u", "resourceVersion": "1"}});
+    server.set(OPTIONAL, vec![object]);
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{OPTIONAL}.apps"), "uid": "d", "resourceVersion": "1"},
+        "spec": {"versions": [{"name": "v1", "served": true}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]}});
+    server.set("customresourcedefinitions", vec![definition]);
+    until("incomplete before it is listed", || !caches.synced()).await;
+    *server.0.is_found.lock().unwrap() = true;
+    until("complete with it", || caches.synced()).await;
+    assert_eq!(caches.snapshot().objects.len(), 1);
+
+    server.set("customresourcedefinitions", Vec::new());
+    until("gone", || caches.snapshot().objects.is_empty()).await;
+    assert!(caches.synced());
+}

@@ -1,0 +1,142 @@
+//! What the kinds' resources need in RBAC. `cargo xtask generate` writes it into the roles in `manifests`, between two marks;
+//! what the controller needs besides is written there by hand.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use crate::kind::{self, KINDS, Resource};
+
+const READ: &[&str] = &["get", "list", "watch"];
+const BEGIN: &str = "# Generated from KINDS in crates/workloads by `cargo xtask generate`. Do not edit.\n";
+const END: &str = "# End of what is generated.\n";
+
+/// One rule of a role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// API group.
+    pub group: Cow<'static, str>,
+    /// Resource, or `<resource>/<subresource>`.
+    pub resource: &'static str,
+    /// Only objects with these names; none: all.
+    pub names: Vec<String>,
+    /// What may be done.
+    pub verbs: Vec<&'static str>,
+    /// What for.
+    pub why: &'static str,
+}
+
+/// A manifest with a generated part: path in the repository and the rights in it.
+#[must_use]
+pub fn manifests() -> [(&'static str, Vec<Right>); 2] {
+    [("manifests/rbac/controller.yaml", controller()), ("manifests/uninstall/account.yaml", uninstall())]
+}
+
+/// What the controller needs.
+#[must_use]
+pub fn controller() -> Vec<Right> {
+    let resources: Vec<&Resource> = kind::resources().map(|(_, resource)| resource).collect();
+    let mut rights = of_controller(&resources);
+    rights.extend(KINDS.iter().flat_map(|kind| kind.rights()));
+    rights
+}
+
+fn of_controller(resources: &[&Resource]) -> Vec<Right> {
+    let to = |resource: &&Resource| right(resource, resource.verbs, resource.why);
+    let mut rights: Vec<Right> = resources.iter().map(to).collect();
+    let names: Vec<String> =
+        resources.iter().filter(|resource| resource.optional).map(|resource| resource.definition()).collect();
+    if !names.is_empty() {
+        rights.push(Right {
+            group: "apiextensions.k8s.io".into(),
+            resource: "customresourcedefinitions",
+            names,
+            verbs: READ.to_vec(),
+            why: "whether the resource is there",
+        });
+    }
+    rights
+}
+
+/// What the uninstall needs.
+#[must_use]
+pub fn uninstall() -> Vec<Right> {
+    let resources = kind::resources().map(|(_, resource)| resource);
+    let changed = resources.filter(|resource| !resource.uninstall_verbs.is_empty());
+    changed.map(|resource| right(resource, resource.uninstall_verbs, resource.uninstall_why)).collect()
+}
+
+fn right(resource: &Resource, verbs: &[&'static str], why: &'static str) -> Right {
+    let verbs = [READ, verbs].concat();
+    Right { group: resource.group_kind.group.clone(), resource: resource.plural, names: Vec::new(), verbs, why }
+}
+
+/// The manifest with these rights between its marks; nothing if it has no marks.
+#[must_use]
+pub fn with_rights(manifest: &str, rights: &[Right]) -> Option<String> {
+    let (before, rest) = manifest.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}{}{END}{after}", yaml(rights)))
+}
+
+fn yaml(rights: &[Right]) -> String {
+    let mut text = String::new();
+    for Right { group, resource, names, verbs, why } in rights {
+        let group = if group.is_empty() { "\"\"" } else { group };
+        let comment = if why.is_empty() { String::new() } else { format!(" # {why}") };
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "- apiGroups: [{group}]\n  resources: [{resource}]{comment}");
+        if !names.is_empty() {
+            let _ = writeln!(text, "  resourceNames: [{}]", names.join(", "));
+        }
+        let _ = writeln!(text, "  verbs: [{}]", verbs.join(", "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::GroupKind;
+
+    const OPTIONAL: Resource = Resource {
+        group_kind: GroupKind::new("example.org", "Set"),
+        version: "v1",
+        plural: "sets",
+        optional: true,
+        verbs: &["patch"],
+        why: "holds it",
+        uninstall_verbs: &[],
+        uninstall_why: "",
+    };
+
+    #[test]
+    fn the_definition_of_an_optional_resource_may_be_read_by_its_name() {
+        let text = yaml(&of_controller(&[&OPTIONAL]));
+        let wanted = "- apiGroups: [example.org]\n  resources: [sets] # holds it\n  verbs: [get, list, watch, patch]\n\
+            - apiGroups: [apiextensions.k8s.io]\n  resources: [customresourcedefinitions] # whether the resource is there\n  \
+            resourceNames: [sets.example.org]\n  verbs: [get, list, watch]\n";
+        assert_eq!(text, wanted);
+        assert!(of_controller(&[]).is_empty(), "without optional resources no definition is read");
+    }
+
+    #[test]
+    fn what_is_between_the_marks_is_replaced_and_nothing_else() {
+        let manifest = format!("rules:\n- mine\n{BEGIN}old\n{END}- mine, too\n");
+        let rights = [Right { names: vec!["a".into()], ..right(&OPTIONAL, &[], "") }];
+        let new = with_rights(&manifest, &rights).unwrap();
+        assert!(new.starts_with("rules:\n- mine\n#") && new.ends_with("generated.\n- mine, too\n"), "{new}");
+        assert!(!new.contains("old") && new.contains("resourceNames: [a]"), "{new}");
+        assert_eq!(with_rights(&new, &rights).as_ref(), Some(&new));
+        assert_eq!(with_rights("rules: []\n", &rights), None);
+    }
+
+    /// The API server lets nobody hand out more than he has, and the controller makes the uninstall's role.
+    #[test]
+    fn the_controller_has_what_the_uninstall_has() {
+        let all = controller();
+        for right in uninstall() {
+            let own = all.iter().find(|own| (&own.group, own.resource) == (&right.group, right.resource)).unwrap();
+            assert!(right.verbs.iter().all(|verb| own.verbs.contains(verb)), "{right:?}");
+        }
+    }
+}
