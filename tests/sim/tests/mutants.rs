@@ -391,6 +391,10 @@ fn planted(workspace: &Path, tree: &Path) -> Vec<(PathBuf, String)> {
     changed.push((tree.join("tests/sim/Cargo.toml"), manifest));
     let manifest = read("Cargo.toml");
     let members = manifest.lines().find(|line| line.starts_with("members = ")).unwrap();
+    let version = manifest.lines().find(|line| line.starts_with("version = ")).unwrap();
+    // Both workspaces are built into one directory, for the sake of the libraries. With equal versions cargo would take the one's
+    // crates for the other's.
+    let manifest = manifest.replacen(version, "version = \"0.0.0-mutants\"", 1);
     changed.push((tree.join("Cargo.toml"), manifest.replace(members, &format!("members = {COPIED:?}"))));
     changed
 }
