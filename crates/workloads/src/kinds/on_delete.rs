@@ -113,9 +113,13 @@ impl<'a> Subject<'a> {
             return Plan { permanent, total, ..self.idle(Stage::Idle, forget) };
         }
         let updated = self.pods.iter().filter(|pod| self.is_at_target(pod)).count();
+        // A new leader may know the pod's new labels before it knows the grant: who is out of service is being operated.
+        let is_operated = |pod: &PodView| {
+            world.operating.contains(&pod.id.uid) || pod.in_service().is_some_and(|condition| !condition.is_true)
+        };
         let settled = self.pods.len() == self.desired
             && self.counts == Some(updated)
-            && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid));
+            && !self.pods.iter().any(|pod| is_operated(pod));
         let write = settled.then(|| {
             let text = format!("all {total} pods are at revision {}, in place", self.template.revision());
             self.put_back().telling(Some(self.note(Severity::Normal, "RolloutFinished", text)))
