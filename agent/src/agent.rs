@@ -277,11 +277,15 @@ impl Agent {
     }
 
     fn publish(&self, steps: &[(&Grant, Decision)], entries: &[Transition]) {
+        // A write that was refused has not happened; one without an answer may have.
+        let may_happen = |grant: &Grant| {
+            self.memories.get(&grant.id).is_none_or(|memory| memory.denied.is_none() || memory.lowering.is_some())
+        };
         let step = |((grant, decision), transition): (&(&Grant, Decision), &Transition)| Step {
             pod_uid: grant.pod.uid.clone(),
             transition: transition.clone(),
             waiting_for: decision.waiting_for.iter().map(ToString::to_string).collect(),
-            leaves_service: decision.action == Some(Action::LeaveService),
+            leaves_service: decision.action == Some(Action::LeaveService) && may_happen(grant),
         };
         self.published.set(steps.iter().zip(entries).map(step).collect());
         let live = steps.iter().filter(|(_, decision)| decision.result.is_none()).count();

@@ -1,10 +1,10 @@
 //! `kubectl hitless restart`: asks for a restart by annotating pods, and waits for it if told to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hitless_api::names::annotations;
-use hitless_api::pod::PodView;
+use hitless_api::pod::{ContainerState, PodView};
 use hitless_rollout::round::unfit;
 use hitless_runtime::write::{WriteError, Writes};
 use jiff::Timestamp;
@@ -21,6 +21,9 @@ use crate::snapshot::Snapshot;
 use crate::source::{self, Live, Scope};
 use crate::{say, status};
 
+/// What was asked for: by uid of the pod the containers, and their IDs before.
+type Asked = BTreeMap<String, BTreeMap<String, String>>;
+
 pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartArgs) -> Result<(), Failure> {
     let scope = Scope::Namespace(namespace.clone());
     let snapshot = source::read(&client, &scope).await?;
@@ -28,14 +31,14 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartAr
     let token = token(Timestamp::now());
     let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     let writes = Writes::default();
-    let mut asked = BTreeSet::new();
+    let mut asked = Asked::new();
     for pod in pods {
         let name = &pod.id.name;
         let patch = Patch::Merge(patch(pod, &token, &arguments.containers));
         match writes.send("pods", api.patch(name, &PatchParams::default(), &patch)).await {
             Ok(_) => {
                 say(&format!("pod/{name} restart requested"))?;
-                asked.insert(pod.id.uid.clone());
+                asked.insert(pod.id.uid.clone(), ids(pod, &arguments.containers));
             }
             Err(WriteError::Conflict { .. } | WriteError::Gone { .. }) => {
                 say(&format!("pod/{name} has been replaced meanwhile, so it needs no restart"))?;
@@ -114,7 +117,7 @@ fn patch(pod: &PodView, token: &str, containers: &[String]) -> Value {
 }
 
 /// Names of the pods that are still to be restarted; a pod that is gone is not.
-fn left(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Result<Vec<String>, Failure> {
+fn left(snapshot: &Snapshot, asked: &Asked, token: &str) -> Result<Vec<String>, Failure> {
     let grants = snapshot.cluster.node_transitions.values().flat_map(|node| {
         node.spec.grants.iter().filter_map(|grant| Some((grant, node.transition(grant)?.result.as_ref()?)))
     });
@@ -126,16 +129,37 @@ fn left(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Result<Ve
             return Err(Failure::Failed(message));
         }
     }
-    let carried_out = |pod: &PodView| pod.annotations.get(annotations::RESTARTED).is_some_and(|done| done == token);
+    let nodes = snapshot.cluster.node_transitions.values();
+    let operated: BTreeSet<&str> =
+        nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.as_str()).collect();
+    let is_over = |pod: &PodView, before| has_restarted(pod, before, token) && !operated.contains(pod.id.uid.as_str());
     Ok(snapshot
         .pods()
-        .filter(|pod| asked.contains(&pod.id.uid) && !(carried_out(pod) && pod.ready()))
+        .filter(|pod| asked.get(&pod.id.uid).is_some_and(|before| !is_over(pod, before)))
         .map(|pod| pod.id.name.clone())
         .collect())
 }
 
+/// A held pod stays Ready, and the annotation comes before the restart: that new containers run is what tells.
+fn has_restarted(pod: &PodView, before: &BTreeMap<String, String>, token: &str) -> bool {
+    let is_new = |(name, id): (&String, &String)| {
+        let status = pod.container(name).and_then(|container| container.status.as_ref());
+        status.is_some_and(|now| !now.container_id.is_empty() && now.container_id != *id)
+    };
+    pod.annotations.get(annotations::RESTARTED).is_some_and(|done| done == token)
+        && pod.ready()
+        && before.iter().all(is_new)
+}
+
+/// IDs of these containers, or of all.
+fn ids(pod: &PodView, only: &[String]) -> BTreeMap<String, String> {
+    let meant = pod.containers.iter().filter(|container| only.is_empty() || only.contains(&container.name));
+    let id = |status: &ContainerState| status.container_id.clone();
+    meant.map(|each| (each.name.clone(), each.status.as_ref().map(id).unwrap_or_default())).collect()
+}
+
 /// Why it takes too long.
-fn late(snapshot: &Snapshot, asked: &BTreeSet<String>, token: &str) -> Failure {
+fn late(snapshot: &Snapshot, asked: &Asked, token: &str) -> Failure {
     let left = match left(snapshot, asked, token) {
         Ok(left) => left,
         Err(failure) => return failure,

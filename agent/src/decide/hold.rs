@@ -20,7 +20,7 @@ const BETWEEN_ATTEMPTS_SECONDS: u32 = 5;
 const LAG: SignedDuration = SignedDuration::from_millis(300);
 /// ... and then let in, until the next attempt.
 const AFTER_DENIAL: SignedDuration = SignedDuration::from_secs(1);
-/// While the thread that holds is at work it tells when it is done; this is only in operation it never does.
+/// While the thread that holds is at work it tells when it is done; this is only for the case that it never does.
 const GLANCE: SignedDuration = SignedDuration::from_secs(1);
 /// The way back is not kept waiting for longer by a Hold that can't begin.
 const BACK_PATIENCE_SECONDS: u32 = 3;

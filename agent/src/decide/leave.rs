@@ -50,6 +50,10 @@ fn lower(operation: &Operation<'_>) -> Decision {
     let begin = grant.ttl_seconds.saturating_add(Grant::CLOCK_SKEW_SECONDS);
     let begin = begin.saturating_add(hooks::seconds_before(operation));
     if operation.now > after_seconds(grant.granted.0, begin.saturating_add(grant.drain.deadline_seconds)) {
+        // As far as is known here no request to lower it was ever answered: the API server was away. One may still be on its way.
+        if operation.memory.lowered.is_none() {
+            return operation.raise(reason::EXPIRED);
+        }
         return Decision::end(Phase::Leaving, Outcome::Failed, "InServiceOverridden")
             .saying("InService was raised by somebody else");
     }

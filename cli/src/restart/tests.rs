@@ -58,11 +58,18 @@ fn tokens_differ_within_a_second() {
 }
 
 #[test]
-fn a_pod_counts_until_its_token_is_carried_out_and_it_is_ready_or_it_is_gone() {
-    let asked = BTreeSet::from(["uid-a".to_owned(), "uid-gone".to_owned()]);
+fn a_pod_counts_until_its_containers_are_new_and_its_operation_is_over_or_it_is_gone() {
     let mut a = pod("a", "web:v1");
+    a["status"]["containerStatuses"] = json!([{"name": "web", "image": "web:v1", "imageID": "", "ready": true,
+        "restartCount": 0, "containerID": "containerd://1", "state": {"running": {}}}]);
+    let asked = Asked::from([("uid-a".to_owned(), ids(&view(&a), &[])), ("uid-gone".to_owned(), BTreeMap::new())]);
     assert_eq!(left(&rollout(&[a.clone()]), &asked, "token").unwrap(), ["a"]);
     a["metadata"]["annotations"] = json!({"hitless.dev/restarted": "token"});
+    assert_eq!(left(&rollout(&[a.clone()]), &asked, "token").unwrap(), ["a"], "it is held, the old container runs");
+    a["status"]["containerStatuses"][0]["containerID"] = json!("containerd://2");
+    let running = json!({"id": "g", "phase": "Verifying", "since": "2026-01-01T00:00:00.000000Z"});
+    let snapshot = with_grant(rollout(&[a.clone()]), "a", &running);
+    assert_eq!(left(&snapshot, &asked, "token").unwrap(), ["a"], "its operation is not over");
     assert!(left(&rollout(&[a.clone()]), &asked, "token").unwrap().is_empty());
     a["status"]["conditions"] = json!([]);
     assert_eq!(left(&rollout(&[a]), &asked, "token").unwrap(), ["a"]);
@@ -70,7 +77,7 @@ fn a_pod_counts_until_its_token_is_carried_out_and_it_is_ready_or_it_is_gone() {
 
 #[test]
 fn only_a_bad_end_of_this_restart_is_a_failure() {
-    let asked = BTreeSet::from(["uid-a".to_owned()]);
+    let asked = Asked::from([("uid-a".to_owned(), BTreeMap::new())]);
     let ended = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:00.000000Z",
         "result": {"outcome": "RolledBack", "reason": "CrashLoopBackOff"}});
     let snapshot = with_grant(rollout(&[pod("a", "web:v1")]), "a", &ended);

@@ -1,11 +1,12 @@
 //! One pass over everything that hitless may have left in somebody else's object.
 
-use hitless_api::PodRef;
 use hitless_api::names;
 use hitless_api::pod::PodView;
+use hitless_api::{GroupKind, PodRef};
 use hitless_rollout::mode::ServiceView;
 use hitless_runtime::list;
 use hitless_runtime::write::{WriteError, Writes};
+use hitless_workloads::object::ReadError;
 use hitless_workloads::{Kind, Object, Resource, Write, kind};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
@@ -23,8 +24,12 @@ pub(super) enum RestoreError {
     Write(#[source] WriteError),
     #[error("an object is no JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Parse(#[from] hitless_workloads::object::ReadError),
+    #[error("{name} cannot be understood, and is left as it is: {error}")]
+    Parse {
+        name: String,
+        #[source]
+        error: ReadError,
+    },
 }
 
 /// One write that puts something back.
@@ -60,9 +65,20 @@ pub(super) async fn pass(client: &Client, writes: &Writes) -> Passed {
     let pods: Api<Pod> = Api::all(client.clone());
     let pods = list::all(&pods, ListParams::default(), |pod| Some(PodView::from(&pod))).await;
     let mut wanted: Vec<Restore> = raise(&passed.take(pods.map_err(RestoreError::Read))).collect();
+    let mut without_parts: Vec<&GroupKind> = Vec::new();
     for (kind, resource) in uninstalled() {
+        // A workload that is let go may need its parts: it waits until they can be read.
+        if without_parts.contains(&&resource.group_kind) {
+            continue;
+        }
         let api = Api::all_with(client.clone(), &watches::api_resource(resource));
-        wanted.extend(release(kind, &passed.take(objects(kind, resource, &api).await)));
+        let objects = objects(resource, &api).await;
+        if objects.is_err() {
+            without_parts.extend(kind.resources().first().map(|workload| &workload.group_kind));
+        }
+        let objects = passed.take(objects).into_iter();
+        let objects: Vec<Object> = objects.filter_map(|object| passed.take(read(kind, resource, object))).collect();
+        wanted.extend(release(kind, &objects));
     }
     let services: Api<Service> = Api::all(client.clone());
     let services = list::all(&services, ListParams::default(), |service| Some(ServiceView::from(&service))).await;
@@ -149,14 +165,25 @@ fn once(answer: Result<(), WriteError>) -> Result<usize, RestoreError> {
     }
 }
 
-async fn objects(kind: &dyn Kind, resource: &Resource, api: &Api<DynamicObject>) -> Result<Vec<Object>, RestoreError> {
+async fn objects(resource: &Resource, api: &Api<DynamicObject>) -> Result<Vec<DynamicObject>, RestoreError> {
     let all = ListParams::default();
-    let objects = if resource.optional {
-        list::all_if_served(api, all, Some).await.map_err(RestoreError::Read)?.unwrap_or_default()
+    if resource.optional {
+        Ok(list::all_if_served(api, all, Some).await.map_err(RestoreError::Read)?.unwrap_or_default())
     } else {
-        list::all(api, all, Some).await.map_err(RestoreError::Read)?
-    };
-    objects.into_iter().map(|object| Ok(kind.read(&resource.group_kind, serde_json::to_value(object)?)?)).collect()
+        list::all(api, all, Some).await.map_err(RestoreError::Read)
+    }
+}
+
+fn read(kind: &dyn Kind, resource: &Resource, object: DynamicObject) -> Result<Option<Object>, RestoreError> {
+    let meta = &object.metadata;
+    let name = format!(
+        "{} {}/{}",
+        resource.group_kind,
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default()
+    );
+    let object = serde_json::to_value(object)?;
+    kind.read(&resource.group_kind, object).map(Some).map_err(|error| RestoreError::Parse { name, error })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::pod::PodView;
+use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::transition_budget::TransitionBudgetSpec;
 use hitless_api::{ObjectRef, PodTransitionRuleSpec, TransitionBudget, names};
 use jiff::Timestamp;
@@ -52,10 +52,19 @@ impl PodFacts {
             owner,
             available: pod.available(),
             unavailable_since: ready.filter(|ready| !ready.is_true).and_then(|ready| ready.since),
-            // A pod is in service from its first moment on; only an operated one has returned to it.
-            returned_at: pod.in_service().filter(|state| state.is_true && operated).and_then(|state| state.since),
+            // A pod is in service from its first moment on; only an operated one has returned to it. A pod that is held never
+            // leaves service: it is back when its new containers run.
+            returned_at: pod
+                .in_service()
+                .filter(|state| state.is_true && operated)
+                .and_then(|state| state.since)
+                .map(|since| pod.containers.iter().filter_map(started).fold(since, Timestamp::max)),
         }
     }
+}
+
+fn started(container: &ContainerView) -> Option<Timestamp> {
+    container.status.as_ref()?.running_since
 }
 
 /// What is known of a workload.
@@ -242,4 +251,36 @@ pub fn skipped_rules(annotation: &str) -> BTreeSet<String> {
         skip_rules: BTreeSet<String>,
     }
     serde_json::from_str::<Skip>(annotation).map(|skip| skip.skip_rules).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    /// A pod with one container, whose InService condition was last written at 10 o'clock.
+    fn returned_at(annotations: &serde_json::Value, started: &str) -> Option<String> {
+        let pod = json!({
+            "metadata": {"annotations": annotations},
+            "spec": {"containers": [{"name": "web", "image": "web:v2"}]},
+            "status": {
+                "conditions": [{"type": "hitless.dev/InService", "status": "True", "lastTransitionTime": "2026-01-01T10:00:00Z"}],
+                "containerStatuses": [{"name": "web", "image": "web:v2", "imageID": "", "ready": true, "restartCount": 0,
+                    "containerID": "containerd://1", "state": {"running": {"startedAt": started}}}]
+            }
+        });
+        let pod = PodView::from(&serde_json::from_value::<Pod>(pod).unwrap());
+        PodFacts::of(&pod, None).returned_at.map(|at| at.to_string())
+    }
+
+    #[test]
+    fn an_operated_pod_is_back_when_it_is_in_service_and_its_containers_run_in_either_mode() {
+        let operated = json!({"hitless.dev/revision": "abc"});
+        let left = returned_at(&operated, "2026-01-01T09:59:58Z");
+        assert_eq!(left.as_deref(), Some("2026-01-01T10:00:00Z"));
+        let held = returned_at(&operated, "2026-01-01T11:00:00Z");
+        assert_eq!(held.as_deref(), Some("2026-01-01T11:00:00Z"));
+        assert_eq!(returned_at(&json!({}), "2026-01-01T11:00:00Z"), None, "it was never operated");
+    }
 }

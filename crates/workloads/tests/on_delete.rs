@@ -176,6 +176,10 @@ fn a_pod_below_the_partition_that_came_up_new_is_brought_back_to_the_current_rev
     let below = pod("StatefulSet", "web-0", "new", "web:v2");
     scene.pods[0] = below.clone();
     scene.pods[0]["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:01Z");
+    // As after an undo: the revision that the template goes back to becomes the newest.
+    let before_undo = scene.due();
+    scene.revisions[0]["revision"] = json!(3);
+    assert_eq!((before_undo, scene.due()), (vec!["web-0".to_owned()], vec!["web-0".to_owned()]));
     let back = scene.plan().wishes.remove(0).intent.unwrap().operation;
     assert_eq!(back.containers["web"].to, "web:v1");
     assert_eq!(back.labels["controller-revision-hash"].to.as_deref(), Some("old"));

@@ -46,7 +46,7 @@ pub enum Waiting {
     HostNetwork,
     /// The kubelet runs it from a file.
     StaticPod,
-    /// It runs to endings.
+    /// It runs to completion.
     Job,
     /// It is being deleted.
     Terminating,

@@ -61,7 +61,7 @@ pub(super) struct KeptBack<'a> {
 impl<'a> Subject<'a> {
     pub(super) fn plan(&self, world: &World<'_>) -> Plan {
         let mut plan = self.derive(world);
-        plan.notes = self.notes(&plan);
+        plan.notes = self.notes(&plan, world);
         plan
     }
 
@@ -114,12 +114,10 @@ impl<'a> Subject<'a> {
         }
         let updated = self.pods.iter().filter(|pod| self.is_at_target(pod)).count();
         // A new leader may know the pod's new labels before it knows the grant: who is out of service is being operated.
-        let is_operated = |pod: &PodView| {
-            world.operating.contains(&pod.id.uid) || pod.in_service().is_some_and(|condition| !condition.is_true)
-        };
+        // One that is held stays in service, but is not Ready at once.
         let settled = self.pods.len() == self.desired
             && self.counts == Some(updated)
-            && !self.pods.iter().any(|pod| is_operated(pod));
+            && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid) || is_away(pod));
         let write = settled.then(|| {
             let text = format!("all {total} pods are at revision {}, in place", self.template.revision());
             self.put_back().telling(Some(self.note(Severity::Normal, "RolloutFinished", text)))
@@ -266,7 +264,7 @@ impl<'a> Subject<'a> {
     }
 
     /// What people should know, for as long as it holds.
-    fn notes(&self, plan: &Plan) -> Vec<Note> {
+    fn notes(&self, plan: &Plan, world: &World<'_>) -> Vec<Note> {
         let kind = self.object.id.group_kind.to_string().to_lowercase();
         let note = match &plan.stage {
             Stage::Rolling if !plan.permanent => {
@@ -283,15 +281,26 @@ impl<'a> Subject<'a> {
                 let text = format!("{}, and {whose}; change the template", because.text);
                 self.note(Severity::Warning, "RolloutRefused", text)
             }
-            Stage::NotOurs
-            | Stage::Idle
-            | Stage::Native
-            | Stage::SteppingAside(_)
-            | Stage::Rolling
-            | Stage::Finishing => {
+            Stage::Finishing => {
+                let mut pods = self.pods.iter().filter(|pod| !world.operating.contains(&pod.id.uid));
+                let Some(pod) = pods.find(|pod| is_away(pod)) else { return Vec::new() };
+                let state = if pod.ready() { "out of service" } else { "not ready" };
+                let text = format!(
+                    "all pods are at revision {}, but pod {} is {state}; the update strategy stays OnDelete until it is back. \
+                     See: kubectl describe pod {}",
+                    plan.target, pod.id.name, pod.id.name
+                );
+                self.note(Severity::Warning, "RolloutUnfinished", text)
+            }
+            Stage::NotOurs | Stage::Idle | Stage::Native | Stage::SteppingAside(_) | Stage::Rolling => {
                 return Vec::new();
             }
         };
         vec![note]
     }
+}
+
+/// Out of service, or not Ready.
+fn is_away(pod: &PodView) -> bool {
+    !pod.ready() || pod.in_service().is_some_and(|condition| !condition.is_true)
 }

@@ -153,7 +153,10 @@ fn kept_back<'a>(
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH);
         let of_pod = revisions().find(|each| Some(&each.object.id.name) == label);
         of_pod.is_some_and(|each| {
-            each.body.number > current.body.number
+            // A revision that the template goes back to gets the highest number, and stays as old as it is.
+            let is_later = each.body.number > current.body.number || each.object.created > current.object.created;
+            is_later
+                && each.object.id.name != name
                 && each.body.shape.fixed == current.body.shape.fixed
                 && each.object.created.zip(pod.created).is_some_and(|(revision, pod)| pod >= revision)
         })
