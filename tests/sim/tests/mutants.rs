@@ -15,7 +15,7 @@ const SWITCH: &str = "HITLESS_SIM_MUTANT";
 /// Rollouts within which each bug must be found.
 const ROLLOUTS: &str = "20000";
 /// What of the workspace the simulation is built from.
-const COPIED: [&str; 9] = [
+const COPIED: [&str; 10] = [
     "crates/api",
     "crates/rollout",
     "crates/gate",
@@ -23,6 +23,7 @@ const COPIED: [&str; 9] = [
     "crates/kernel",
     "crates/runtime",
     "agent",
+    "controller",
     "tests/sim",
     "tests/world",
 ];
@@ -125,15 +126,15 @@ const BUGS: &[Bug] = &[
         what: "the agent operates though the grant is cancelled",
         changes: &[(
             "agent/src/decide/leave.rs",
-            "if let Some(cancel) = &case.grant.cancel {",
-            "if let Some(cancel) = case.grant.cancel.as_ref().filter(|_| !MUTANT) {",
+            "if let Some(cancel) = &operation.grant.cancel {",
+            "if let Some(cancel) = operation.grant.cancel.as_ref().filter(|_| !MUTANT) {",
         )],
     },
     Bug {
         what: "the agent does not put a pod back into service after a failure",
         changes: &[
             (
-                "agent/src/decide/case.rs",
+                "agent/src/decide/operation.rs",
                 "if self.out_of_service() || self.is_hold() && self.rollback().is_none() {",
                 "if !MUTANT && (self.out_of_service() || self.is_hold() && self.rollback().is_none()) {",
             ),
@@ -144,10 +145,9 @@ const BUGS: &[Bug] = &[
         what: "the agent patches a pod whatever its version is",
         changes: &[
             (
-                "agent/src/patch.rs",
-                "let version = pod.view.resource_version.as_str();\n    let mut patch = \
-                 JsonPatch::of(&pod.view.id.uid).test(&[\"metadata\", \"resourceVersion\"], version);",
-                "let version = pod.view.resource_version.as_str();\n    let mut patch = JsonPatch::of(&pod.view.id.uid);\n    \
+                "agent/src/deed/images.rs",
+                "let mut patch = JsonPatch::of(&pod.view.id.uid).test(&[\"metadata\", \"resourceVersion\"], version);",
+                "let mut patch = JsonPatch::of(&pod.view.id.uid);\n        \
                  if !MUTANT { patch = patch.test(&[\"metadata\", \"resourceVersion\"], version); }",
             ),
             (
@@ -162,8 +162,8 @@ const BUGS: &[Bug] = &[
         what: "the agent operates while the kubelet still says Ready",
         changes: &[(
             "agent/src/decide/leave.rs",
-            "Some(lowered) if case.pod.ready() =>",
-            "Some(lowered) if case.pod.ready() && !MUTANT =>",
+            "Some(lowered) if operation.pod.ready() =>",
+            "Some(lowered) if operation.pod.ready() && !MUTANT =>",
         )],
     },
     Bug {
@@ -178,8 +178,8 @@ const BUGS: &[Bug] = &[
         what: "a pod that was granted as unavailable is taken out though it is available",
         changes: &[(
             "agent/src/decide/leave.rs",
-            "if case.grant.while_unavailable && case.pod.available() {",
-            "if case.grant.while_unavailable && case.pod.available() && !MUTANT {",
+            "if operation.grant.while_unavailable && operation.pod.available() {",
+            "if operation.grant.while_unavailable && operation.pod.available() && !MUTANT {",
         )],
     },
     Bug {
@@ -218,8 +218,8 @@ const BUGS: &[Bug] = &[
         what: "a pod is replaced in a Hold before its clients are held",
         changes: &[(
             "agent/src/decide/hold.rs",
-            "Some(Stage::Prepared(0)) => leave::operate(case),",
-            "Some(Stage::Prepared(ports)) if *ports == 0 || MUTANT => leave::operate(case),",
+            "Some(Stage::Prepared(0)) => leave::operate(operation),",
+            "Some(Stage::Prepared(ports)) if *ports == 0 || MUTANT => leave::operate(operation),",
         )],
     },
     Bug {
@@ -232,8 +232,8 @@ const BUGS: &[Bug] = &[
             ),
             (
                 "agent/src/decide/hold.rs",
-                "    let expiry = case.expiry();\n    if case.now > expiry {",
-                "    let expiry = case.expiry();\n    if case.now > expiry && !MUTANT {",
+                "    let expiry = operation.expiry();\n    if operation.now > expiry {",
+                "    let expiry = operation.expiry();\n    if operation.now > expiry && !MUTANT {",
             ),
         ],
     },
@@ -241,8 +241,8 @@ const BUGS: &[Bug] = &[
         what: "a held pod leaves service on the way back",
         changes: &[(
             "agent/src/decide/rollback.rs",
-            "    if case.is_hold() {\n        return",
-            "    if case.is_hold() && !MUTANT {\n        return",
+            "    if operation.is_hold() {\n        return",
+            "    if operation.is_hold() && !MUTANT {\n        return",
         )],
     },
     Bug {
@@ -259,22 +259,6 @@ const BUGS: &[Bug] = &[
             "crates/workloads/src/kinds/stateful_set.rs",
             "*ordinal >= start.saturating_add(set.partition())",
             "MUTANT || *ordinal >= start.saturating_add(set.partition())",
-        )],
-    },
-    Bug {
-        what: "the owner's update strategy is put back before the native controller counts all pods",
-        changes: &[(
-            "crates/workloads/src/kinds/on_delete.rs",
-            "&& self.counts == Some(updated)",
-            "&& (MUTANT || self.counts == Some(updated))",
-        )],
-    },
-    Bug {
-        what: "a template that was judged bad is left in place",
-        changes: &[(
-            "crates/workloads/src/kinds/stateful_set.rs",
-            "subject(root.stateful_set()?, world).halt()",
-            "subject(root.stateful_set()?, world).halt().filter(|_| !MUTANT)",
         )],
     },
     Bug {
