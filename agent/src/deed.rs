@@ -99,14 +99,6 @@ impl<'a> Deed<'a> {
         }
     }
 
-    /// Whether it replaces this container.
-    #[must_use]
-    pub fn touches(self, container: &ContainerView) -> bool {
-        match self {
-            Self::Images(images) => images.touches(container),
-        }
-    }
-
     /// The containers are those that the controller saw when it granted.
     #[must_use]
     pub fn is_as_granted(self, pod: &PodView) -> bool {
@@ -156,7 +148,9 @@ impl<'a> Deed<'a> {
 
     /// The containers that it replaces; one that the pod does not have is left out.
     pub fn containers<'p>(self, pod: &'p PodView) -> impl Iterator<Item = &'p ContainerView> + use<'a, 'p> {
-        pod.containers.iter().filter(move |container| self.touches(container))
+        match self {
+            Self::Images(images) => images.containers(pod),
+        }
     }
 
     /// Name and containerID of each of them that has a status.

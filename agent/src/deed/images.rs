@@ -101,10 +101,6 @@ impl<'a> Images<'a> {
         metadata(patch, "annotations", &grant.annotations, pod.has_annotations, direction)
     }
 
-    pub(super) fn touches(self, container: &ContainerView) -> bool {
-        self.grant.containers.contains_key(&container.name)
-    }
-
     pub(super) fn is_as_granted(self, pod: &PodView) -> bool {
         self.containers(pod).all(|container| {
             let id = container.status.as_ref().map_or("", |status| &status.container_id);
@@ -147,8 +143,8 @@ impl<'a> Images<'a> {
         names(self.containers(pod).filter(|container| !self.is_back(pod, container, undone, since, is_late)))
     }
 
-    fn containers<'p>(self, pod: &'p PodView) -> impl Iterator<Item = &'p ContainerView> + use<'a, 'p> {
-        pod.containers.iter().filter(move |container| self.touches(container))
+    pub(super) fn containers<'p>(self, pod: &'p PodView) -> impl Iterator<Item = &'p ContainerView> + use<'a, 'p> {
+        pod.containers.iter().filter(move |container| self.grant.containers.contains_key(&container.name))
     }
 
     /// The container is another one than the one that was operated, and the kubelet has seen the new image.

@@ -12,6 +12,11 @@ use hitless_api::pod::PodView;
 use crate::ground::Ground;
 use crate::server::WorkloadObject;
 
+/// Ordinal of a StatefulSet's pod.
+pub(crate) fn ordinal(pod: &PodView) -> Option<usize> {
+    pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse().ok())
+}
+
 /// Pods whose controller has this uid.
 fn pods_of(uid: &str, ground: &Ground) -> Vec<Arc<PodView>> {
     let pods = ground.server.pods.values().map(|pod| &pod.view);

@@ -1,6 +1,8 @@
 //! Seconds and failed requests of a new image under load, for each kind of workload and in three ways: hitless, an image patch a pod,
 //! the native rolling update.
 
+use std::collections::BTreeMap;
+
 use anyhow::ensure;
 use clap::Args;
 use hitless_e2e::app::{Shape, Workload};
@@ -78,7 +80,7 @@ struct Ours {
     /// API writes of agent and controller per pod, Events apart.
     own_writes_per_pod: f64,
     /// API writes of everybody per pod, by component.
-    writes_per_pod: Value,
+    writes_per_pod: BTreeMap<String, f64>,
 }
 
 #[derive(Serialize)]
@@ -133,7 +135,7 @@ fn measure(options: &Rollout, stack: &Stack, kind: Workload, replicas: u32, run:
             let at = jiff::Timestamp::from_millisecond(i64::try_from(measured.started_unix_ms + failure.due_ms)?)?;
             eprintln!("{name}, run {run}, rollout {}: failed: due {at}, {failure:?}", number + 1);
         }
-        rollouts.push(Ours::try_from(measured)?);
+        rollouts.push(measured.into());
     }
     drop(app);
     let app = App::start(&stack.cluster, &format!("bench-{name}-raw-{run}"), &theirs)?;
@@ -158,12 +160,10 @@ fn one_at_a_time(kind: Workload) -> Value {
     }
 }
 
-impl TryFrom<Measured> for Ours {
-    type Error = serde_json::Error;
-
-    fn try_from(measured: Measured) -> Result<Self, Self::Error> {
+impl From<Measured> for Ours {
+    fn from(measured: Measured) -> Self {
         let own = measured.writes_per_pod.iter().filter(|(who, _)| who.starts_with("hitless-"));
-        Ok(Self {
+        Self {
             seconds: measured.seconds,
             failed: measured.failed,
             failed_unretried: measured.failed_fresh + measured.failed_keepalive_unretried,
@@ -171,8 +171,8 @@ impl TryFrom<Measured> for Ours {
             longest_pause_ms: measured.longest_pause_ms,
             pods_recreated: measured.pods_recreated,
             own_writes_per_pod: own.map(|(_, writes)| writes).sum(),
-            writes_per_pod: serde_json::to_value(&measured.writes_per_pod)?,
-        })
+            writes_per_pod: measured.writes_per_pod,
+        }
     }
 }
 

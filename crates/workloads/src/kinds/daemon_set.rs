@@ -90,7 +90,7 @@ impl Kind for DaemonSets {
         for (field, value) in [("observedGeneration", generation), ("updatedNumberScheduled", count.into())] {
             manifest::status(&mut root, field, value);
         }
-        let hash = &part["metadata"]["labels"][labels::CONTROLLER_REVISION_HASH];
+        let hash = part["metadata"]["labels"][labels::CONTROLLER_REVISION_HASH].as_str().unwrap_or_default();
         RolledOut {
             count,
             first_ordinal: None,

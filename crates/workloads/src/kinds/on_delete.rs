@@ -117,7 +117,7 @@ impl<'a> Subject<'a> {
         // One that is held stays in service, but is not Ready at once.
         let settled = self.pods.len() == self.desired
             && self.counts == Some(updated)
-            && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid) || is_away(pod));
+            && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid) || !serves(pod));
         let write = settled.then(|| {
             let text = format!("all {total} pods are at revision {}, in place", self.template.revision());
             self.put_back().telling(Some(self.note(Severity::Normal, "RolloutFinished", text)))
@@ -283,7 +283,7 @@ impl<'a> Subject<'a> {
             }
             Stage::Finishing => {
                 let mut pods = self.pods.iter().filter(|pod| !world.operating.contains(&pod.id.uid));
-                let Some(pod) = pods.find(|pod| is_away(pod)) else { return Vec::new() };
+                let Some(pod) = pods.find(|pod| !serves(pod)) else { return Vec::new() };
                 let state = if pod.ready() { "out of service" } else { "not ready" };
                 let text = format!(
                     "all pods are at revision {}, but pod {} is {state}; the update strategy stays OnDelete until it is back. \
@@ -300,7 +300,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Out of service, or not Ready.
-fn is_away(pod: &PodView) -> bool {
-    !pod.ready() || pod.in_service().is_some_and(|condition| !condition.is_true)
+/// Ready, and not out of service.
+fn serves(pod: &PodView) -> bool {
+    pod.ready() && pod.in_service().is_none_or(|condition| condition.is_true)
 }

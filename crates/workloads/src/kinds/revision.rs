@@ -94,9 +94,8 @@ fn made_of(workload: &Value, hash: &str, number: i64) -> Value {
 }
 
 /// The label of a pod that is of this revision.
-pub(crate) fn label(revision: &Value) -> BTreeMap<String, String> {
-    let revision = revision.as_str().unwrap_or_default().to_owned();
-    BTreeMap::from([(labels::CONTROLLER_REVISION_HASH.to_owned(), revision)])
+pub(crate) fn label(revision: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(labels::CONTROLLER_REVISION_HASH.to_owned(), revision.to_owned())])
 }
 
 /// By their names: that is the label of a StatefulSet's pods.

@@ -2,8 +2,6 @@
 
 mod body;
 
-use std::collections::BTreeMap;
-
 use hitless_api::GroupKind;
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
@@ -100,7 +98,7 @@ impl Kind for StatefulSets {
             count,
             first_ordinal: Some(root["spec"]["ordinals"]["start"].as_u64().unwrap_or_default()),
             owner: manifest::owner(&root),
-            labels: revision::label(&part["metadata"]["name"]),
+            labels: revision::label(part["metadata"]["name"].as_str().unwrap_or_default()),
             part,
             root,
         }
@@ -125,8 +123,8 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
         resource: const { &STATEFUL_SET },
         template,
         strategy,
-        labels: target.map(|name| BTreeMap::from([(labels::CONTROLLER_REVISION_HASH.to_owned(), name)])),
-        kept_back: kept_back(set, children, below.into_iter().map(|(_, pod)| pod)),
+        labels: target.map(|name| revision::label(&name)),
+        kept_back: kept_back(set, children, &below),
         revisions: revision::by_name(children),
         desired: usize::try_from(replicas).unwrap_or_default(),
         pods,
@@ -140,11 +138,10 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
 /// Pods below the partition that came up at another revision than the current one, because the StatefulSet controller knows no
 /// partition while the strategy is `OnDelete`. A pod that is older than the revision it has was brought to it when the partition
 /// was lower: it stays.
-fn kept_back<'a>(
-    set: StatefulSet<'a>,
-    children: &[&'a Object],
-    below: impl Iterator<Item = &'a PodView>,
-) -> Option<KeptBack<'a>> {
+fn kept_back<'a>(set: StatefulSet<'a>, children: &[&'a Object], below: &[(i32, &'a PodView)]) -> Option<KeptBack<'a>> {
+    if below.is_empty() {
+        return None;
+    }
     let name = set.body.status.current_revision.as_deref().filter(|_| set.object.held_by_guard())?;
     let revisions = || children.iter().filter_map(|object| object.controller_revision());
     let current = revisions().find(|each| each.object.id.name == name)?;
@@ -165,8 +162,8 @@ fn kept_back<'a>(
         return None;
     }
     Some(KeptBack {
-        pods: below.filter(|pod| is_newer(pod)).collect(),
+        pods: below.iter().map(|(_, pod)| *pod).filter(|pod| is_newer(pod)).collect(),
         template: Template::new(template.reshaped(&current.body.shape)),
-        labels: BTreeMap::from([(labels::CONTROLLER_REVISION_HASH.to_owned(), name.to_owned())]),
+        labels: revision::label(name),
     })
 }

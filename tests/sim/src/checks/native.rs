@@ -9,6 +9,7 @@ use hitless_workloads::kinds::deployment::Deployment;
 
 use super::{Checks, budget};
 use crate::clock::Micros;
+use crate::native::ordinal;
 use crate::server::Server;
 
 impl Checks {
@@ -48,7 +49,6 @@ impl Checks {
             // It was not available anyway.
             return;
         }
-        let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
         let partition = set.map_or(0, |set| budget::partition(&set.view));
         let is_current = set.is_some_and(|set| set.json["status"]["currentRevision"] == update);
         if !is_current && ordinal(before).is_some_and(|ordinal| ordinal < partition) {

@@ -8,7 +8,7 @@ use hitless_api::pod::PodView;
 use hitless_workloads::Template;
 use serde_json::json;
 
-use super::revisions;
+use super::{ordinal, revisions};
 use crate::checks::partition;
 use crate::ground::Ground;
 use crate::kubernetes::pod;
@@ -42,7 +42,6 @@ pub(crate) fn sync(object: &WorkloadObject, made: &mut u64, ground: &mut Ground)
         next.view.labels.insert(labels::CONTROLLER_REVISION_HASH.to_owned(), label.clone());
         made_now.push(next);
     }
-    let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
     for pod in own.iter().filter(|pod| ordinal(pod).is_none_or(|number| number >= replicas) && !pod.terminating) {
         super::end_pod(&pod.id.uid, ground);
     }

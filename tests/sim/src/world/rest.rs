@@ -7,6 +7,7 @@ use hitless_workloads::Object;
 use super::World;
 use crate::checks::{image_number, partition};
 use crate::kubelet::Image;
+use crate::native::ordinal;
 use crate::server::WorkloadObject;
 
 impl World {
@@ -97,7 +98,6 @@ impl World {
         let mut owners: Vec<&str> = server.owned_by(uid).map(|each| each.view.id.uid.as_str()).collect();
         owners.push(uid);
         let partition = partition(&workload.view);
-        let ordinal = |pod: &PodView| pod.id.name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok());
         let mut pods = server.pods.values().map(|pod| &pod.view);
         let behind = pods.find(|pod| {
             pod.owner.as_ref().is_some_and(|owner| owners.contains(&owner.uid.as_str()))
