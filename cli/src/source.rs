@@ -13,6 +13,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{
     DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, names,
 };
+use hitless_rollout::prefetch::{PrefetchView, SELECTOR};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, Snapshot as Cluster, Unknown, agents};
 use hitless_runtime::list;
 use hitless_workloads::kind;
@@ -134,6 +135,10 @@ fn only_default() -> ListParams {
     ListParams::default().fields(&format!("metadata.name={DEFAULT}"))
 }
 
+fn no_prefetches() -> ListParams {
+    ListParams::default().labels(&format!("!{SELECTOR}"))
+}
+
 fn agents_label() -> String {
     format!("{}={}", names::APP_LABEL, names::AGENT)
 }
@@ -156,7 +161,11 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
             other => Ok(other?.map_or((Vec::new(), Some((resource.plural, None))), |objects| (objects, None))),
         }
     });
-    let (objects, pods) = futures::try_join!(try_join_all(objects), list("list pods", &apis.pods, all(), pod))?;
+    let (objects, pods, prefetches) = futures::try_join!(
+        try_join_all(objects),
+        list("list pods", &apis.pods, no_prefetches(), pod),
+        list("list pods that fetch images", &apis.pods, all().labels(SELECTOR), prefetch),
+    )?;
     let transitions = match list("list NodeTransitions", &apis.transitions, all(), view::<_, NodeTransitionView>).await
     {
         // The only list that is answered like this: the kind is unknown.
@@ -190,6 +199,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     unread.extend(forbidden.into_iter().flatten().next().map(|message| (Part::Workloads, message)));
     let mut cluster = Cluster {
         pods,
+        prefetches,
         node_transitions: by(optional(Part::Transitions, transitions, &mut unread)?, |each| &each.node),
         ledgers: by(optional(Part::Ledgers, ledgers, &mut unread)?, |each| &each.namespace),
         rules: optional(Part::Rules, rules, &mut unread)?.unwrap_or_default(),
@@ -215,7 +225,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
         let apis = Apis::new(client, scope, &Scope::All);
         let everything = async {
             futures::try_join!(
-                list("list pods in all namespaces", &apis.pods, all(), pod),
+                list("list pods in all namespaces", &apis.pods, no_prefetches(), pod),
                 list("list TransitionLedgers in all namespaces", &apis.ledgers, all(), LedgerView::of),
             )
         };
@@ -234,6 +244,8 @@ fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
     cluster.unknown = Unknown {
         nodes: unread.contains_key(&Part::Nodes),
         agents: unread.contains_key(&Part::Agents),
+        // A Node's status is long, and there are many: only their metadata is read.
+        images: true,
         modes: false,
         outside: namespace.clone().filter(|_| !reads_all),
     };
@@ -258,6 +270,11 @@ fn view<K, T: From<K>>(object: K) -> Option<T> {
 #[expect(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "the form of all views")]
 fn pod(pod: Pod) -> Option<PodView> {
     Some(PodView::from(&pod))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form of all views")]
+fn prefetch(pod: Pod) -> Option<PrefetchView> {
+    PrefetchView::of(&pod)
 }
 
 /// `None` if it may not be read, or its kind is not known to this cluster.

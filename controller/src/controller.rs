@@ -218,8 +218,10 @@ fn failed(step: &Step, key: &str, error: &WriteError, memory: &mut Memory, retri
     } else {
         tracing::warn!(write = %key, %error, "not written");
     }
-    if let WriteError::Transient { .. } = error {
-        memory.uncertain(&step.write);
+    match error {
+        WriteError::Transient { .. } => memory.uncertain(&step.write),
+        WriteError::Denied { message } | WriteError::Invalid { message } => memory.refused(&step.write, message),
+        WriteError::Conflict { .. } | WriteError::Gone { .. } => {}
     }
     retries.failed(key, error, Instant::now());
 }

@@ -1,13 +1,14 @@
 //! The watched caches, and the snapshot that is taken of them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use hitless_api::pod::PodView;
 use hitless_api::{DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
+use hitless_rollout::prefetch::{NamePool, PrefetchView, SELECTOR};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
@@ -38,6 +39,7 @@ pub fn api_resource(resource: &Resource) -> ApiResource {
 pub struct Caches {
     pub(crate) objects: Arc<[Objects]>,
     pub(crate) pods: Cache<Pod, PodView>,
+    pub(crate) prefetches: Cache<Pod, PrefetchView>,
     pub(crate) nodes: Cache<Node, NodeView>,
     pub(crate) node_transitions: Cache<NodeTransition, NodeTransitionView>,
     pub(crate) ledgers: Cache<TransitionLedger, LedgerView>,
@@ -77,7 +79,16 @@ impl Caches {
                 })
                 .collect(),
             pods: Cache::new("Pod", |pod| Some(PodView::from(&pod)), wake.clone(), metrics.clone()),
-            nodes: Cache::new("Node", |node: Node| Some(NodeView::from(&node.metadata)), wake.clone(), metrics.clone()),
+            prefetches: Cache::new("prefetch Pod", |pod| PrefetchView::of(&pod), wake.clone(), metrics.clone()),
+            nodes: {
+                let names = Mutex::new(NamePool::default());
+                let view = move |node| {
+                    // A panic while it was locked leaves a pool that is as good as any.
+                    let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+                    Some(NodeView::of(&node, &mut names))
+                };
+                Cache::new("Node", view, wake.clone(), metrics.clone())
+            },
             node_transitions: Cache::new(
                 "NodeTransition",
                 |each| Some(NodeTransitionView::from(each)),
@@ -116,7 +127,8 @@ impl Caches {
             }
         });
         let others = [
-            start.watch("pods", Api::all(client.clone()), &self.pods),
+            start.watch_selected("pods", Api::all(client.clone()), Some(&format!("!{SELECTOR}")), &self.pods),
+            start.watch_selected("prefetch pods", Api::all(client.clone()), Some(SELECTOR), &self.prefetches),
             start.watch("nodes", Api::all(client.clone()), &self.nodes),
             start.watch("nodetransitions", Api::all(client.clone()), &self.node_transitions),
             start.watch("transitionledgers", Api::all(client.clone()), &self.ledgers),
@@ -134,6 +146,7 @@ impl Caches {
     pub fn synced(&self) -> bool {
         self.objects.iter().all(|objects| objects.cache.synced())
             && self.pods.synced()
+            && self.prefetches.synced()
             && self.nodes.synced()
             && self.node_transitions.synced()
             && self.ledgers.synced()
@@ -150,6 +163,7 @@ impl Caches {
         Snapshot {
             objects: self.objects.iter().flat_map(|objects| objects.cache.values()).collect(),
             pods: self.pods.values(),
+            prefetches: self.prefetches.values(),
             nodes: by_name(&self.nodes),
             node_transitions: by_name(&self.node_transitions),
             ledgers: self.ledgers.values().into_iter().map(|ledger| (ledger.namespace.clone(), ledger)).collect(),
@@ -175,8 +189,25 @@ impl Start<'_> {
         K::DynamicType: Clone + Send + Sync,
         T: PartialEq + Send + Sync + 'static,
     {
+        self.watch_selected(name, api, None, cache)
+    }
+
+    /// Objects with these labels.
+    fn watch_selected<K, T>(
+        &self,
+        name: &'static str,
+        api: Api<DeserializeGuard<K>>,
+        labels: Option<&str>,
+        cache: &Cache<K, T>,
+    ) -> Watch
+    where
+        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        K::DynamicType: Clone + Send + Sync,
+        T: PartialEq + Send + Sync + 'static,
+    {
         let guard = self.readiness.guard(format!("{name} listed"));
-        let run = watch::run(api, Selection::all(Listing::Paged(PAGE)), cache.clone(), guard, self.token.clone());
+        let selection = Selection { labels: labels.map(ToOwned::to_owned), ..Selection::all(Listing::Paged(PAGE)) };
+        let run = watch::run(api, selection, cache.clone(), guard, self.token.clone());
         (name, Box::pin(async move { run.await.map_err(Into::into) }))
     }
 

@@ -19,9 +19,10 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use crate::watches::{self, Caches, Objects};
+use hitless_rollout::prefetch;
 use hitless_rollout::round::{
-    FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step,
-    Write,
+    FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite, RuleStatusWrite,
+    ServiceWrite, Step, Write,
 };
 
 mod rights;
@@ -92,6 +93,7 @@ impl Writer {
             Write::RoleBinding(write) => self.role_binding(write).await,
             Write::Workload(write) => self.workload(write).await,
             Write::Service(write) => self.service(write).await,
+            Write::Prefetch(write) => self.prefetch(write).await,
             Write::InServiceFallback(write) => self.in_service_fallback(write).await,
             Write::RuleStatus(write) => self.rule_status(write).await,
         }
@@ -190,6 +192,32 @@ impl Writer {
         let stored = self.writes.send("services", api.patch(&write.name, &params, &patch)).await?;
         self.caches.services.put(stored);
         Ok(())
+    }
+
+    async fn prefetch(&self, write: &PrefetchWrite) -> Result<(), WriteError> {
+        match write {
+            PrefetchWrite::Create { pull, attempt, owner } => {
+                let api: Api<Pod> = Api::namespaced(self.client.clone(), &pull.namespace);
+                let pod = serde_json::from_value(prefetch::manifest(pull, *attempt, owner)).map_err(|e| invalid(&e))?;
+                let stored = self.writes.send("pods", api.create(&post(), &pod)).await?;
+                self.caches.prefetches.put(stored);
+                Ok(())
+            }
+            PrefetchWrite::Delete(pod) => {
+                let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+                let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
+                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+                match self.writes.send("pods", api.delete(&pod.name, &params)).await {
+                    Ok(answer) => {
+                        answer.map_left(|stored| self.caches.prefetches.put(stored));
+                        Ok(())
+                    }
+                    // It is gone already.
+                    Err(WriteError::Gone { .. }) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            }
+        }
     }
 
     async fn in_service_fallback(&self, write: &InServiceFallback) -> Result<(), WriteError> {

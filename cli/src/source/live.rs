@@ -7,6 +7,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
+use hitless_rollout::prefetch::{PrefetchView, SELECTOR};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, RuleView, Snapshot as Cluster};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::watch::{self, Cache, Listing, Selection};
@@ -22,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Apis, PAGE, Scope, agents_label, by, complete, only_default, our_events, pod, view};
+use super::{Apis, PAGE, Scope, agents_label, by, complete, only_default, our_events, pod, prefetch, view};
 use crate::snapshot::{EventView, Part, Snapshot, WorkloadObject};
 
 /// Watches of everything that a first [`super::read`] could read; nodes and settings stay as they were then.
@@ -32,6 +33,7 @@ pub(crate) struct Live {
     first: Snapshot,
     objects: Vec<Cache<DynamicObject, WorkloadObject>>,
     pods: Cache<Pod, PodView>,
+    prefetches: Cache<Pod, PrefetchView>,
     transitions: Cache<NodeTransition, NodeTransitionView>,
     ledgers: Cache<TransitionLedger, LedgerView>,
     rules: Cache<PodTransitionRule, RuleView>,
@@ -72,6 +74,7 @@ impl Live {
                 })
                 .collect(),
             pods: cache("Pod", pod, &changed),
+            prefetches: cache("prefetch Pod", prefetch, &changed),
             transitions: cache("NodeTransition", view, &changed),
             ledgers: cache("TransitionLedger", LedgerView::of, &changed),
             rules: cache("PodTransitionRule", view, &changed),
@@ -94,7 +97,9 @@ impl Live {
                 live.watch(None, api, all(), cache);
             }
         }
-        live.watch(None, apis.pods, all(), live.pods.clone());
+        let pods = Selection::labels(format!("!{SELECTOR}"), Listing::Paged(PAGE));
+        live.watch(None, apis.pods.clone(), pods, live.pods.clone());
+        live.watch(None, apis.pods, Selection::labels(SELECTOR, Listing::Paged(PAGE)), live.prefetches.clone());
         live.watch(Some(Part::Transitions), apis.transitions, all(), live.transitions.clone());
         live.watch(Some(Part::Ledgers), apis.ledgers, all(), live.ledgers.clone());
         live.watch(Some(Part::Rules), apis.rules, all(), live.rules.clone());
@@ -152,6 +157,7 @@ impl Live {
         drain_policies.extend(self.default_drain_policy.values());
         let cluster = Cluster {
             pods: self.pods.values(),
+            prefetches: self.prefetches.values(),
             node_transitions: by(Some(self.transitions.values()), |each| &each.node),
             ledgers: by(Some(self.ledgers.values()), |each| &each.namespace),
             rules: self.rules.values(),

@@ -61,6 +61,11 @@ impl Memory {
         write.unanswered(&mut self.own_writes);
     }
 
+    /// The API server does not want a write, in these words.
+    pub fn refused(&mut self, write: &Write, words: &str) {
+        write.refused(words, &mut self.own_writes);
+    }
+
     /// A write has succeeded.
     pub fn certain(&mut self, write: &Write) {
         write.succeeded(&mut self.own_writes);

@@ -1,6 +1,6 @@
 //! One pass over everything that hitless may have left in somebody else's object.
 
-use hitless_api::names;
+use hitless_api::names::{self, labels};
 use hitless_api::pod::PodView;
 use hitless_api::{GroupKind, PodRef};
 use hitless_rollout::mode::ServiceView;
@@ -9,7 +9,7 @@ use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::object::ReadError;
 use hitless_workloads::{Kind, Object, Resource, Write, kind};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 
@@ -38,6 +38,8 @@ enum Restore {
     Workload(Box<Write>),
     Close(ServiceWrite),
     Raise { pod: PodRef, resource_version: String },
+    /// A pod of ours that fetches an image.
+    Delete(PodRef),
 }
 
 /// What a pass did.
@@ -64,7 +66,8 @@ pub(super) async fn pass(client: &Client, writes: &Writes) -> Passed {
     let mut passed = Passed::default();
     let pods: Api<Pod> = Api::all(client.clone());
     let pods = list::all(&pods, ListParams::default(), |pod| Some(PodView::from(&pod))).await;
-    let mut wanted: Vec<Restore> = raise(&passed.take(pods.map_err(RestoreError::Read))).collect();
+    let pods = passed.take(pods.map_err(RestoreError::Read));
+    let mut wanted: Vec<Restore> = raise(&pods).chain(delete(&pods)).collect();
     let mut without_parts: Vec<&GroupKind> = Vec::new();
     for (kind, resource) in uninstalled() {
         // A workload that is let go may need its parts: it waits until they can be read.
@@ -89,6 +92,7 @@ pub(super) async fn pass(client: &Client, writes: &Writes) -> Passed {
             Restore::Workload(write) => restorer.workload(write).await,
             Restore::Close(write) => restorer.close(write).await,
             Restore::Raise { pod, resource_version } => restorer.raise(pod, resource_version).await,
+            Restore::Delete(pod) => restorer.delete(pod).await,
         };
         let changed = passed.take(answer);
         passed.changed += changed;
@@ -101,6 +105,11 @@ fn raise(pods: &[PodView]) -> impl Iterator<Item = Restore> {
     pods.iter()
         .filter(|pod| pod.gated && !pod.terminating && !pod.finished && !pod.is(names::IN_SERVICE))
         .map(|pod| Restore::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() })
+}
+
+fn delete(pods: &[PodView]) -> impl Iterator<Item = Restore> {
+    let ours = pods.iter().filter(|pod| pod.labels.contains_key(labels::PREFETCH) && !pod.terminating);
+    ours.map(|pod| Restore::Delete(pod.id.clone()))
 }
 
 /// What workloads consist of comes before the workloads: one that is let go may need any of its parts.
@@ -138,6 +147,13 @@ impl Restorer<'_> {
         let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
         let (params, patch) = (PatchParams::default(), write.patch());
         once(self.writes.send("services", async { api.patch(&write.name, &params, &patch).await.map(drop) }).await)
+    }
+
+    async fn delete(&self, pod: &PodRef) -> Result<usize, RestoreError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        once(self.writes.send("pods", async { api.delete(&pod.name, &params).await.map(drop) }).await)
     }
 
     async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, RestoreError> {
@@ -189,7 +205,6 @@ fn read(kind: &dyn Kind, resource: &Resource, object: DynamicObject) -> Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_api::names::labels;
     use kube::client::Body;
     use serde::de::DeserializeOwned;
     use serde_json::Value;
@@ -229,6 +244,14 @@ mod tests {
             })
             .collect();
         assert_eq!(raised, [("left".to_owned(), "1".to_owned()), ("new".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn pods_that_fetch_images_are_deleted() {
+        let ours = json!({"metadata": {"labels": {"hitless.dev/prefetch": "0123"}}});
+        let pods = [pod("ours", false, None, &ours), pod("theirs", false, None, &json!({}))];
+        let wanted: Vec<Restore> = delete(&pods).collect();
+        assert!(matches!(&wanted[..], [Restore::Delete(pod)] if pod.name == "ours"), "{wanted:?}");
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ pub mod object;
 pub mod pod;
 pub mod pod_transition_rule;
 pub mod propagation;
+pub mod pull;
 pub mod transition;
 pub mod transition_budget;
 pub mod version;
@@ -35,6 +36,7 @@ pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStat
 pub use object::{GroupKind, ObjectRef};
 pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
 pub use propagation::Propagation;
+pub use pull::{PullIdentity, PullPolicy};
 pub use transition::{Outcome, Phase, Transition, TransitionResult};
 pub use transition_budget::{TransitionBudget, TransitionBudgetSpec};
 pub use version::Version;

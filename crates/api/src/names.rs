@@ -67,6 +67,8 @@ pub mod annotations {
     pub const LEADER: &str = "hitless.dev/leader";
     /// On a pod, upstream's name: JSON `{"skipRules": ["<rule>", …]}`; the pod is not asked about by these rules.
     pub const SKIP_RULES: &str = "podtransitionrule.kusionstack.io/skip-rule-conditions";
+    /// On a workload, value [`super::PREFETCH_ONLY`]: the images of its next version are fetched, and no pod is operated.
+    pub const PREFETCH: &str = "hitless.dev/prefetch";
     /// On a live ReplicaSet's template during a rollout: makes it equal to neither the old nor the new template.
     pub const MIXED: &str = "hitless.dev/mixed";
     /// `kubectl rollout restart` writes this into the template.
@@ -86,6 +88,8 @@ pub mod labels {
     /// On a live ReplicaSet, `<uid of the Deployment>.<its generation>`: a rollout was brought to its end at that generation, so
     /// whoever sees an earlier one has an old view of the Deployment and writes nothing.
     pub const SETTLED: &str = "hitless.dev/settled";
+    /// On a pod of ours that fetches an image to a node: which image, for whom and where, as a hash.
+    pub const PREFETCH: &str = "hitless.dev/prefetch";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
     /// Label by which the StatefulSet and DaemonSet controllers know a pod's revision.
@@ -100,5 +104,7 @@ pub mod labels {
 pub const UPDATE_IN_PLACE: &str = "in-place";
 /// Value of [`annotations::UPDATE`]: a change that cannot be made in place is refused and waits.
 pub const UPDATE_IN_PLACE_ONLY: &str = "in-place-only";
+/// Value of [`annotations::PREFETCH`].
+pub const PREFETCH_ONLY: &str = "only";
 /// Value of [`annotations::ROLLOUT`].
 pub const ROLLOUT_HELD: &str = "held";

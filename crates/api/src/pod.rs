@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, Probe};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::names::{self, annotations};
-use crate::{ObjectRef, PodRef, PortTreatment};
+use crate::{ObjectRef, PodRef, PortTreatment, PullIdentity, PullPolicy};
 
 /// One condition of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct ContainerView {
     pub name: String,
     /// `spec.containers[].image`.
     pub image: String,
+    /// `spec.containers[].imagePullPolicy`.
+    pub pull_policy: PullPolicy,
     /// Declared ports.
     pub ports: Vec<PortView>,
     /// Seconds between probes, one entry for each probe that opens a connection to the pod.
@@ -88,6 +90,8 @@ pub struct PodView {
     pub node: Option<String>,
     /// Containers in the order of the spec; init containers are not listed.
     pub containers: Vec<ContainerView>,
+    /// Whose credentials their images are pulled with.
+    pub pull_identity: PullIdentity,
     /// Conditions by type.
     pub conditions: BTreeMap<String, ConditionView>,
     /// Whether `hitless.dev/InService` is one of its readiness gates.
@@ -173,6 +177,7 @@ impl From<&Pod> for PodView {
                 .iter()
                 .map(|container| container_view(container, statuses))
                 .collect(),
+            pull_identity: spec.map(pull_identity).unwrap_or_default(),
             conditions: status
                 .and_then(|s| s.conditions.as_ref())
                 .into_iter()
@@ -198,6 +203,13 @@ impl From<&Pod> for PodView {
             ip: status.and_then(|s| s.pod_ip.clone()),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
         }
+    }
+}
+
+fn pull_identity(spec: &PodSpec) -> PullIdentity {
+    PullIdentity {
+        service_account: spec.service_account_name.clone().filter(|name| name != "default"),
+        secrets: spec.image_pull_secrets.iter().flatten().map(|secret| secret.name.clone()).collect(),
     }
 }
 
@@ -229,6 +241,7 @@ fn container_view(container: &Container, statuses: &[ContainerStatus]) -> Contai
     ContainerView {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
+        pull_policy: PullPolicy::of(container.image_pull_policy.as_deref()),
         ports,
         probe_periods: probes
             .iter()

@@ -5,6 +5,7 @@
 pub mod ask;
 pub mod gate_cache;
 pub mod mode;
+pub mod prefetch;
 pub mod round;
 pub mod snapshot;
 

@@ -16,8 +16,10 @@ mod fencing;
 mod gaps;
 mod grants;
 mod halts;
+mod images;
 mod in_service_fallback;
 mod policy_conflicts;
+mod prefetch;
 mod rule_status;
 mod service_publishing;
 mod waiting;
@@ -32,10 +34,10 @@ use jiff::{Timestamp, Unit};
 
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
-pub use waiting::{Waiting, unfit};
+pub use waiting::{NotFetched, Waiting, unfit};
 pub(crate) use wishes::operations;
 pub use write::{
-    EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite,
+    EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite,
     Step, Write,
 };
 
@@ -147,13 +149,15 @@ impl<'a, 'g> Pass<'a, 'g> {
         let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
-        Ok(Self { basis: Basis { snapshot, wishes, ended, gate, policies, traffic }, draft, asked })
+        let images = images::Images::new(snapshot, now);
+        Ok(Self { basis: Basis { snapshot, wishes, ended, gate, policies, traffic, images }, draft, asked })
     }
 
     fn finish(self) -> Finished<'a> {
         let Self { basis, draft, mut asked } = self;
         let granted = basis.candidates(&basis.wishes.by_pod, draft).resume(&basis).judge(&basis).grant(&basis);
         let Granted { draft, verdicts } = granted;
+        let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
         let Basis { snapshot, wishes, ended, gate, policies, .. } = basis;
         asked.add_all(&verdicts, &wishes);
 
@@ -164,10 +168,11 @@ impl<'a, 'g> Pass<'a, 'g> {
         let fallback = in_service_fallback::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
         let wake_at =
-            [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at].into_iter().flatten().min();
+            [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at].into_iter().flatten().min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
         let draft = draft.with(closed).with(gaps::changes(&wishes, snapshot)).with(workloads);
         let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
+        let draft = draft.with(prefetches.changes);
         let (steps, reads) = (draft.into_steps(), ended.reads.clone());
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, events, wake_at };
         Finished { round, wishes, ended }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::mode::{AgentStatus, PolicyView, ServiceView};
+use crate::prefetch::{NodeImages, PrefetchView};
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
@@ -20,7 +21,7 @@ pub use hitless_api::Version;
 pub use read::agents;
 
 /// A Node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
     /// Name.
     pub name: String,
@@ -30,6 +31,19 @@ pub struct NodeView {
     pub deleting: bool,
     /// Labels, for topologies.
     pub labels: BTreeMap<String, String>,
+    /// Images that it says it has.
+    pub images: NodeImages,
+    /// Why nothing new is brought to it.
+    pub unfit: Option<NodeUnfit>,
+}
+
+/// Why nothing new is brought to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeUnfit {
+    /// It is cordoned.
+    Cordoned,
+    /// It has a condition such as `DiskPressure`.
+    Pressure(&'static str),
 }
 
 /// A NodeTransition.
@@ -150,8 +164,10 @@ pub struct Snapshot {
     pub holder: String,
     /// All objects of workloads' kinds.
     pub objects: Vec<Arc<Object>>,
-    /// All pods.
+    /// All pods but those that fetch images.
     pub pods: Vec<Arc<PodView>>,
+    /// The pods that fetch images.
+    pub prefetches: Vec<Arc<PrefetchView>>,
     /// All nodes by name.
     pub nodes: BTreeMap<String, Arc<NodeView>>,
     /// All NodeTransitions by node.
@@ -189,6 +205,8 @@ pub struct Unknown {
     pub nodes: bool,
     /// The agents' pods. Whether a node has a Ready agent is not checked.
     pub agents: bool,
+    /// What images nodes have. An image is taken to be there unless a prefetch pod says something else.
+    pub images: bool,
     /// Services, DrainPolicies or NodeTransitions. Leave or Hold is not forecast.
     pub modes: bool,
     /// Pods and ledgers of all namespaces but this one. A pod of another namespace is not missing because it is not listed.
@@ -211,6 +229,15 @@ pub struct OwnWrites {
     pub unanswered_ledgers: BTreeSet<String>,
     /// Namespaces whose ledger has its RoleBinding, with the ledger's uid.
     pub bound: BTreeMap<String, String>,
+    /// Prefetch pods that the API server did not accept: its words by [`crate::prefetch::Pull::key`].
+    pub refused: BTreeMap<String, String>,
+}
+
+impl OwnWrites {
+    /// So many refusals are remembered.
+    pub(crate) const MAX_REFUSED: usize = 1000;
+    /// So many characters of each.
+    pub(crate) const LONGEST_REFUSAL: usize = 400;
 }
 
 impl Snapshot {

@@ -53,6 +53,26 @@ pub fn running_digest(container: &ContainerView) -> Option<&str> {
     (running.repository() == Reference::parse(&container.image).repository()).then_some(running.digest)?
 }
 
+/// What a node has to have so that a container of this image starts: `<repository>@<digest>`, or `<repository>:<tag>` where the
+/// reference names no digest; with registry and namespace written out.
+#[must_use]
+pub fn canonical(reference: &str) -> String {
+    let parsed = Reference::parse(reference.split_once("://").map_or(reference, |(_, rest)| rest));
+    let repository = parsed.repository();
+    match parsed.digest {
+        Some(digest) => format!("{repository}@{digest}"),
+        None => format!("{repository}:{}", parsed.tag.unwrap_or(DEFAULT_TAG)),
+    }
+}
+
+/// What the node has, because the container runs there: its image as the spec names it and as the runtime does, both
+/// [`canonical`]. Nothing for a container that does not run: its image may have been removed since.
+pub fn proven(container: &ContainerView) -> impl Iterator<Item = String> {
+    let status = container.status.as_ref().filter(|status| status.running_since.is_some());
+    let by_id = status.map(|status| status.image_id.as_str()).filter(|id| id.contains('@'));
+    status.map(|_| container.image.as_str()).into_iter().chain(by_id).map(canonical)
+}
+
 /// Whether the container's image is the one that `target` names: by reference, or by digest (docs/contract.md 1). Where a digest
 /// stands beside a tag on one side only, the tags decide, because that is what a restart makes of a name.
 #[must_use]
@@ -101,6 +121,7 @@ mod tests {
         ContainerView {
             name: "c".into(),
             image: image.into(),
+            pull_policy: hitless_api::PullPolicy::default(),
             ports: vec![],
             probe_periods: vec![],
             status: Some(ContainerState {
@@ -137,6 +158,24 @@ mod tests {
         for (image, id, target, same) in table {
             assert_eq!(is_same(&container(image, id), target), same, "{image} ({id}) and {target}");
         }
+    }
+
+    #[test]
+    fn a_node_has_an_image_by_its_digest_else_by_its_tag() {
+        let table = [
+            ("nginx", "docker.io/library/nginx:latest"),
+            ("r.io:5000/web:v1", "r.io:5000/web:v1"),
+            ("r.io/web:v1@sha256:1111", "r.io/web@sha256:1111"),
+            ("docker-pullable://web@sha256:1111", "docker.io/library/web@sha256:1111"),
+        ];
+        for (reference, wanted) in table {
+            assert_eq!(canonical(reference), wanted);
+        }
+        let mut runs = container("r.io/web:v1", &format!("r.io/web@{D1}"));
+        assert_eq!(proven(&runs).count(), 0, "it does not run");
+        runs.status.as_mut().unwrap().running_since = Some(jiff::Timestamp::UNIX_EPOCH);
+        let names: Vec<String> = proven(&runs).collect();
+        assert_eq!(names, ["r.io/web:v1".to_owned(), format!("r.io/web@{D1}")]);
     }
 
     #[test]

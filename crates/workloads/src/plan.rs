@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hitless_api::ObjectRef;
 use hitless_api::event::{Note, Severity};
-use hitless_api::names::annotations;
+use hitless_api::names::{PREFETCH_ONLY, annotations};
 
 use crate::intent::PodWish;
 use crate::object::{Object, OptIn};
@@ -83,6 +83,8 @@ pub struct Plan {
     pub notes: Vec<Note>,
     /// How long a new version may take, in seconds, as the workload's owner says.
     pub progress_deadline_seconds: Option<u32>,
+    /// Its owner wants the images fetched and nothing else for now (annotation `hitless.dev/prefetch: only`).
+    pub prefetch_only: bool,
     /// What was learned of how long its containers are away (annotation `hitless.dev/gap`).
     pub gaps: Option<String>,
 }
@@ -103,6 +105,7 @@ impl Plan {
             total: 0,
             notes: Vec::new(),
             progress_deadline_seconds: None,
+            prefetch_only: root.annotations.get(annotations::PREFETCH).is_some_and(|value| value == PREFETCH_ONLY),
             gaps: root.annotations.get(annotations::GAP).cloned(),
         }
     }

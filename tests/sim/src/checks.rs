@@ -15,6 +15,8 @@
 //! operation and not Ready, and never once its agent has seen it cancelled. A pod is never taken out for a second operation
 //! before it is back from the first.
 //!
+//! **Images.** No pod is operated to an image that its node does not have.
+//!
 //! **Holds.** A held pod is never lowered by its operation; it counts as taken by us from its image patch until it is Ready with
 //! what its spec says. Its grant is decided only by somebody who sees those Services open that have no other pod, and its images
 //! are patched only if they have been open since its place was taken. None of them is closed by us meanwhile, and none that its
@@ -28,12 +30,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, Reservation, TransitionLedgerSpec};
+use hitless_api::{Grant, PullPolicy, Reservation, TransitionLedgerSpec};
 use hitless_rollout::snapshot::RuleView;
 use hitless_workloads::Object;
 use jiff::Timestamp;
 
-use crate::clock::Micros;
+use crate::clock::{Micros, SECOND};
 use crate::counts::HoldCounts;
 use crate::server::Server;
 
@@ -50,6 +52,10 @@ pub(crate) struct Operation {
     /// The pod stays in service.
     pub(crate) held: bool,
 }
+
+/// Where the registry is asked at every start, it has answered so recently: half a minute before the grant, which is begun within
+/// 90 s, and the drain of the pod.
+const LATEST_ANSWER: Micros = 240 * SECOND;
 
 /// What a controller saw when it decided to reserve.
 pub(crate) struct Seen {
@@ -299,6 +305,18 @@ impl Checks {
             return;
         }
         self.in_order(server, before, after);
+        let node = before.node.as_deref().unwrap_or_default();
+        let changed = after.containers.iter().zip(&before.containers).filter(|(new, old)| new.image != old.image);
+        for (new, _) in changed {
+            let Some(asked) = server.images.asked_at(node, &new.image) else {
+                let what = format!("pod {name} was operated to {}, which is not on {node}", new.image);
+                return self.fail(server.now, what);
+            };
+            if new.pull_policy == PullPolicy::Always && server.now - asked > LATEST_ANSWER {
+                let what = format!("pod {name} was operated to {}, whose registry may be away", new.image);
+                return self.fail(server.now, what);
+            }
+        }
         if operation.held {
             return self.held_images(server, before, operation);
         }

@@ -31,6 +31,7 @@ counted! {
         NodeBack: "node came back before it was given up",
         PodCrashed: "container crashed by itself",
         PodDeleted: "pod deleted by a user",
+        PullFailed: "image could not be pulled for a while",
         BadImage: "image can't be pulled, crashes or is never ready",
         Straggler: "connections that stay",
         Uncountable: "connections can't be counted",
@@ -71,6 +72,8 @@ pub(crate) struct Weather {
     pub(crate) slow_kubelet: u32,
     /// A read takes long.
     pub(crate) slow_answer: u32,
+    /// The registry does not answer, at one attempt.
+    pub(crate) pull_fails: u32,
     /// The kernel can't hold, at one attempt.
     pub(crate) hold_impossible: u32,
     /// Somebody meddles with a pod that is held, its Service, or those who are at work.
@@ -97,6 +100,7 @@ impl Weather {
             uncountable: rate(1_500),
             slow_kubelet: rate(800),
             slow_answer: rate(1_500),
+            pull_fails: rate(2_000),
             hold_impossible: rate(1_500),
             meddled: rate(6_000),
             incidents: chance.pick(&[0, 1, 2, 3, 5]),

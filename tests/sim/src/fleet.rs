@@ -15,6 +15,7 @@ use hitless_api::{
 };
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Round, Step};
+use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::snapshot::{AgentState, Evidence, NodeView, RuleView, Snapshot, Version};
 use hitless_workloads::kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -133,10 +134,14 @@ impl World {
     fn new(fleet: Fleet) -> Self {
         let mut server = Server::default();
         let mut checks = Checks::off();
+        let mut names = NamePool::default();
         for node in 0..fleet.nodes {
             let name = format!("n{node}");
             let uid = format!("uid-{name}");
-            server.put_node(NodeView { name, uid, deleting: false, labels: BTreeMap::new() });
+            let next = (0..fleet.deployments).map(|index| format!("web{index}:v2"));
+            let next: Vec<String> = next.collect();
+            let images = NodeImages::of(next.iter().map(String::as_str), &mut names);
+            server.put_node(NodeView { name, uid, images, ..NodeView::default() });
         }
         let mut count = 0;
         for namespace in (0..fleet.namespaces).map(|index| format!("ns{index:02}")) {

@@ -184,6 +184,8 @@ impl Kubelet {
                         settle(pod, wall);
                     });
                 }
+                // A kubelet pulls what is not there.
+                ground.server.images.pulled(now, pod.view.node.as_deref().unwrap_or_default(), &wanted);
                 run.container += 1;
                 let container = run.container;
                 match kind {

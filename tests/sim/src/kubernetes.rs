@@ -6,14 +6,17 @@ use std::sync::Arc;
 use hitless_agent::view::NodePod;
 use hitless_api::names::{self, labels};
 use hitless_api::pod::{ContainerView, PodView};
-use hitless_api::{ObjectRef, PodRef, PortTreatment};
+use hitless_api::{ObjectRef, PodRef, PortTreatment, PullPolicy};
+use hitless_rollout::prefetch::{PrefetchState, PrefetchView};
 use hitless_rollout::snapshot::NodeView;
 use hitless_workloads::{Body, Object as View, Template};
 
 use crate::clock::{MS, Micros, NEVER, SECOND};
 use crate::controller::AGENTS;
 use crate::ground::Ground;
-use crate::kubelet::set_condition;
+use crate::checks::image_number;
+use crate::faults::Fault;
+use crate::kubelet::{Image, set_condition};
 use crate::native;
 use crate::server::{Kind, Object, Told, WorkloadObject, object_key};
 use crate::trace::Who;
@@ -35,6 +38,10 @@ enum Job {
     NodeEvicted(usize),
     /// A lost node is given up, with its pods.
     NodeGone(usize),
+    /// The kubelet has tried to pull a prefetch pod's image.
+    Pulled(Key),
+    /// A node's status says which images it has.
+    NodeImages(String),
 }
 
 /// All of them.
@@ -68,6 +75,10 @@ impl Kubernetes {
             Told::Is(Object::Workload(_)) => self.look(at.clone(), ground),
             // A revision label may have changed, which the native controllers count.
             Told::Is(Object::Pod(pod)) => self.pod_changed(&pod.view, ground),
+            Told::Is(Object::Prefetch(pod)) if pod.state == PrefetchState::Pulling => {
+                let due = ground.now + ground.chance.delay(50 * MS, 4 * SECOND);
+                self.later(due, Job::Pulled(at.clone()));
+            }
             Told::Is(Object::Node(_)) | Told::Deleted(Kind::Node) => {
                 let all: Vec<Key> = ground.server.objects_of("DaemonSet").map(WorkloadObject::key).collect();
                 for each in all {
@@ -167,6 +178,14 @@ impl Kubernetes {
                 }
             }
             Job::Pods(object) => self.pods(&object, ground),
+            Job::Pulled(at) => self.pulled(&at, ground),
+            Job::NodeImages(node) => {
+                let images = ground.server.images.of(&node);
+                if let Some(known) = ground.server.nodes.get(node.as_str()).filter(|known| known.images != images) {
+                    let known = NodeView { images, ..NodeView::clone(known) };
+                    ground.server.put_node(known);
+                }
+            }
             Job::Bind(uid) => self.bind(&uid, ground),
             Job::AgentPod(node, ready) => {
                 let wall = ground.wall(0);
@@ -196,6 +215,33 @@ impl Kubernetes {
                 ground.server.remove_node(&format!("n{node}").into());
             }
         }
+    }
+
+    /// A kubelet has tried to pull an image.
+    fn pulled(&mut self, at: &Key, ground: &mut Ground) {
+        let Some(pod) = ground.server.prefetches.get(at).cloned() else { return };
+        if !self.usable.iter().any(|node| format!("n{node}") == pod.node) {
+            return self.later(ground.now + SECOND, Job::Pulled(at.clone()));
+        }
+        let kind = ground.images.get(image_number(&pod.image).unwrap_or_default());
+        let is_missing = kind == Some(&Image::Missing);
+        let fails = is_missing || ground.chance.happens(ground.weather.pull_fails);
+        let wall = ground.wall(0);
+        let state = if fails {
+            if !is_missing {
+                ground.fault(Fault::PullFailed);
+                let again = ground.now + ground.chance.delay(SECOND, 90 * SECOND);
+                self.later(again, Job::Pulled(at.clone()));
+            }
+            PrefetchState::Failed { reason: "ErrImagePull".to_owned(), message: "no such image".to_owned() }
+        } else {
+            ground.server.images.pulled(ground.now, &pod.node, &pod.image);
+            let due = ground.now + ground.chance.delay(SECOND, 12 * SECOND);
+            self.later(due, Job::NodeImages(pod.node.clone()));
+            PrefetchState::Fetched(Some(wall))
+        };
+        ground.say(Who::Kubernetes, || format!("{}: {} {state:?}", pod.node, pod.image));
+        ground.server.put_prefetch(PrefetchView { state, ..PrefetchView::clone(&pod) });
     }
 
     /// Makes and removes pods, and counts them.
@@ -285,7 +331,7 @@ pub(crate) fn agent_pod(node: usize) -> String {
 /// A node and the pod of its agent, both in order.
 pub(crate) fn install_node(node: usize, uid: String, ground: &mut Ground) {
     let name = format!("n{node}");
-    ground.server.put_node(NodeView { name, uid, deleting: false, labels: BTreeMap::new() });
+    ground.server.put_node(NodeView { name, uid, ..NodeView::default() });
     install_agent_pod(node, ground);
 }
 
@@ -311,6 +357,7 @@ fn empty(id: PodRef) -> NodePod {
         owner: None,
         node: None,
         containers: Vec::new(),
+        pull_identity: hitless_api::PullIdentity::default(),
         conditions: BTreeMap::new(),
         gated: false,
         host_network: false,
@@ -358,11 +405,13 @@ pub(crate) fn pod(
     view.created = Some(hitless_agent::instant::whole_seconds(created));
     view.gated = true;
     let port = hitless_api::pod::PortView { port: 80, name: None, treatment: PortTreatment::Http1 };
+    let pull_policy = PullPolicy::of(template.content()["spec"]["containers"][0]["imagePullPolicy"].as_str());
     view.containers = template
         .images()
         .map(|(name, image)| ContainerView {
             name: name.to_owned(),
             image: image.to_owned(),
+            pull_policy,
             ports: vec![port.clone()],
             probe_periods: vec![1],
             status: None,

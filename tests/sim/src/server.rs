@@ -1,6 +1,7 @@
 //! The simulated API server: objects with uid and resourceVersion, conditional writes, admission, and what watchers are told.
 
 mod admission;
+mod images;
 mod lead;
 mod objects;
 mod pods;
@@ -13,6 +14,7 @@ use hitless_agent::view::NodePod;
 use hitless_api::pod::PodView;
 use hitless_api::{NodeTransition, NodeTransitionStatus, PodRef};
 use hitless_rollout::mode::{PolicyView, ServiceView};
+use hitless_rollout::prefetch::PrefetchView;
 use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Version};
 use hitless_runtime::write::WriteError;
@@ -23,6 +25,7 @@ use crate::checks::{Checks, Operation, Seen};
 use crate::clock::{Micros, stamp};
 use crate::watch::Key;
 use admission::Admission;
+pub(crate) use images::NodesImages;
 pub(crate) use objects::{WorkloadObject, object_key};
 pub(crate) use services::ServiceObject;
 
@@ -50,6 +53,7 @@ pub(crate) enum Object {
     Ledger(Arc<LedgerView>),
     Rule(Arc<RuleView>),
     Service(Arc<ServiceView>),
+    Prefetch(Arc<PrefetchView>),
 }
 
 /// The kinds, for deletions.
@@ -60,6 +64,7 @@ pub(crate) enum Kind {
     Node,
     NodeTransition,
     Service,
+    Prefetch,
 }
 
 /// What a watch tells.
@@ -137,6 +142,11 @@ pub(crate) struct Server {
     pub(crate) ledgers: BTreeMap<Key, Arc<LedgerView>>,
     pub(crate) rules: BTreeMap<Key, Arc<RuleView>>,
     pub(crate) services: BTreeMap<Key, ServiceObject>,
+    pub(crate) prefetches: BTreeMap<Key, Arc<PrefetchView>>,
+    /// Images that nodes really have.
+    pub(crate) images: NodesImages,
+    /// When anything but a prefetch pod was last changed.
+    pub(crate) changed_at: Micros,
     /// They stay as they are.
     pub(crate) drain_policies: Vec<Arc<PolicyView>>,
     admission: Admission,
@@ -162,8 +172,14 @@ impl Server {
         stamp(self.now)
     }
 
+    /// The latest version.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     pub(crate) fn bump(&mut self) -> u64 {
         self.version += 1;
+        self.changed_at = self.now;
         self.version
     }
 
@@ -212,6 +228,8 @@ impl Server {
 
     /// Deletes a Node and, as the garbage collector does, its NodeTransition.
     pub(crate) fn remove_node(&mut self, key: &Key) {
+        self.images.lose(key);
+        self.remove_prefetches_of(key);
         if self.nodes.remove(key).is_some() {
             let version = self.bump();
             let what = Told::Deleted(Kind::Node);
@@ -321,6 +339,7 @@ fn kind_of(write: &Write) -> &'static str {
         Write::RoleBinding(_) => "rolebindings",
         Write::Workload(_) => "workloads",
         Write::Service(_) => "services",
+        Write::Prefetch(_) => "pods that fetch images",
         Write::InServiceFallback(_) => "pods/status",
         Write::RuleStatus(_) => "podtransitionrules/status",
     }

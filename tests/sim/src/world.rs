@@ -28,6 +28,9 @@ const STEPS: u64 = 400_000;
 /// So long, in virtual time, nothing may take once faults have ended.
 const PATIENCE: Micros = 3_600 * SECOND;
 
+/// If nothing but prefetch pods has changed for so long, nothing else will.
+const QUIET: Micros = 900 * SECOND;
+
 /// What a run gave.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -132,7 +135,8 @@ impl World {
         let (end, mut steps) = (self.ground.now + PATIENCE, 0);
         while self.ground.checks.broken.is_none() {
             let next = self.next();
-            if next == NEVER {
+            // Only images that can't be pulled are tried again and again.
+            if next == NEVER || next.saturating_sub(self.ground.server.changed_at) > QUIET {
                 return true;
             }
             if next > end || steps > STEPS {

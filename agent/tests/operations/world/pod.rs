@@ -29,6 +29,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
     let container = ContainerView {
         name: CONTAINER.into(),
         image: FROM.into(),
+        pull_policy: hitless_api::PullPolicy::default(),
         ports: vec![],
         probe_periods: vec![1],
         status: Some(ContainerState {
@@ -50,6 +51,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         owner: None,
         node: Some("n1".into()),
         containers: vec![container],
+        pull_identity: hitless_api::PullIdentity::default(),
         conditions: BTreeMap::from([
             ("Ready".to_owned(), condition("")),
             ("ContainersReady".to_owned(), condition("")),

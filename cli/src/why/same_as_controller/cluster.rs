@@ -217,8 +217,9 @@ pub(super) fn snapshot(draw: &Draw) -> (Snapshot, Vec<String>) {
 fn nodes(snapshot: &mut Snapshot, draw: &Draw) {
     let cluster = &mut snapshot.cluster;
     (cluster.unknown.nodes, cluster.unknown.agents) = (draw.node.is_none(), draw.agent.is_none());
+    cluster.unknown.images = true;
     if draw.node == Some(true) {
-        let node = NodeView { name: "n1".into(), uid: "n".into(), deleting: false, labels: BTreeMap::new() };
+        let node = NodeView { name: "n1".into(), uid: "n".into(), ..NodeView::default() };
         cluster.nodes.insert("n1".to_owned(), Arc::new(node));
     }
     let state = if draw.agent == Some(true) { AgentState::Ready } else { AgentState::MissingSince(now()) };

@@ -10,6 +10,7 @@ use hitless_workloads::PodIntent;
 
 use super::draft::Draft;
 use super::endings::{Ended, Failure};
+use super::images::Images;
 use super::waiting::{self, Waiting};
 use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
@@ -24,6 +25,7 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) gate: &'g Gate,
     pub(super) policies: Policies<'a>,
     pub(super) traffic: Traffic<'a>,
+    pub(super) images: Images<'a>,
 }
 
 /// A pod that nothing but the rules can keep from being operated.
@@ -80,6 +82,12 @@ impl<'a> Basis<'a, '_> {
         let intent = wish.intent.clone().map_err(Waiting::Obstacle)?;
         let Some(node) = pod.node.as_deref() else { return Err(Waiting::NotScheduled) };
         let settings = self.settings(wish)?;
+        if let Some(waiting) = self.images.waiting(pod, &intent) {
+            return Err(waiting);
+        }
+        if wish.workload.is_some_and(|index| self.wishes.plans[index].prefetch_only) {
+            return Err(Waiting::PrefetchOnly);
+        }
         Ok(Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank })
     }
 

@@ -2,7 +2,7 @@
 
 use hitless_api::{Cancel, Grant, PodRef, Reservation};
 
-use super::write::{EndedHold, InServiceFallback, LedgerWrite, RuleStatusWrite};
+use super::write::{EndedHold, InServiceFallback, LedgerWrite, PrefetchWrite, RuleStatusWrite};
 use crate::mode::ServiceView;
 use crate::snapshot::OperationKey;
 
@@ -35,6 +35,8 @@ pub(super) enum Change<'a> {
     CloseService { service: &'a ServiceView, ended: EndedHold },
     /// A workload's object is written.
     Workload(hitless_workloads::Write),
+    /// A pod that fetches an image is made or deleted.
+    Prefetch(PrefetchWrite),
     /// InService is added where no agent is.
     InServiceFallback(InServiceFallback),
     /// A PodTransitionRule's status is not what it should be.

@@ -99,6 +99,7 @@ impl<'a> Draft<'a> {
                 self.others.push(Step::alone(Write::Service(ServiceWrite::close(service).after(ended))));
             }
             Change::Workload(write) => self.others.push(Step::workload(write)),
+            Change::Prefetch(write) => self.others.push(Step::alone(Write::Prefetch(write))),
             Change::InServiceFallback(write) => self.others.push(Step::alone(Write::InServiceFallback(write))),
             Change::RuleStatus(write) => self.others.push(Step::alone(Write::RuleStatus(write))),
         }

@@ -141,6 +141,10 @@ impl<'a> Basis<'a, '_> {
         if draft.is_full(operable.node) {
             return Decided::waits(Waiting::NodeFull(operable.node.to_owned()));
         }
+        // Where the registry is asked at every start, one that does not answer would keep the container down.
+        if let Some(waiting) = self.images.waiting_for_answer(operable.pod, &operable.intent) {
+            return Decided::waits(waiting);
+        }
         let begin = match self.begin(operable, draft) {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),

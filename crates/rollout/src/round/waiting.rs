@@ -5,7 +5,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec};
 use hitless_workloads::Obstacle;
 
-use crate::snapshot::{AgentState, Snapshot};
+use crate::snapshot::{AgentState, NodeUnfit, Snapshot};
 
 /// What a pod waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,24 @@ pub enum Waiting {
     AgentNotReady(String),
     /// Its node has as many grants as fit.
     NodeFull(String),
+    /// An image that it is to have is being fetched to its node.
+    ImagePulling {
+        /// The image.
+        image: String,
+        /// Name of the node.
+        node: String,
+    },
+    /// An image that it is to have is not on its node.
+    ImageNotFetched {
+        /// The image.
+        image: String,
+        /// Name of the node.
+        node: String,
+        /// Why it is not fetched.
+        why: NotFetched,
+    },
+    /// The images are there, and the workload's owner wants no more for now.
+    PrefetchOnly,
     /// The namespace's ledger has as many reservations as fit.
     LedgerFull,
     /// An operation of its workload has failed on the way to this target.
@@ -67,6 +85,22 @@ pub enum Waiting {
         /// Reason of its result.
         reason: String,
     },
+}
+
+/// Why an image is not fetched to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotFetched {
+    /// The kubelet could not pull it.
+    Failed {
+        /// Its reason, e.g. `ErrImagePull`.
+        reason: String,
+        /// Its words, and with them the registry's.
+        message: String,
+    },
+    /// The API server did not accept the pod that would fetch it: its words.
+    Refused(String),
+    /// Nothing new is brought to the node.
+    Node(NodeUnfit),
 }
 
 impl Waiting {
@@ -102,6 +136,9 @@ impl Waiting {
             Self::NodeGone(_) => "NodeGone",
             Self::AgentNotReady(_) => "AgentNotReady",
             Self::NodeFull(_) => "NodeFull",
+            Self::ImagePulling { .. } => "ImagePulling",
+            Self::ImageNotFetched { .. } => "ImageNotFetched",
+            Self::PrefetchOnly => "PrefetchOnly",
             Self::LedgerFull => "LedgerFull",
             Self::Halted { .. } => "Halted",
         }
@@ -149,6 +186,24 @@ impl Waiting {
             Self::NodeFull(node) => {
                 format!("node {node} has as many grants as fit ({})", NodeTransitionSpec::MAX_GRANTS)
             }
+            Self::ImagePulling { image, node } => format!("image {image} is being fetched to node {node}"),
+            Self::ImageNotFetched { image, node, why } => match why {
+                NotFetched::Failed { reason, message } => {
+                    format!("image {image} can't be fetched to node {node}: {reason}: {message}")
+                }
+                NotFetched::Refused(words) => {
+                    format!("the pod that would fetch image {image} to node {node} is not accepted: {words}")
+                }
+                NotFetched::Node(NodeUnfit::Cordoned) => {
+                    format!("image {image} is not on node {node}, and nothing is fetched to a cordoned node")
+                }
+                NotFetched::Node(NodeUnfit::Pressure(condition)) => {
+                    format!("image {image} is not on node {node}, and nothing is fetched to a node with {condition}")
+                }
+            },
+            Self::PrefetchOnly => {
+                "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
+            }
             Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
             Self::Halted { pod, reason } => format!("the operation of pod {pod} ended as {reason}"),
         }
@@ -168,7 +223,16 @@ impl Waiting {
             | Self::HostNetwork
             | Self::StaticPod
             | Self::Job
-            | Self::Terminating => None,
+            | Self::Terminating
+            | Self::ImagePulling { .. } => None,
+            Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
+                Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
+            }
+            Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Cordoned), .. } => {
+                Some("uncordon the node, or let its pods go elsewhere")
+            }
+            Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Pressure(_)), .. } => Some("make room on the node"),
+            Self::PrefetchOnly => Some("remove the annotation to go on"),
             Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
             Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {
                 Some("correct it in the pod's template and on the pod")
@@ -195,7 +259,14 @@ impl Waiting {
     /// Whether it passes by itself in a moment.
     #[must_use]
     pub const fn is_brief(&self) -> bool {
-        matches!(self, Self::InProgress | Self::ReleasePending | Self::PodNotCached | Self::Terminating)
+        matches!(
+            self,
+            Self::InProgress
+                | Self::ReleasePending
+                | Self::PodNotCached
+                | Self::Terminating
+                | Self::ImagePulling { .. }
+        )
     }
 }
 

@@ -1,11 +1,12 @@
 //! What a round wants written.
 
 use crate::mode::ServiceView;
+use crate::prefetch::Pull;
 use hitless_api::JsonPatch;
 use hitless_api::event::Note;
 use hitless_api::names::annotations;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
-use hitless_api::{Grant, NodeTransitionSpec, PodRef, TransitionLedgerSpec};
+use hitless_api::{Grant, NodeTransitionSpec, ObjectRef, PodRef, TransitionLedgerSpec};
 use jiff::Timestamp;
 use kube::core::params::Patch;
 use serde_json::Value;
@@ -52,6 +53,22 @@ pub struct InServiceFallback {
     pub pod: PodRef,
     /// The version in which the condition is absent.
     pub resource_version: String,
+}
+
+/// A pod that fetches an image is made, or deleted when nobody needs it any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrefetchWrite {
+    /// Made.
+    Create {
+        /// What it fetches.
+        pull: Pull,
+        /// Which attempt it is.
+        attempt: u32,
+        /// Whom it goes with.
+        owner: ObjectRef,
+    },
+    /// Deleted.
+    Delete(PodRef),
 }
 
 /// The next status of a PodTransitionRule.
@@ -167,6 +184,8 @@ pub enum Write {
     Workload(hitless_workloads::Write),
     /// To a Service.
     Service(ServiceWrite),
+    /// A prefetch pod.
+    Prefetch(PrefetchWrite),
     /// To a pod's status.
     InServiceFallback(InServiceFallback),
     /// To a PodTransitionRule's status.
@@ -209,8 +228,19 @@ impl Write {
             Self::RoleBinding(_)
             | Self::Workload(_)
             | Self::Service(_)
+            | Self::Prefetch(_)
             | Self::InServiceFallback(_)
             | Self::RuleStatus(_) => {}
+        }
+    }
+
+    /// The API server says no, in these words.
+    pub fn refused(&self, words: &str, own: &mut OwnWrites) {
+        if let Self::Prefetch(PrefetchWrite::Create { pull, .. }) = self {
+            if own.refused.len() >= OwnWrites::MAX_REFUSED {
+                own.refused.clear();
+            }
+            own.refused.insert(pull.key(), words.chars().take(OwnWrites::LONGEST_REFUSAL).collect());
         }
     }
 
@@ -223,7 +253,12 @@ impl Write {
                 // If it was just made, its uid is not known yet; the next grant there makes sure of the binding again.
                 own.bound.extend(ledger_uid.clone().map(|uid| (namespace.clone(), uid)));
             }
-            Self::Workload(_) | Self::Service(_) | Self::InServiceFallback(_) | Self::RuleStatus(_) => {}
+            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => _ = own.refused.remove(&pull.key()),
+            Self::Workload(_)
+            | Self::Service(_)
+            | Self::Prefetch(PrefetchWrite::Delete(_))
+            | Self::InServiceFallback(_)
+            | Self::RuleStatus(_) => {}
         }
     }
 
@@ -236,6 +271,10 @@ impl Write {
             Self::RoleBinding(write) => format!("role-binding/{}", write.namespace),
             Self::Workload(write) => write.key(),
             Self::Service(write) => format!("service/{}/{}", write.namespace, write.name),
+            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => {
+                format!("prefetch/{}/{}", pull.namespace, pull.key())
+            }
+            Self::Prefetch(PrefetchWrite::Delete(pod)) => format!("prefetch/{}/{}", pod.namespace, pod.name),
             Self::InServiceFallback(write) => format!("in-service-fallback/{}", write.pod.uid),
             Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
         }

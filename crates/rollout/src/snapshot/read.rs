@@ -7,9 +7,11 @@ use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::pod::PodView;
 use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Version};
+use super::{AgentState, LedgerView, NodeTransitionView, NodeUnfit, NodeView, RuleView, Version};
+use crate::prefetch::{NamePool, NodeImages};
 use crate::round::FENCE;
 
 fn version(meta: &ObjectMeta) -> Version {
@@ -19,10 +21,31 @@ fn version(meta: &ObjectMeta) -> Version {
     }
 }
 
-/// Of a Node's metadata.
+impl NodeView {
+    /// Of a Node. Names of images are kept once for all nodes that are read with the same pool.
+    #[must_use]
+    pub fn of(node: &Node, names: &mut NamePool) -> Self {
+        let images = node.status.iter().flat_map(|status| status.images.iter().flatten());
+        let all = images.flat_map(|image| image.names.iter().flatten()).map(String::as_str);
+        Self { images: NodeImages::of(all, names), unfit: unfit(node), ..Self::from(&node.metadata) }
+    }
+}
+
+fn unfit(node: &Node) -> Option<NodeUnfit> {
+    if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
+        return Some(NodeUnfit::Cordoned);
+    }
+    let conditions = node.status.as_ref()?.conditions.as_deref().unwrap_or_default();
+    let has = |name: &str| conditions.iter().any(|each| each.type_ == name && each.status == "True");
+    ["DiskPressure", "MemoryPressure", "PIDPressure"].into_iter().find(|name| has(name)).map(NodeUnfit::Pressure)
+}
+
+/// Of a Node's metadata: what it has is not known.
 impl From<&ObjectMeta> for NodeView {
     fn from(meta: &ObjectMeta) -> Self {
         Self {
+            images: NodeImages::default(),
+            unfit: None,
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hitless_rollout::mode::ServiceView;
+use hitless_rollout::prefetch::PrefetchView;
 use hitless_rollout::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
 
 use crate::clock::Micros;
@@ -18,6 +19,7 @@ pub(crate) struct Caches {
     ledgers: Feed<Arc<LedgerView>>,
     rules: Feed<Arc<RuleView>>,
     services: Feed<Arc<ServiceView>>,
+    prefetches: Feed<Arc<PrefetchView>>,
 }
 
 /// Runs an expression for every feed.
@@ -49,6 +51,10 @@ macro_rules! each {
         }
         {
             let $feed = &$self.services;
+            $do
+        }
+        {
+            let $feed = &$self.prefetches;
             $do
         }
     }};
@@ -119,6 +125,9 @@ impl Caches {
             let views = server.services.iter().map(|(key, each)| (key.clone(), each.view.clone()));
             feed.list(views.map(|(key, view)| (key, number(&view.version.resource_version), view)));
         });
+        one(&mut self.prefetches, now, away, |feed| {
+            feed.list(server.prefetches.iter().map(|(key, each)| (key.clone(), server.version(), each.clone())));
+        });
     }
 
     /// A new process lists everything.
@@ -140,7 +149,8 @@ impl Caches {
             3 => self.transitions.break_until(until),
             4 => self.ledgers.break_until(until),
             5 => self.rules.break_until(until),
-            _ => self.services.break_until(until),
+            6 => self.services.break_until(until),
+            _ => self.prefetches.break_until(until),
         }
     }
 
@@ -159,6 +169,8 @@ impl Caches {
             Told::Is(Object::Ledger(object)) => self.ledgers.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::Rule(object)) => self.rules.tell(due, version, key, Some(object.clone())),
             Told::Is(Object::Service(object)) => self.services.tell(due, version, key, Some(object.clone())),
+            Told::Is(Object::Prefetch(object)) => self.prefetches.tell(due, version, key, Some(object.clone())),
+            Told::Deleted(Kind::Prefetch) => self.prefetches.tell(due, version, key, None),
             Told::Deleted(Kind::Workload) => self.objects.tell(due, version, key, None),
             Told::Deleted(Kind::Pod) => self.pods.tell(due, version, key, None),
             Told::Deleted(Kind::Node) => self.nodes.tell(due, version, key, None),
@@ -175,7 +187,8 @@ impl Caches {
                 let key: Key = each.view.id.uid.as_str().into();
                 self.pods.put(&key, number(&each.view.resource_version), each);
             }
-            Object::Node(_) => {}
+            // A prefetch pod that was made shows with the watch.
+            Object::Node(_) | Object::Prefetch(_) => {}
             Object::NodeTransition(each) => {
                 let key: Key = each.view.node.as_str().into();
                 self.transitions.put(&key, number(&each.view.version.resource_version), each);
@@ -218,6 +231,9 @@ impl Caches {
         if self.services.take_changed() {
             snapshot.services = self.services.values().cloned().collect();
         }
+        if self.prefetches.take_changed() {
+            snapshot.prefetches = self.prefetches.values().cloned().collect();
+        }
     }
 
     /// Whether a pod, a ledger, a NodeTransition or a Service is not as the API server has it.
@@ -240,7 +256,7 @@ impl Caches {
 }
 
 /// How many kinds there are.
-pub(crate) const KINDS: usize = 7;
+pub(crate) const KINDS: usize = 8;
 
 fn number(version: &str) -> u64 {
     version.parse().unwrap_or_default()

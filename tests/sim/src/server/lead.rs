@@ -31,6 +31,7 @@ impl Server {
             }
             Write::Workload(write) => self.workload(&write, checks),
             Write::Service(write) => self.service(&write, checks),
+            Write::Prefetch(write) => self.prefetch(write),
             Write::InServiceFallback(write) => {
                 let pod = self.pods.get(write.pod.uid.as_str()).ok_or(Refusal::Gone)?;
                 if pod.view.resource_version != write.resource_version {

@@ -125,6 +125,9 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
         "metadata": {"labels": {"app": name, "tier": tier, "all": "yes"}, "annotations": {}},
         "spec": {"containers": [{"name": "web", "image": format!("{name}:v1")}]}
     });
+    if ground.chance.happens(2_500) {
+        template["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
+    }
     if ground.chance.happens(7_000) {
         template["metadata"]["annotations"][annotations::DRAIN] = json!(drain.to_string());
     }
@@ -211,6 +214,7 @@ fn running(mut pod: NodePod, node: usize, nodes: &mut [Node], ground: &mut Groun
         waiting: None,
         restarts: 0,
     });
+    ground.server.images.pulled(ground.now, &format!("n{node}"), &pod.view.containers[0].image);
     nodes[node].kubelet.adopt(&pod.view.id.uid, &pod.view.containers[0].image);
     let Ground { server, checks, .. } = ground;
     server.put_pod(checks, pod);

@@ -1,0 +1,56 @@
+//! Images come to a node before a pod leaves service for them: by a *prefetch pod*, whose container has a command that no image
+//! has. The kubelet pulls with its own credentials and says what the registry says, and nothing of the image runs.
+//!
+//! A container whose command does not exist, and not an image volume: it works with every version of Kubernetes, needs no
+//! image of ours in a foreign namespace, tells the digest, and asks for no room on the node once it has ended.
+
+mod images;
+mod manifest;
+mod view;
+
+pub use images::{NamePool, NodeImages};
+pub use manifest::manifest;
+pub use view::{PrefetchState, PrefetchView};
+
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{PullIdentity, PullPolicy, digest};
+use serde_json::json;
+
+/// Label selector of prefetch pods.
+pub const SELECTOR: &str = hitless_api::names::labels::PREFETCH;
+
+/// What is pulled where, and for whom. Pods for which it is the same share a prefetch pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pull {
+    /// Namespace: pull secrets are its own.
+    pub namespace: String,
+    /// Name of the node.
+    pub node: String,
+    /// Image reference, as the container will have it.
+    pub image: String,
+    /// When the registry is asked.
+    pub policy: PullPolicy,
+    /// With whose credentials.
+    pub identity: PullIdentity,
+}
+
+impl Pull {
+    /// For a container of a pod on a node; `None` for one that has no node yet.
+    #[must_use]
+    pub fn of(pod: &PodView, container: &ContainerView, image: &str) -> Option<Self> {
+        Some(Self {
+            namespace: pod.id.namespace.clone(),
+            node: pod.node.clone()?,
+            image: image.to_owned(),
+            policy: container.pull_policy,
+            identity: pod.pull_identity.clone(),
+        })
+    }
+
+    /// Value of the label `hitless.dev/prefetch`: the same pull always has the same.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let Self { namespace, node, image, policy, identity: PullIdentity { service_account, secrets } } = self;
+        digest::short(&json!([namespace, node, image, policy.name(), service_account, secrets]))
+    }
+}

@@ -1,0 +1,76 @@
+//! Which images nodes say they have.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use hitless_workloads::image;
+
+/// The images in a Node's status: the largest fifty, unless the kubelet is told otherwise. One that is not listed may be there
+/// all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeImages(BTreeSet<Arc<str>>);
+
+impl NodeImages {
+    /// Of the names in `status.images[].names`. Names that several nodes have are kept once.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>, pool: &mut NamePool) -> Self {
+        Self(names.into_iter().map(|name| pool.shared(&image::canonical(name))).collect())
+    }
+
+    /// Whether it has the image with this [`image::canonical`] name.
+    #[must_use]
+    pub fn has(&self, canonical: &str) -> bool {
+        self.0.contains(canonical)
+    }
+
+    /// With one more.
+    #[must_use]
+    pub fn with(&self, canonical: &str) -> Self {
+        Self(self.0.iter().cloned().chain([Arc::from(canonical)]).collect())
+    }
+}
+
+/// Names of images, each once: thousands of nodes have the same ones.
+#[derive(Debug, Default)]
+pub struct NamePool {
+    names: HashSet<Arc<str>>,
+    /// With so many names it is looked which are still used.
+    limit: usize,
+}
+
+impl NamePool {
+    /// Names that are kept without looking whether they are used.
+    const SMALL: usize = 1000;
+
+    fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.names.get(name) {
+            return known.clone();
+        }
+        if self.names.len() >= self.limit.max(Self::SMALL) {
+            self.names.retain(|name| Arc::strong_count(name) > 1);
+            self.limit = self.names.len() * 2;
+        }
+        let name: Arc<str> = Arc::from(name);
+        self.names.insert(name.clone());
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_share_the_names_and_unused_ones_are_forgotten() {
+        let mut pool = NamePool::default();
+        let one = NodeImages::of(["r.io/web:v1", "r.io/web@sha256:11", "nginx"], &mut pool);
+        let other = NodeImages::of(["r.io/web:v1"], &mut pool);
+        assert!(one.has("docker.io/library/nginx:latest") && other.has("r.io/web:v1") && !other.has("r.io/web:v2"));
+        assert_eq!(pool.names.len(), 3);
+        for number in 0..5000 {
+            NodeImages::of([format!("r.io/web:{number}").as_str()], &mut pool);
+        }
+        assert!(pool.names.len() <= NamePool::SMALL, "{}", pool.names.len());
+        assert!(one.has("r.io/web:v1"));
+        assert!(pool.names.contains("r.io/web:v1"), "it is still used");
+    }
+}

@@ -1,0 +1,118 @@
+//! The prefetch pod itself. `manifests/policies/controller.yaml` lets the controller make no other.
+
+use hitless_api::ObjectRef;
+use hitless_api::names::labels;
+use hitless_workloads::kind;
+use serde_json::{Value, json};
+
+use super::Pull;
+
+/// Name of its container.
+pub(super) const CONTAINER: &str = "image";
+/// No image has it.
+const COMMAND: &str = "/hitless.dev/prefetch";
+/// Seconds after which the kubelet ends it, whatever has become of us: a large image on a slow line takes long.
+const DEADLINE_SECONDS: u32 = 3600;
+
+/// Name of an attempt's pod.
+pub(crate) fn name(pull: &Pull, attempt: u32) -> String {
+    format!("hitless-prefetch-{}-{attempt}", pull.key())
+}
+
+/// The pod, owned by the workload that needs the image, so that it goes with it.
+#[must_use]
+pub fn manifest(pull: &Pull, attempt: u32, owner: &ObjectRef) -> Value {
+    let mut spec = json!({
+        // By name: the scheduler would look for another place.
+        "nodeName": pull.node,
+        "tolerations": [{"operator": "Exists"}],
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": DEADLINE_SECONDS,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "securityContext": {"runAsNonRoot": true, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{
+            "name": CONTAINER,
+            "image": pull.image,
+            "imagePullPolicy": pull.policy.name(),
+            "command": [COMMAND],
+            "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "10m", "memory": "16Mi"}},
+            "securityContext": {
+                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+            },
+        }],
+    });
+    if let Some(account) = &pull.identity.service_account {
+        spec["serviceAccountName"] = account.as_str().into();
+    }
+    if !pull.identity.secrets.is_empty() {
+        let secrets = pull.identity.secrets.iter().map(|name| json!({"name": name}));
+        spec["imagePullSecrets"] = secrets.collect();
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name(pull, attempt),
+            "namespace": pull.namespace,
+            "labels": {
+                labels::PREFETCH: pull.key(),
+                // It is in no Service, so it needs no readiness gate; and no sidecar, which would never end.
+                labels::GATE: "disabled",
+                "sidecar.istio.io/inject": "false",
+                "app.kubernetes.io/managed-by": "hitless",
+            },
+            "annotations": {
+                "linkerd.io/inject": "disabled",
+                "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+            },
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "spec": spec,
+    })
+}
+
+fn owner_reference(owner: &ObjectRef) -> Value {
+    let version = kind::resource(&owner.group_kind).map_or("v1", |(_, resource)| resource.version);
+    let group = &owner.group_kind.group;
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    // Not its controller: a native controller counts what it controls.
+    json!({"apiVersion": api_version, "kind": owner.group_kind.kind, "name": owner.name, "uid": owner.uid, "controller": false})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::{GroupKind, PullIdentity, PullPolicy};
+    use k8s_openapi::api::core::v1::Pod;
+
+    #[test]
+    fn it_pulls_as_the_pod_does_and_can_do_nothing_else() {
+        let pull = Pull {
+            namespace: "shop".to_owned(),
+            node: "n1".to_owned(),
+            image: "web:v2".to_owned(),
+            policy: PullPolicy::Always,
+            identity: PullIdentity { service_account: Some("web".to_owned()), secrets: vec!["login".to_owned()] },
+        };
+        let owner = ObjectRef {
+            group_kind: GroupKind::new("apps", "Deployment"),
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            uid: "u".to_owned(),
+        };
+        let pod: Pod = serde_json::from_value(manifest(&pull, 2, &owner)).unwrap();
+        let spec = pod.spec.unwrap();
+        assert_eq!(spec.service_account_name.as_deref(), Some("web"));
+        assert_eq!(spec.image_pull_secrets.unwrap()[0].name, "login");
+        assert_eq!(spec.automount_service_account_token, Some(false));
+        assert_eq!(spec.containers[0].image_pull_policy.as_deref(), Some("Always"));
+        let meta = pod.metadata;
+        assert_eq!(meta.name, Some(format!("hitless-prefetch-{}-2", pull.key())));
+        let owners = meta.owner_references.unwrap();
+        assert_eq!((owners[0].api_version.as_str(), owners[0].controller), ("apps/v1", Some(false)));
+        let other = Pull { policy: PullPolicy::IfNotPresent, ..pull.clone() };
+        assert_ne!(pull.key(), other.key());
+    }
+}

@@ -1,0 +1,172 @@
+//! How far a prefetch pod is.
+
+use hitless_api::PodRef;
+use hitless_api::names::labels;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+
+use super::manifest::CONTAINER;
+
+/// Longest words of others that are kept, in characters.
+const LONGEST: usize = 400;
+
+/// A prefetch pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefetchView {
+    /// The pod.
+    pub pod: PodRef,
+    /// [`super::Pull::key`] of what it pulls.
+    pub key: String,
+    /// Which attempt it is: a later one counts.
+    pub attempt: u32,
+    /// Name of its node.
+    pub node: String,
+    /// The image.
+    pub image: String,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// How far it is.
+    pub state: PrefetchState,
+}
+
+/// How far a prefetch pod is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrefetchState {
+    /// Nothing is known yet: the node has not begun, or pulls.
+    Pulling,
+    /// The image is on the node, and was asked for then.
+    Fetched(Option<Timestamp>),
+    /// The image was not pulled, or the pod was not let in.
+    Failed {
+        /// The kubelet's reason, e.g. `ErrImagePull`.
+        reason: String,
+        /// Its words, and with them the registry's.
+        message: String,
+    },
+}
+
+impl PrefetchView {
+    /// `None` for a pod that is no prefetch pod.
+    #[must_use]
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let key = pod.metadata.labels.as_ref()?.get(labels::PREFETCH)?.clone();
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let spec = pod.spec.as_ref();
+        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        Some(Self {
+            attempt: name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or_default(),
+            pod: PodRef {
+                namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+                name,
+                uid: pod.metadata.uid.clone().unwrap_or_default(),
+            },
+            key,
+            node: spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+            image: spec
+                .and_then(|spec| spec.containers.iter().find(|each| each.name == CONTAINER)?.image.clone())
+                .unwrap_or_default(),
+            created,
+            deleting: pod.metadata.deletion_timestamp.is_some(),
+            state: state(pod, created),
+        })
+    }
+
+    /// Its image is on the node.
+    #[must_use]
+    pub fn is_fetched(&self) -> bool {
+        matches!(self.state, PrefetchState::Fetched(_))
+    }
+}
+
+fn state(pod: &Pod, created: Option<Timestamp>) -> PrefetchState {
+    let Some(status) = &pod.status else { return PrefetchState::Pulling };
+    let containers = status.container_statuses.iter().flatten();
+    let of_container = containers.filter(|each| each.name == CONTAINER).find_map(|each| of_container(each, created));
+    // A pod that its node does not let in, or that has outlived its deadline, has no container that could say more.
+    let refused = || {
+        let is_over = status.phase.as_deref() == Some("Failed");
+        is_over.then(|| failed(status.reason.as_deref(), status.message.as_deref()))
+    };
+    of_container.or_else(refused).unwrap_or(PrefetchState::Pulling)
+}
+
+fn of_container(status: &ContainerStatus, created: Option<Timestamp>) -> Option<PrefetchState> {
+    let has_image = !status.image_id.is_empty();
+    let ContainerState { running, terminated, waiting } = status.state.as_ref()?;
+    if let Some(ended) = terminated {
+        let at = ended.finished_at.as_ref().map(|time| time.0).or(created);
+        // The command does not exist, so a container that was made has failed to start. That is what is wanted.
+        return has_image.then_some(PrefetchState::Fetched(at));
+    }
+    if let Some(running) = running {
+        return Some(PrefetchState::Fetched(running.started_at.as_ref().map(|time| time.0).or(created)));
+    }
+    let waiting = waiting.as_ref()?;
+    match waiting.reason.as_deref().unwrap_or_default() {
+        "" | "ContainerCreating" | "PodInitializing" => None,
+        // The kubelet looks at the container itself only once it has the image.
+        reason if reason.starts_with("CreateContainer") || reason.starts_with("RunContainer") => {
+            Some(PrefetchState::Fetched(created))
+        }
+        reason => Some(failed(Some(reason), waiting.message.as_deref())),
+    }
+}
+
+fn failed(reason: Option<&str>, message: Option<&str>) -> PrefetchState {
+    PrefetchState::Failed {
+        reason: reason.unwrap_or("Failed").to_owned(),
+        message: message.unwrap_or_default().chars().take(LONGEST).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn view(status: Value) -> PrefetchState {
+        let pod = json!({"metadata": {"name": "hitless-prefetch-0123-7", "creationTimestamp": "2026-11-23T00:00:00Z",
+            "labels": {"hitless.dev/prefetch": "0123"}}, "spec": {"nodeName": "n1", "containers": [{"name": "image", "image": "web:v2"}]},
+            "status": status});
+        let view = PrefetchView::of(&serde_json::from_value(pod).unwrap()).unwrap();
+        assert_eq!((view.attempt, view.key.as_str(), view.image.as_str()), (7, "0123", "web:v2"));
+        view.state
+    }
+
+    fn container(image_id: &str, state: Value) -> Value {
+        json!({"phase": "Pending", "containerStatuses": [{"name": "image", "image": "", "imageID": image_id, "ready": false,
+            "restartCount": 0, "state": state}]})
+    }
+
+    #[test]
+    fn a_container_that_could_not_start_has_its_image() {
+        let ended = json!({"terminated": {"exitCode": 128, "reason": "StartError", "finishedAt": "2026-11-23T00:00:05Z"}});
+        let at = "2026-11-23T00:00:05Z".parse().unwrap();
+        assert_eq!(view(container("r.io/web@sha256:11", ended)), PrefetchState::Fetched(Some(at)));
+        let refused = json!({"waiting": {"reason": "CreateContainerError", "message": "no command"}});
+        assert!(matches!(view(container("", refused)), PrefetchState::Fetched(Some(_))));
+    }
+
+    #[test]
+    fn the_words_of_the_registry_and_of_the_node_are_kept() {
+        let waiting = |reason: &str| container("", json!({"waiting": {"reason": reason, "message": "not found"}}));
+        for reason in ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"] {
+            let wanted = PrefetchState::Failed { reason: reason.to_owned(), message: "not found".to_owned() };
+            assert_eq!(view(waiting(reason)), wanted);
+        }
+        let refused = json!({"phase": "Failed", "reason": "OutOfpods", "message": "node has no room"});
+        let wanted = PrefetchState::Failed { reason: "OutOfpods".to_owned(), message: "node has no room".to_owned() };
+        assert_eq!(view(refused), wanted);
+        let killed = container("", json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}));
+        assert_eq!(view(killed), PrefetchState::Pulling, "it says nothing of an image");
+    }
+
+    #[test]
+    fn before_the_node_has_said_anything_it_pulls() {
+        for status in [json!(null), json!({}), container("", json!({"waiting": {"reason": "ContainerCreating"}}))] {
+            assert_eq!(view(status), PrefetchState::Pulling);
+        }
+    }
+}

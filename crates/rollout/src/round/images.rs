@@ -1,0 +1,171 @@
+//! Whether the images that an operation needs are on the pod's node: nothing leaves service, and nothing is held, for one that
+//! is not (docs/contract.md 29).
+
+use std::cell::OnceCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use hitless_api::PullPolicy;
+use hitless_api::grant::ImageChange;
+use hitless_api::pod::PodView;
+use hitless_workloads::{PodIntent, image};
+use jiff::{SignedDuration, Timestamp};
+
+use super::waiting::{NotFetched, Waiting};
+use crate::prefetch::{PrefetchState, PrefetchView, Pull};
+use crate::snapshot::{NodeUnfit, Snapshot};
+
+/// Where the registry is asked at every start, it has to have answered so recently.
+const FRESH: SignedDuration = SignedDuration::from_secs(30);
+
+/// What is known of images on nodes.
+pub(super) struct Images<'a> {
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+    /// The attempts of each pull by [`Pull::key`], the latest first.
+    attempts: HashMap<&'a str, Vec<&'a PrefetchView>>,
+    /// Only made if it is asked for: it takes all pods.
+    by_node: OnceCell<HashMap<&'a str, Vec<&'a PodView>>>,
+}
+
+/// What is known of an image that has to be on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known<'a> {
+    /// It is there.
+    There,
+    /// It is there, but the registry is asked at every start, and its last answer is old.
+    Old,
+    /// A prefetch pod pulls it.
+    Pulling,
+    /// This prefetch pod could not pull it; a later one may be trying again.
+    Failed(&'a PrefetchView),
+    /// Nobody says that it is there.
+    Unknown,
+}
+
+impl<'a> Images<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
+        let mut attempts: HashMap<&str, Vec<&PrefetchView>> = HashMap::new();
+        for each in &snapshot.prefetches {
+            attempts.entry(each.key.as_str()).or_default().push(each);
+        }
+        attempts.values_mut().for_each(|attempts| attempts.sort_by_key(|each| Reverse(each.attempt)));
+        Self { snapshot, now, attempts, by_node: OnceCell::new() }
+    }
+
+    /// The attempts of a pull, the latest first.
+    pub(super) fn attempts(&self, key: &str) -> &[&'a PrefetchView] {
+        self.attempts.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The first image that has to be on the pod's node and is not known to be there; else the first whose registry has to be
+    /// asked again.
+    fn first_missing(&self, pod: &PodView, intent: &PodIntent) -> Option<(Pull, Known<'a>)> {
+        let known = pulls(pod, &intent.operation.containers).map(|pull| {
+            let known = self.known(&pull);
+            (pull, known)
+        });
+        let missing = known.filter(|(_, known)| *known != Known::There);
+        missing.min_by_key(|(_, known)| *known == Known::Old)
+    }
+
+    /// What is known of the image.
+    pub(super) fn known(&self, pull: &Pull) -> Known<'a> {
+        let attempts = self.attempts(&pull.key());
+        let asked = pull.policy == PullPolicy::Always;
+        if !asked {
+            let is_fetched = attempts.iter().any(|attempt| attempt.is_fetched());
+            if is_fetched || self.is_there(&pull.node, &image::canonical(&pull.image)) {
+                return Known::There;
+            }
+        }
+        let Some(latest) = attempts.first() else {
+            // Who can't see what nodes have takes it to be there.
+            return if self.snapshot.unknown.images { Known::There } else { Known::Unknown };
+        };
+        match latest.state {
+            PrefetchState::Fetched(at) => {
+                let is_fresh = at.is_some_and(|at| self.now.duration_since(at) <= FRESH);
+                if is_fresh { Known::There } else { Known::Old }
+            }
+            PrefetchState::Failed { .. } => Known::Failed(latest),
+            PrefetchState::Pulling => {
+                let failed = attempts.iter().find(|attempt| matches!(attempt.state, PrefetchState::Failed { .. }));
+                failed.map_or(Known::Pulling, |failed| Known::Failed(failed))
+            }
+        }
+    }
+
+    fn is_there(&self, node: &str, canonical: &str) -> bool {
+        self.snapshot.nodes.get(node).is_some_and(|node| node.images.has(canonical)) || self.runs(node, canonical)
+    }
+
+    /// A container of any pod of the node runs it.
+    fn runs(&self, node: &str, canonical: &str) -> bool {
+        let by_node = self.by_node.get_or_init(|| {
+            let mut by_node: HashMap<&str, Vec<&PodView>> = HashMap::new();
+            for pod in &self.snapshot.pods {
+                if let Some(node) = &pod.node {
+                    by_node.entry(node.as_str()).or_default().push(pod);
+                }
+            }
+            by_node
+        });
+        let containers = by_node.get(node).into_iter().flatten().flat_map(|pod| &pod.containers);
+        containers.flat_map(image::proven).any(|name| name == canonical)
+    }
+
+    /// What a pod waits for whose image is not there. Nothing where the registry's last answer is only old: it is asked again once
+    /// the rules have let the pod go.
+    pub(super) fn waiting(&self, pod: &PodView, intent: &PodIntent) -> Option<Waiting> {
+        let (pull, known) = self.first_missing(pod, intent)?;
+        match known {
+            Known::There | Known::Old => None,
+            Known::Pulling => Some(pulling(pull)),
+            Known::Failed(attempt) => Some(failed(pull, attempt)),
+            Known::Unknown => Some(self.not_begun(pull)),
+        }
+    }
+
+    /// The same once the rules have let it go.
+    pub(super) fn waiting_for_answer(&self, pod: &PodView, intent: &PodIntent) -> Option<Waiting> {
+        let (pull, _) = self.first_missing(pod, intent)?;
+        Some(self.not_begun(pull))
+    }
+
+    fn not_begun(&self, pull: Pull) -> Waiting {
+        let refused = || self.snapshot.own_writes.refused.get(&pull.key()).cloned().map(NotFetched::Refused);
+        match self.unfit(&pull).map(NotFetched::Node).or_else(refused) {
+            Some(why) => Waiting::ImageNotFetched { image: pull.image, node: pull.node, why },
+            None => pulling(pull),
+        }
+    }
+
+    /// Why nothing is fetched to its node.
+    pub(super) fn unfit(&self, pull: &Pull) -> Option<NodeUnfit> {
+        self.snapshot.nodes.get(&pull.node)?.unfit
+    }
+}
+
+/// What has to be on the pod's node, container by container.
+pub(super) fn pulls<'p>(
+    pod: &'p PodView,
+    containers: &'p BTreeMap<String, ImageChange>,
+) -> impl Iterator<Item = Pull> + 'p {
+    let changes = containers.iter().filter(|(_, change)| change.from != change.to);
+    changes.filter_map(|(name, change)| Pull::of(pod, pod.container(name)?, &change.to))
+}
+
+fn pulling(pull: Pull) -> Waiting {
+    Waiting::ImagePulling { image: pull.image, node: pull.node }
+}
+
+fn failed(pull: Pull, attempt: &PrefetchView) -> Waiting {
+    match &attempt.state {
+        PrefetchState::Failed { reason, message } => {
+            let why = NotFetched::Failed { reason: reason.clone(), message: message.clone() };
+            Waiting::ImageNotFetched { image: pull.image, node: pull.node, why }
+        }
+        PrefetchState::Pulling | PrefetchState::Fetched(_) => pulling(pull),
+    }
+}

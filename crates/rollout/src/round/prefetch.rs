@@ -1,0 +1,131 @@
+//! Which prefetch pods are made and deleted (docs/contract.md 29).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::pod::PodView;
+use hitless_api::{GroupKind, ObjectRef};
+use hitless_workloads::PodIntent;
+use jiff::{SignedDuration, Timestamp};
+
+use super::candidates::Basis;
+use super::change::Change;
+use super::images::{Known, pulls};
+use super::waiting::Waiting;
+use super::write::PrefetchWrite;
+use super::PodVerdict;
+use crate::prefetch::{PrefetchState, PrefetchView, Pull};
+
+/// So many nodes fetch the same image at a time, so that a registry is not overrun, and a bad tag is not tried everywhere.
+const NODES_AT_A_TIME: usize = 10;
+/// A failed attempt is followed by another one after so long: the kubelet's own back-off grows to five minutes, and goes by pod.
+const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is written, and when to look again.
+pub(super) struct Prefetches<'a> {
+    pub(super) changes: Vec<Change<'a>>,
+    pub(super) wake_at: Option<Timestamp>,
+}
+
+/// A pod that waits for an image.
+struct Waiter<'v> {
+    rank: i32,
+    pod: &'v PodView,
+    intent: &'v PodIntent,
+    owner: ObjectRef,
+}
+
+/// Once the verdicts are known: who waits for an image gets it, in the workloads' order; what nobody needs any more is deleted.
+pub(super) fn decide<'a>(basis: &Basis<'a, '_>, verdicts: &[PodVerdict], now: Timestamp) -> Prefetches<'a> {
+    let mut prefetches = Prefetches { changes: Vec::new(), wake_at: None };
+    let wanted = wanted(basis, verdicts);
+    prefetches.delete(basis, &wanted);
+    let mut waiters: Vec<Waiter<'_>> = verdicts.iter().filter_map(|verdict| waiter(basis, verdict)).collect();
+    waiters.sort_by(|a, b| (a.rank, &a.pod.id).cmp(&(b.rank, &b.pod.id)));
+    let mut begun = BTreeSet::new();
+    let mut under_way = under_way(basis);
+    for Waiter { pod, intent, owner, .. } in waiters {
+        for pull in pulls(pod, &intent.operation.containers) {
+            let known = basis.images.known(&pull);
+            if known == Known::There || basis.images.unfit(&pull).is_some() || !begun.insert(pull.key()) {
+                continue;
+            }
+            let count = under_way.entry(pull.image.clone()).or_default();
+            let attempts = basis.images.attempts(&pull.key());
+            if prefetches.is_due(attempts, now) && (*count < NODES_AT_A_TIME || !attempts.is_empty()) {
+                *count += usize::from(attempts.is_empty());
+                prefetches.create(pull, attempts, owner.clone());
+            }
+        }
+    }
+    prefetches
+}
+
+impl Prefetches<'_> {
+    /// Whether there is to be another attempt; if not yet, when.
+    fn is_due(&mut self, attempts: &[&PrefetchView], now: Timestamp) -> bool {
+        let Some(latest) = attempts.first() else { return true };
+        match latest.state {
+            PrefetchState::Pulling => false,
+            PrefetchState::Fetched(_) => true,
+            PrefetchState::Failed { .. } => {
+                let due = latest.created.map_or(now, |at| at.saturating_add(RETRY_AFTER).unwrap_or(now));
+                if due > now {
+                    self.wake_at = Some(self.wake_at.map_or(due, |at| at.min(due)));
+                }
+                due <= now
+            }
+        }
+    }
+
+    fn create(&mut self, pull: Pull, attempts: &[&PrefetchView], owner: ObjectRef) {
+        let attempt = attempts.first().map_or(0, |latest| latest.attempt).saturating_add(1);
+        self.changes.push(Change::Prefetch(PrefetchWrite::Create { pull, attempt, owner }));
+    }
+
+    /// Those whose image no pod of the node needs any more, and those after which there was another attempt that has ended.
+    fn delete(&mut self, basis: &Basis<'_, '_>, wanted: &BTreeSet<String>) {
+        for each in basis.snapshot.prefetches.iter().filter(|each| !each.deleting) {
+            let later = basis.images.attempts(&each.key).iter().take_while(|other| other.attempt > each.attempt);
+            let is_superseded = later.into_iter().any(|other| other.state != PrefetchState::Pulling);
+            if is_superseded || !wanted.contains(&each.key) {
+                self.changes.push(Change::Prefetch(PrefetchWrite::Delete(each.pod.clone())));
+            }
+        }
+    }
+}
+
+fn waiter<'v>(basis: &'v Basis<'_, '_>, verdict: &PodVerdict) -> Option<Waiter<'v>> {
+    if !matches!(verdict.waiting, Some(Waiting::ImagePulling { .. } | Waiting::ImageNotFetched { .. })) {
+        return None;
+    }
+    let wish = basis.wishes.by_pod.get(verdict.pod.uid.as_str())?;
+    let itself = || ObjectRef {
+        group_kind: GroupKind::new("", "Pod"),
+        namespace: wish.pod.id.namespace.clone(),
+        name: wish.pod.id.name.clone(),
+        uid: wish.pod.id.uid.clone(),
+    };
+    let owner = verdict.owner.clone().unwrap_or_else(itself);
+    Some(Waiter { rank: wish.rank, pod: wish.pod, intent: wish.intent.as_ref().ok()?, owner })
+}
+
+/// Keys of what the operations need that are under way or to come. A halted rollout needs nothing.
+fn wanted(basis: &Basis<'_, '_>, verdicts: &[PodVerdict]) -> BTreeSet<String> {
+    let is_halted = |verdict: &&PodVerdict| matches!(verdict.waiting, Some(Waiting::Halted { .. }));
+    let halted: BTreeSet<&str> = verdicts.iter().filter(is_halted).map(|verdict| verdict.pod.uid.as_str()).collect();
+    let to_come = basis.wishes.by_pod.values().filter(|wish| !halted.contains(wish.pod.id.uid.as_str()));
+    let to_come = to_come.filter_map(|wish| Some((wish.pod, &wish.intent.as_ref().ok()?.operation.containers)));
+    let granted = basis.snapshot.node_transitions.values().flat_map(|node| node.unfinished());
+    let granted =
+        granted.filter_map(|grant| Some((*basis.wishes.pods.get(grant.pod.uid.as_str())?, &grant.containers)));
+    to_come.chain(granted).flat_map(|(pod, containers)| pulls(pod, containers)).map(|pull| pull.key()).collect()
+}
+
+/// How many nodes try to fetch each image now.
+fn under_way(basis: &Basis<'_, '_>) -> BTreeMap<String, usize> {
+    let mut nodes: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for each in basis.snapshot.prefetches.iter().filter(|each| !each.is_fetched() && !each.deleting) {
+        nodes.entry(each.image.clone()).or_default().insert(each.node.as_str());
+    }
+    nodes.into_iter().map(|(image, nodes)| (image, nodes.len())).collect()
+}
