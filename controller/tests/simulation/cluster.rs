@@ -10,8 +10,11 @@ use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{Grant, PodTransitionRuleSpec};
 use hitless_gate::Budget;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::round::Write;
-use hitless_rollout::snapshot::{AgentState, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
+use hitless_rollout::prefetch::{self, NamePool, NodeImages, PrefetchView};
+use hitless_rollout::round::{PrefetchWrite, Write};
+use hitless_rollout::snapshot::{
+    AgentState, LedgerView, NodeTransitionView, NodeUnfit, NodeView, RuleView, Snapshot, Version,
+};
 use hitless_workloads::kind;
 use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
@@ -36,6 +39,8 @@ pub(crate) struct Cluster {
     pub(crate) ledgers: BTreeMap<String, LedgerView>,
     pub(crate) rules: Vec<RuleView>,
     pub(crate) budgets: Vec<Arc<Budget>>,
+    /// Pods that fetch images, as JSON, by name.
+    pub(crate) prefetches: BTreeMap<String, Value>,
     /// As JSON, by name.
     pub(crate) services: BTreeMap<String, Value>,
     /// What agents say of themselves with their reports.
@@ -66,11 +71,13 @@ impl Cluster {
         set["metadata"]["labels"] = json!({"app": "web", "pod-template-hash": "h1"});
         set["metadata"]["creationTimestamp"] = json!("2026-11-21T00:00:00Z");
         set["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true}]);
-        let node = |index: usize| NodeView {
+        let mut names = NamePool::default();
+        let all: Vec<String> = (1..10).map(image).collect();
+        let mut node = |index: usize| NodeView {
             name: format!("n{index}"),
             uid: format!("uid-n{index}"),
-            deleting: false,
-            labels: BTreeMap::new(),
+            images: NodeImages::of(all.iter().map(String::as_str), &mut names),
+            ..NodeView::default()
         };
         let mut cluster = Self {
             now: "2026-11-22T00:00:00Z".parse().unwrap(),
@@ -83,6 +90,7 @@ impl Cluster {
             ledgers: BTreeMap::new(),
             rules: vec![rule(max_unavailable)],
             budgets: Vec::new(),
+            prefetches: BTreeMap::new(),
             services: BTreeMap::new(),
             agent: AgentInfo { features: vec!["Leave".to_owned(), "Hold".to_owned()], ..AgentInfo::default() },
             gap_milliseconds: None,
@@ -140,6 +148,7 @@ impl Cluster {
         Snapshot {
             objects: std::iter::once(&self.deployment).chain(self.sets.values()).map(read).collect(),
             pods: self.pods.values().map(|pod| Arc::new(view(pod))).collect(),
+            prefetches: self.prefetches.values().map(|pod| Arc::new(see_prefetch(pod))).collect(),
             nodes: self.nodes.clone(),
             node_transitions: self
                 .transitions
@@ -200,6 +209,7 @@ impl Cluster {
                     "service"
                 })
             }
+            Write::Prefetch(write) => self.prefetch(write).then_some("prefetch"),
             Write::RoleBinding(write) => self.ledgers.contains_key(&write.namespace).then_some("role-binding"),
             Write::InServiceFallback(write) => self
                 .pods
@@ -216,6 +226,38 @@ impl Cluster {
             *self.written.entry(kind).or_default() += 1;
             true
         })
+    }
+
+    fn prefetch(&mut self, write: &PrefetchWrite) -> bool {
+        match write {
+            PrefetchWrite::Create { pull, attempt, owner } => {
+                let mut pod = prefetch::manifest(pull, *attempt, owner);
+                let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+                pod["metadata"]["uid"] = json!(format!("uid-{name}"));
+                pod["metadata"]["creationTimestamp"] = json!(self.now.to_string());
+                self.prefetches.insert(name, pod).is_none()
+            }
+            PrefetchWrite::Delete(pod) => self.prefetches.remove(&pod.name).is_some(),
+        }
+    }
+
+    /// No node has any image of which nothing runs there.
+    pub(crate) fn without_images(mut self) -> Self {
+        self.nodes.values_mut().for_each(|node| Arc::make_mut(node).images = NodeImages::default());
+        self
+    }
+
+    /// `kubectl cordon` of every node.
+    pub(crate) fn cordon(&mut self) {
+        self.nodes.values_mut().for_each(|node| Arc::make_mut(node).unfit = Some(NodeUnfit::Cordoned));
+    }
+
+    /// What the kubelets say of every image that is being fetched.
+    pub(crate) fn fetched(&mut self, state: &Value) {
+        for pod in self.prefetches.values_mut() {
+            let status = json!({"name": "image", "image": "", "imageID": "web@sha256:2", "ready": false, "restartCount": 0, "state": state});
+            pod["status"] = json!({"containerStatuses": [status]});
+        }
     }
 
     fn request(&mut self, write: &hitless_workloads::Write, version: &str) -> bool {
@@ -285,11 +327,16 @@ impl Cluster {
         assert!(self.grants().is_empty(), "{:#?}", self.grants());
         assert!(self.ledgers.values().all(|ledger| ledger.spec.reservations.is_empty()), "{:#?}", self.ledgers);
         assert_ne!(self.deployment["spec"]["paused"], true);
+        assert!(self.prefetches.is_empty(), "{:?}", self.prefetches.keys());
         for name in self.services.keys() {
             let service = self.see_service(name);
             assert!(!service.open && service.held_by.is_none(), "{name} was left open");
         }
     }
+}
+
+fn see_prefetch(pod: &Value) -> PrefetchView {
+    PrefetchView::of(&serde_json::from_value(pod.clone()).unwrap()).unwrap()
 }
 
 pub(crate) fn view(pod: &Value) -> PodView {

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod cluster;
 mod holds;
+mod images;
 #[cfg(test)]
 mod node;
 #[cfg(test)]

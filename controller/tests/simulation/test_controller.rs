@@ -54,7 +54,28 @@ impl TestController {
             self.cache.objects = now.objects;
             (self.cache.rules, self.cache.agents, self.cache.nodes) = (now.rules, now.agents, now.nodes);
             (self.cache.budgets, self.cache.services) = (now.budgets, now.services);
+            self.cache.prefetches = now.prefetches;
         }
+    }
+
+    /// What a decision on what is in the caches says of each pod, by the reason's name; `granted` for those that go.
+    pub(crate) fn said(&mut self, now: jiff::Timestamp) -> Vec<(&'static str, String)> {
+        let mut snapshot = Snapshot { epoch: self.epoch, ..self.cache.clone() };
+        self.memory.fill(&mut snapshot);
+        snapshot.agents.clone_from(&self.cache.agents);
+        let verdicts = round(&snapshot, &mut GateCache::default(), now).verdicts;
+        let said = verdicts.iter().map(|verdict| {
+            (verdict.waiting.as_ref().map_or("granted", |waiting| waiting.reason()), verdict.text().unwrap_or_default())
+        });
+        said.collect()
+    }
+
+    /// The API server does not want what would be written next, in these words.
+    pub(crate) fn refused(&mut self, cluster: &Cluster, words: &str) {
+        let mut snapshot = Snapshot { epoch: self.epoch, ..self.cache.clone() };
+        snapshot.agents.clone_from(&self.cache.agents);
+        let steps = round(&snapshot, &mut GateCache::default(), cluster.now).steps;
+        steps.iter().for_each(|step| self.memory.refused(&step.write, words));
     }
 
     /// One turn on what is in the caches; says whether anything was done.
@@ -127,6 +148,7 @@ impl TestController {
             Write::Workload(_) => self.cache.objects = now.objects,
             Write::RuleStatus(_) => self.cache.rules = now.rules,
             Write::Service(_) => self.cache.services = now.services,
+            Write::Prefetch(_) => self.cache.prefetches = now.prefetches,
             Write::InServiceFallback(_) | Write::RoleBinding(_) => {}
         }
     }

@@ -238,7 +238,7 @@ impl Kubernetes {
             ground.server.images.pulled(ground.now, &pod.node, &pod.image);
             let due = ground.now + ground.chance.delay(SECOND, 12 * SECOND);
             self.later(due, Job::NodeImages(pod.node.clone()));
-            PrefetchState::Fetched(Some(wall))
+            PrefetchState::Fetched { at: Some(wall), image_id: String::new() }
         };
         ground.say(Who::Kubernetes, || format!("{}: {} {state:?}", pod.node, pod.image));
         ground.server.put_prefetch(PrefetchView { state, ..PrefetchView::clone(&pod) });

@@ -36,8 +36,13 @@ pub struct PrefetchView {
 pub enum PrefetchState {
     /// Nothing is known yet: the node has not begun, or pulls.
     Pulling,
-    /// The image is on the node, and was asked for then.
-    Fetched(Option<Timestamp>),
+    /// The image is on the node.
+    Fetched {
+        /// When the registry was asked at the latest, as far as that is known.
+        at: Option<Timestamp>,
+        /// The image as the runtime knows it, `<repository>@<digest>`; empty if that is not known.
+        image_id: String,
+    },
     /// The image was not pulled, or the pod was not let in.
     Failed {
         /// The kubelet's reason, e.g. `ErrImagePull`.
@@ -76,7 +81,7 @@ impl PrefetchView {
     /// Its image is on the node.
     #[must_use]
     pub fn is_fetched(&self) -> bool {
-        matches!(self.state, PrefetchState::Fetched(_))
+        matches!(self.state, PrefetchState::Fetched { .. })
     }
 }
 
@@ -93,22 +98,22 @@ fn state(pod: &Pod, created: Option<Timestamp>) -> PrefetchState {
 }
 
 fn of_container(status: &ContainerStatus, created: Option<Timestamp>) -> Option<PrefetchState> {
-    let has_image = !status.image_id.is_empty();
+    let fetched = |at| PrefetchState::Fetched { at, image_id: status.image_id.clone() };
     let ContainerState { running, terminated, waiting } = status.state.as_ref()?;
     if let Some(ended) = terminated {
         let at = ended.finished_at.as_ref().map(|time| time.0).or(created);
         // The command does not exist, so a container that was made has failed to start. That is what is wanted.
-        return has_image.then_some(PrefetchState::Fetched(at));
+        return (!status.image_id.is_empty()).then(|| fetched(at));
     }
     if let Some(running) = running {
-        return Some(PrefetchState::Fetched(running.started_at.as_ref().map(|time| time.0).or(created)));
+        return Some(fetched(running.started_at.as_ref().map(|time| time.0).or(created)));
     }
     let waiting = waiting.as_ref()?;
     match waiting.reason.as_deref().unwrap_or_default() {
         "" | "ContainerCreating" | "PodInitializing" => None,
         // The kubelet looks at the container itself only once it has the image.
         reason if reason.starts_with("CreateContainer") || reason.starts_with("RunContainer") => {
-            Some(PrefetchState::Fetched(created))
+            Some(fetched(created))
         }
         reason => Some(failed(Some(reason), waiting.message.as_deref())),
     }
@@ -144,9 +149,10 @@ mod tests {
     fn a_container_that_could_not_start_has_its_image() {
         let ended = json!({"terminated": {"exitCode": 128, "reason": "StartError", "finishedAt": "2026-11-23T00:00:05Z"}});
         let at = "2026-11-23T00:00:05Z".parse().unwrap();
-        assert_eq!(view(container("r.io/web@sha256:11", ended)), PrefetchState::Fetched(Some(at)));
+        let image_id = "r.io/web@sha256:11".to_owned();
+        assert_eq!(view(container(&image_id, ended)), PrefetchState::Fetched { at: Some(at), image_id });
         let refused = json!({"waiting": {"reason": "CreateContainerError", "message": "no command"}});
-        assert!(matches!(view(container("", refused)), PrefetchState::Fetched(Some(_))));
+        assert!(matches!(view(container("", refused)), PrefetchState::Fetched { at: Some(_), .. }));
     }
 
     #[test]

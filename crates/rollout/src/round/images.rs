@@ -84,7 +84,7 @@ impl<'a> Images<'a> {
             return if self.snapshot.unknown.images { Known::There } else { Known::Unknown };
         };
         match latest.state {
-            PrefetchState::Fetched(at) => {
+            PrefetchState::Fetched { at, .. } => {
                 let is_fresh = at.is_some_and(|at| self.now.duration_since(at) <= FRESH);
                 if is_fresh { Known::There } else { Known::Old }
             }
@@ -166,6 +166,6 @@ fn failed(pull: Pull, attempt: &PrefetchView) -> Waiting {
             let why = NotFetched::Failed { reason: reason.clone(), message: message.clone() };
             Waiting::ImageNotFetched { image: pull.image, node: pull.node, why }
         }
-        PrefetchState::Pulling | PrefetchState::Fetched(_) => pulling(pull),
+        PrefetchState::Pulling | PrefetchState::Fetched { .. } => pulling(pull),
     }
 }

@@ -66,7 +66,7 @@ impl Prefetches<'_> {
         let Some(latest) = attempts.first() else { return true };
         match latest.state {
             PrefetchState::Pulling => false,
-            PrefetchState::Fetched(_) => true,
+            PrefetchState::Fetched { .. } => true,
             PrefetchState::Failed { .. } => {
                 let due = latest.created.map_or(now, |at| at.saturating_add(RETRY_AFTER).unwrap_or(now));
                 if due > now {

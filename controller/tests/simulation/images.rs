@@ -1,0 +1,162 @@
+//! Stories of images that are not on the nodes.
+
+#![cfg(test)]
+
+use hitless_api::names::annotations;
+use serde_json::json;
+
+use crate::cluster::Cluster;
+use crate::node::Fate;
+use crate::test_controller::{ALL, TestController, Writing};
+
+/// Turns a moment apart, on fresh caches.
+fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
+    for _ in 0..count {
+        cluster.pass(100);
+        controller.refresh(cluster, ALL);
+        let _ = controller.turn(cluster, Writing::All);
+        cluster.controllers();
+    }
+    controller.refresh(cluster, ALL);
+}
+
+fn roll(cluster: &mut Cluster, controller: &mut TestController) {
+    for _ in 0..200 {
+        turns(cluster, controller, 1);
+        let _ = cluster.agent(0, Fate::Done);
+    }
+    cluster.agents_forget();
+    turns(cluster, controller, 5);
+}
+
+fn started() -> serde_json::Value {
+    json!({"terminated": {"exitCode": 128, "reason": "StartError", "finishedAt": "2026-11-22T00:00:02Z"}})
+}
+
+fn reasons(cluster: &Cluster, controller: &mut TestController) -> Vec<&'static str> {
+    controller.said(cluster.now).into_iter().map(|(reason, _)| reason).collect()
+}
+
+/// Three pods on two nodes, changed to an image that no node has.
+fn changed() -> (Cluster, TestController) {
+    let mut cluster = Cluster::new(3, 1).without_images();
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 5);
+    (cluster, controller)
+}
+
+#[test]
+fn an_image_is_fetched_to_each_node_once_and_nobody_goes_before_it_is_there() {
+    let (mut cluster, mut controller) = changed();
+    assert_eq!(cluster.prefetches.len(), 2, "{:?}", cluster.prefetches.keys());
+    assert_eq!(reasons(&cluster, &mut controller), ["ImagePulling"; 3]);
+    assert!(cluster.grants().is_empty());
+    cluster.fetched(&started());
+    turns(&mut cluster, &mut controller, 1);
+    assert_eq!(cluster.grants().len(), 1);
+    assert_eq!(cluster.prefetches.len(), 2, "kept while pods of the node need the image");
+    roll(&mut cluster, &mut controller);
+    cluster.assert_at_rest();
+    assert_eq!(cluster.written["prefetch"], 4, "two were made and deleted");
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_takes_no_pod_out_and_is_tried_again() {
+    let (mut cluster, mut controller) = changed();
+    cluster.fetched(&json!({"waiting": {"reason": "ErrImagePull", "message": "web:v2: not found"}}));
+    turns(&mut cluster, &mut controller, 5);
+    assert_eq!(reasons(&cluster, &mut controller), ["ImageNotFetched"; 3]);
+    let (_, text) = &controller.said(cluster.now)[0];
+    assert!(text.contains("ErrImagePull: web:v2: not found"), "{text}");
+    assert_eq!(cluster.written["prefetch"], 2, "not tried again at once");
+    cluster.pass(60_000);
+    turns(&mut cluster, &mut controller, 3);
+    assert_eq!(cluster.prefetches.len(), 4, "a second attempt beside the first");
+    assert_eq!(reasons(&cluster, &mut controller), ["ImageNotFetched"; 3], "what is known is said until more is known");
+    assert!(cluster.grants().is_empty());
+    cluster.fetched(&started());
+    roll(&mut cluster, &mut controller);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn another_image_ends_the_attempts_at_the_first() {
+    let (mut cluster, mut controller) = changed();
+    cluster.fetched(&json!({"waiting": {"reason": "ErrImagePull", "message": "not found"}}));
+    cluster.set_image(1);
+    turns(&mut cluster, &mut controller, 5);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn what_the_api_server_does_not_accept_is_said_in_its_words() {
+    let mut cluster = Cluster::new(3, 1).without_images();
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    // The Deployment's own objects come first.
+    turns(&mut cluster, &mut controller, 2);
+    cluster.prefetches.clear();
+    controller.refresh(&cluster, ALL);
+    controller.refused(&cluster, "exceeded quota: few");
+    assert_eq!(reasons(&cluster, &mut controller), ["ImageNotFetched"; 3]);
+    let (_, text) = &controller.said(cluster.now)[0];
+    assert!(text.contains("not accepted: exceeded quota: few"), "{text}");
+    turns(&mut cluster, &mut controller, 2);
+    assert_eq!(reasons(&cluster, &mut controller), ["ImagePulling"; 3], "the quota was raised");
+}
+
+#[test]
+fn where_the_registry_is_asked_at_every_start_it_is_asked_again_right_before() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.pods.values_mut().for_each(|pod| pod["spec"]["containers"][0]["imagePullPolicy"] = json!("Always"));
+    let mut controller = TestController::new(1, &cluster);
+    cluster.rules[0].spec.rules[0].available_policy.as_mut().unwrap().max_unavailable_value =
+        Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(0));
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 5);
+    assert_eq!(cluster.prefetches.len(), 1, "although the node has the image");
+    cluster.fetched(&started());
+    cluster.pass(3_600_000);
+    turns(&mut cluster, &mut controller, 5);
+    assert_eq!((reasons(&cluster, &mut controller), cluster.prefetches.len()), (vec!["Rules"], 1), "while rules say no it is not asked");
+    cluster.rules[0].spec.rules[0].available_policy.as_mut().unwrap().max_unavailable_value =
+        Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(1));
+    turns(&mut cluster, &mut controller, 2);
+    assert_eq!(reasons(&cluster, &mut controller), ["ImagePulling"], "the answer is old");
+    assert!(cluster.grants().is_empty());
+    let at = cluster.now.to_string();
+    cluster.fetched(&json!({"terminated": {"exitCode": 128, "reason": "StartError", "finishedAt": at}}));
+    turns(&mut cluster, &mut controller, 2);
+    assert_eq!(cluster.grants().len(), 1);
+    roll(&mut cluster, &mut controller);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn images_are_fetched_ahead_where_the_owner_wants_no_more_for_now() {
+    let mut cluster = Cluster::new(3, 1).without_images();
+    cluster.deployment["metadata"]["annotations"][annotations::PREFETCH] = json!("only");
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 5);
+    cluster.fetched(&started());
+    turns(&mut cluster, &mut controller, 5);
+    assert_eq!(reasons(&cluster, &mut controller), ["PrefetchOnly"; 3]);
+    assert_eq!(cluster.prefetches.len(), 2, "kept, so that nobody removes the images");
+    cluster.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove(annotations::PREFETCH);
+    roll(&mut cluster, &mut controller);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn nothing_is_fetched_to_a_cordoned_node() {
+    let mut cluster = Cluster::new(2, 1).without_images();
+    let mut controller = TestController::new(1, &cluster);
+    cluster.cordon();
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 5);
+    assert!(cluster.prefetches.is_empty());
+    let (reason, text) = &controller.said(cluster.now)[0];
+    assert_eq!((*reason, text.contains("cordoned")), ("ImageNotFetched", true), "{text}");
+}
