@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hitless_api::NodeTransition;
+use hitless_api::names::labels;
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::watch::{self, Cache, Listing, Metrics, Selection};
 use k8s_openapi::api::core::v1::Pod;
@@ -50,7 +51,11 @@ impl Caches {
         readiness: &Readiness,
         token: &CancellationToken,
     ) -> [WatchTask; 2] {
-        let pods = Selection::fields(format!("spec.nodeName={node}"), Listing::Paged(PAGE));
+        // Pods that fetch images are none of ours.
+        let pods = Selection {
+            labels: Some(format!("!{}", labels::PREFETCH)),
+            ..Selection::fields(format!("spec.nodeName={node}"), Listing::Paged(PAGE))
+        };
         let transitions = Selection::fields(format!("metadata.name={node}"), Listing::Paged(PAGE));
         [
             Box::pin(watch::run(

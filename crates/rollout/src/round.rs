@@ -150,7 +150,8 @@ impl<'a, 'g> Pass<'a, 'g> {
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
         let images = images::Images::new(snapshot, now);
-        Ok(Self { basis: Basis { snapshot, wishes, ended, gate, policies, traffic, images }, draft, asked })
+        let learned = gaps::learned(&wishes, snapshot);
+        Ok(Self { basis: Basis { snapshot, wishes, ended, gate, policies, traffic, images, learned }, draft, asked })
     }
 
     fn finish(self) -> Finished<'a> {
@@ -158,7 +159,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let granted = basis.candidates(&basis.wishes.by_pod, draft).resume(&basis).judge(&basis).grant(&basis);
         let Granted { draft, verdicts } = granted;
         let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
-        let Basis { snapshot, wishes, ended, gate, policies, .. } = basis;
+        let Basis { snapshot, wishes, ended, gate, policies, learned, .. } = basis;
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts);
@@ -170,7 +171,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let wake_at =
             [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at].into_iter().flatten().min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
-        let draft = draft.with(closed).with(gaps::changes(&wishes, snapshot)).with(workloads);
+        let draft = draft.with(closed).with(gaps::changes(&wishes, &learned)).with(workloads);
         let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
         let draft = draft.with(prefetches.changes);
         let (steps, reads) = (draft.into_steps(), ended.reads.clone());

@@ -17,7 +17,7 @@ pub struct PodContext<'a> {
     /// The pod.
     pub pod: &'a PodView,
     /// What its workload says.
-    pub workload: WorkloadFacts<'a>,
+    pub workload: WorkloadFacts,
     /// A rule of stage PostCheck concerns it.
     pub post_check: bool,
     /// What the agent of its node has said.
@@ -26,18 +26,18 @@ pub struct PodContext<'a> {
 
 /// What a workload says of how its pods are operated; nothing where a pod has none that is looked after.
 #[derive(Clone, Copy, Default)]
-pub struct WorkloadFacts<'a> {
+pub struct WorkloadFacts {
     /// How long a new version may take, in seconds.
     pub progress_deadline_seconds: Option<u32>,
-    /// Annotation `hitless.dev/gap`.
-    pub gaps: Option<&'a str>,
+    /// The longest time of late that its containers were away, in milliseconds (annotation `hitless.dev/gap`).
+    pub gap_milliseconds: Option<u32>,
 }
 
-impl<'a> WorkloadFacts<'a> {
+impl WorkloadFacts {
     /// Of the workload that this is planned for.
     #[must_use]
-    pub fn of(plan: &'a Plan) -> Self {
-        Self { progress_deadline_seconds: plan.progress_deadline_seconds, gaps: plan.gaps.as_deref() }
+    pub fn of(plan: &Plan) -> Self {
+        Self { progress_deadline_seconds: plan.progress_deadline_seconds, gap_milliseconds: Gaps::parse(plan.gaps.as_deref()).longest() }
     }
 }
 
@@ -120,7 +120,7 @@ impl OperationSettings {
             post_check,
             hook_after_drain: Hook::need_leave(&resolved.hooks),
             agent_can_hold: agent.can_hold(&pod.id.uid),
-            gap_milliseconds: Gaps::parse(workload.gaps).longest(),
+            gap_milliseconds: workload.gap_milliseconds,
             cap_milliseconds: resolved.drain.hold_cap_milliseconds,
             long_lived_port: resolved.drain.long_lived_port(),
             another_serves: false,

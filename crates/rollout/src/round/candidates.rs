@@ -1,11 +1,12 @@
 //! Which pods nothing but the rules can keep from being operated.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter::once_with;
 
-use hitless_api::ObjectRef;
+use hitless_api::{Grant, ObjectRef};
 use hitless_api::pod::PodView;
 use hitless_gate::{Gate, Verdict};
+use jiff::SignedDuration;
 use hitless_workloads::PodIntent;
 
 use super::draft::Draft;
@@ -14,8 +15,11 @@ use super::images::Images;
 use super::waiting::{self, Waiting};
 use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
-use crate::mode::{OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts};
+use crate::mode::{Gaps, OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts};
 use crate::snapshot::Snapshot;
+
+/// For so long pods wait for what the first one of their workload teaches.
+const LESSON: SignedDuration = SignedDuration::from_secs(30);
 
 /// What pods are judged by: what is wished, what has ended, and a gate that was told of both.
 pub(super) struct Basis<'a, 'g> {
@@ -26,6 +30,8 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) policies: Policies<'a>,
     pub(super) traffic: Traffic<'a>,
     pub(super) images: Images<'a>,
+    /// What was learned of gaps and does not stand on the workload yet, by index of the plan.
+    pub(super) learned: BTreeMap<usize, Gaps>,
 }
 
 /// A pod that nothing but the rules can keep from being operated.
@@ -139,12 +145,38 @@ impl<'a> Basis<'a, '_> {
         let node = wish.pod.node.as_deref().unwrap_or_default();
         let context = PodContext {
             pod: wish.pod,
-            workload: wish.workload.map(|index| WorkloadFacts::of(&self.wishes.plans[index])).unwrap_or_default(),
+            workload: wish.workload.map(|index| self.facts(index)).unwrap_or_default(),
             post_check: self.gate.has_post_check(&wish.pod.id.uid),
             agent: self.snapshot.node_transitions.get(node).map(|known| known.agent_status()).unwrap_or_default(),
         };
         let settings = OperationSettings::of(context, &self.policies, &self.traffic);
         settings.map_err(|why| Waiting::not_operable(why, node))
+    }
+
+    fn facts(&self, index: usize) -> WorkloadFacts {
+        let known = WorkloadFacts::of(&self.wishes.plans[index]);
+        let longest = self.learned.get(&index).and_then(Gaps::longest).max(known.gap_milliseconds);
+        WorkloadFacts { gap_milliseconds: longest, ..known }
+    }
+
+    /// The pod of the same workload that is being operated, and that will teach how long the workload is away. Nobody waits for
+    /// one that takes long.
+    pub(super) fn teacher<'s>(&'s self, pod: &'a PodView, draft: &'s Draft<'_>) -> Option<&'s str> {
+        let workload = self.wishes.workload_of(pod)?;
+        let nodes = self.snapshot.nodes.keys().chain(self.snapshot.node_transitions.keys());
+        let granted = nodes.flat_map(|node| draft.grants(node));
+        let mut others = granted.filter(|grant| grant.pod.uid != pod.id.uid && grant.pod.namespace == pod.id.namespace);
+        let teaches = |grant: &&Grant| {
+            let is_recent = draft.now.duration_since(grant.granted.0) < LESSON;
+            is_recent && self.wishes.workload_of_target(grant) == Some(workload) && !self.has_ended(grant)
+        };
+        others.find(teaches).map(|grant| grant.pod.name.as_str())
+    }
+
+    fn has_ended(&self, grant: &Grant) -> bool {
+        let known = self.wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| pod.node.as_ref());
+        let known = known.and_then(|node| self.snapshot.node_transitions.get(node));
+        known.and_then(|known| known.transition(grant)).is_some_and(|transition| transition.result.is_some())
     }
 
     /// How the pod is now: it may have been granted in this very round.

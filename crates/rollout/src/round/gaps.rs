@@ -11,9 +11,8 @@ use super::change::Change;
 use super::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
-/// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
-/// left out comes in a later round, because agents' reports stay until their next write.
-pub(super) fn changes<'a>(wishes: &Wishes<'a>, snapshot: &'a Snapshot) -> Vec<Change<'a>> {
+/// What reports tell that workloads do not know yet, by index of the plan: gaps with what is new.
+pub(super) fn learned(wishes: &Wishes<'_>, snapshot: &Snapshot) -> BTreeMap<usize, Gaps> {
     let mut longest: BTreeMap<(usize, &str), u32> = BTreeMap::new();
     for transition in snapshot.node_transitions.values().flat_map(|node| &node.transitions) {
         let is_done = transition.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
@@ -33,8 +32,14 @@ pub(super) fn changes<'a>(wishes: &Wishes<'a>, snapshot: &'a Snapshot) -> Vec<Ch
             next.insert(workload, gaps);
         }
     }
-    let changes = next.into_iter().filter_map(|(index, gaps)| {
-        let plan = &wishes.plans[index];
+    next
+}
+
+/// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
+/// left out comes in a later round, because agents' reports stay until their next write.
+pub(super) fn changes<'a>(wishes: &Wishes<'a>, learned: &BTreeMap<usize, Gaps>) -> Vec<Change<'a>> {
+    let changes = learned.iter().filter_map(|(index, gaps)| {
+        let plan = &wishes.plans[*index];
         let object = wishes.world.object(&plan.workload.uid)?;
         let is_free = plan.writes.is_empty() && plan.opt_in != OptIn::No;
         is_free.then(|| Change::Workload(Write::annotate("record-gap", object, annotations::GAP, &gaps.text())))

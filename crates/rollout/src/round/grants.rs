@@ -149,6 +149,12 @@ impl<'a> Basis<'a, '_> {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),
         };
+        // One pod leaves and teaches how long the workload is away; the others may then be held.
+        if Mode::word(&begin.mode.reason) == Mode::UNKNOWN_GAP
+            && let Some(teacher) = self.teacher(operable.pod, draft)
+        {
+            return Decided::waits(Waiting::Learning(teacher.to_owned()));
+        }
         let transfer = self.ended.transfers.get(pod.uid.as_str());
         let since = transfer.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
         let mut changes = Vec::new();

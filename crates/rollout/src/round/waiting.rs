@@ -74,6 +74,8 @@ pub enum Waiting {
         /// Why it is not fetched.
         why: NotFetched,
     },
+    /// This pod of its workload is being operated first: it teaches how long the workload is away.
+    Learning(String),
     /// The images are there, and the workload's owner wants no more for now.
     PrefetchOnly,
     /// The namespace's ledger has as many reservations as fit.
@@ -138,6 +140,7 @@ impl Waiting {
             Self::NodeFull(_) => "NodeFull",
             Self::ImagePulling { .. } => "ImagePulling",
             Self::ImageNotFetched { .. } => "ImageNotFetched",
+            Self::Learning(_) => "Learning",
             Self::PrefetchOnly => "PrefetchOnly",
             Self::LedgerFull => "LedgerFull",
             Self::Halted { .. } => "Halted",
@@ -201,6 +204,9 @@ impl Waiting {
                     format!("image {image} is not on node {node}, and nothing is fetched to a node with {condition}")
                 }
             },
+            Self::Learning(pod) => {
+                format!("how long its workload is away is not known yet; pod {pod} goes first, for at most 30 s alone")
+            }
             Self::PrefetchOnly => {
                 "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
             }
@@ -224,6 +230,7 @@ impl Waiting {
             | Self::StaticPod
             | Self::Job
             | Self::Terminating
+            | Self::Learning(_)
             | Self::ImagePulling { .. } => None,
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
                 Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
@@ -265,6 +272,7 @@ impl Waiting {
                 | Self::ReleasePending
                 | Self::PodNotCached
                 | Self::Terminating
+                | Self::Learning(_)
                 | Self::ImagePulling { .. }
         )
     }
