@@ -54,7 +54,7 @@ pub(crate) fn rollout(pods: &[Value]) -> Snapshot {
     let cluster = Cluster {
         pods: pods.iter().map(|pod| Arc::new(view(pod))).collect(),
         // Neither nodes nor agents may be read.
-        unknown: Unknown { nodes: true, agents: true, ..Unknown::default() },
+        unknown: Unknown { nodes: true, agents: true, images: true, ..Unknown::default() },
         ..Cluster::default()
     };
     let objects = [deployment, set].into_iter().filter_map(WorkloadObject::of).map(Arc::new).collect();
@@ -163,6 +163,10 @@ pub(crate) fn with_drain_policy(mut snapshot: Snapshot, name: &str, namespace: &
 }
 
 /// So long was the workload away of late.
+pub(crate) fn with_annotation(snapshot: Snapshot, name: &str, value: &str) -> Snapshot {
+    with_object(snapshot, 0, |deployment| deployment["metadata"]["annotations"][name] = value.into())
+}
+
 pub(crate) fn with_gap(snapshot: Snapshot, milliseconds: u32) -> Snapshot {
     with_object(snapshot, 0, |deployment| {
         deployment["metadata"]["annotations"][annotations::GAP] = format!(r#"{{"h": {milliseconds}}}"#).into();

@@ -20,8 +20,10 @@ use crate::snapshot::{Snapshot, WorkloadObject};
 
 /// The picture, and what was assumed. `nodes`: over how many made pods are spread.
 pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapshot, Vec<String>), Failure> {
-    let mut snapshot =
-        Cluster { unknown: Unknown { nodes: true, agents: true, images: true, ..Unknown::default() }, ..Cluster::default() };
+    let mut snapshot = Cluster {
+        unknown: Unknown { nodes: true, agents: true, images: true, ..Unknown::default() },
+        ..Cluster::default()
+    };
     let mut said = Vec::new();
     let mut known_nodes: Vec<NodeView> = Vec::new();
     let (mut pods, mut raw) = (Vec::new(), Vec::new());

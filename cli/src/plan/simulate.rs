@@ -102,6 +102,8 @@ fn stays(waiting: &Waiting) -> bool {
         | Waiting::NotScheduled
         | Waiting::NodeGone(_)
         | Waiting::AgentNotReady(_)
+        | Waiting::ImageNotFetched { .. }
+        | Waiting::PrefetchOnly
         | Waiting::Halted { .. } => true,
         Waiting::Obstacle(Obstacle::NotItsTurn { .. })
         | Waiting::InProgress
@@ -112,6 +114,8 @@ fn stays(waiting: &Waiting) -> bool {
         | Waiting::ServiceOpen(_)
         | Waiting::ServiceBusy { .. }
         | Waiting::NodeFull(_)
+        | Waiting::ImagePulling { .. }
+        | Waiting::Learning(_)
         | Waiting::LedgerFull => false,
     }
 }

@@ -8,6 +8,7 @@ use hitless_api::pod::{ConditionView, PodView};
 use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Transition, TransitionResult};
 use hitless_gate::{Answer, Approval, Approvals, Question};
 use hitless_rollout::Ask;
+use hitless_rollout::prefetch::PrefetchState;
 use hitless_rollout::round::{Round, Write};
 use hitless_rollout::snapshot::{Evidence, LedgerView, NodeTransitionView, OperationKey, Snapshot as Cluster, Version};
 use jiff::Timestamp;
@@ -26,6 +27,9 @@ impl World {
     pub(crate) fn new(mut cluster: Cluster, from_files: bool) -> Self {
         // What approvers have said was about another operation.
         cluster.approvals = Approvals::new();
+        // What is being fetched comes.
+        cluster.unknown.images = true;
+        cluster.prefetches.retain(|prefetch| prefetch.state != PrefetchState::Pulling);
         let mut without_node = BTreeSet::new();
         if from_files {
             (cluster.unknown.nodes, cluster.unknown.agents) = (true, true);
@@ -105,9 +109,11 @@ impl World {
                     })
                 }
                 // What comes before the pods was written already, and what comes after them is of no interest.
-                Write::Workload(_) | Write::InServiceFallback(_) | Write::RuleStatus(_) | Write::RoleBinding(_) => {
-                    false
-                }
+                Write::Workload(_)
+                | Write::Prefetch(_)
+                | Write::InServiceFallback(_)
+                | Write::RuleStatus(_)
+                | Write::RoleBinding(_) => false,
             };
         }
         has_written

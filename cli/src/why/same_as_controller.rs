@@ -20,7 +20,7 @@ use cluster::{Draw, draw, now};
 const DRAWS: usize = 1_000;
 
 /// Every reason. A new one is added here, and has to come up.
-const REASONS: [&str; 21] = [
+const REASONS: [&str; 25] = [
     "InProgress",
     "ReleasePending",
     "PodNotCached",
@@ -40,6 +40,10 @@ const REASONS: [&str; 21] = [
     "NodeGone",
     "AgentNotReady",
     "NodeFull",
+    "ImagePulling",
+    "ImageNotFetched",
+    "Learning",
+    "PrefetchOnly",
     "LedgerFull",
     "Halted",
 ];
@@ -66,6 +70,10 @@ fn variant(waiting: &Waiting) -> &'static str {
         | Waiting::NodeGone(_)
         | Waiting::AgentNotReady(_)
         | Waiting::NodeFull(_)
+        | Waiting::ImagePulling { .. }
+        | Waiting::ImageNotFetched { .. }
+        | Waiting::Learning(_)
+        | Waiting::PrefetchOnly
         | Waiting::LedgerFull
         | Waiting::Halted { .. } => waiting.reason(),
     }

@@ -37,7 +37,10 @@ pub(super) enum RestoreError {
 enum Restore {
     Workload(Box<Write>),
     Close(ServiceWrite),
-    Raise { pod: PodRef, resource_version: String },
+    Raise {
+        pod: PodRef,
+        resource_version: String,
+    },
     /// A pod of ours that fetches an image.
     Delete(PodRef),
 }

@@ -98,7 +98,7 @@ fn rules() -> Vec<PolicyRule> {
     };
     let namespace = rule("", "namespaces", &["get"]);
     let mut rules = vec![
-        rule("", "pods", &["get", "list", "watch"]),
+        rule("", "pods", &["get", "list", "watch", "delete"]),
         rule("", "pods/status", &["patch"]),
         rule("", "services", &["get", "list", "watch", "patch"]),
         PolicyRule { resource_names: Some(vec![SYSTEM_NAMESPACE.to_owned()]), ..namespace },

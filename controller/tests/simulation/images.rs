@@ -119,7 +119,11 @@ fn where_the_registry_is_asked_at_every_start_it_is_asked_again_right_before() {
     cluster.fetched(&started());
     cluster.pass(3_600_000);
     turns(&mut cluster, &mut controller, 5);
-    assert_eq!((reasons(&cluster, &mut controller), cluster.prefetches.len()), (vec!["Rules"], 1), "while rules say no it is not asked");
+    assert_eq!(
+        (reasons(&cluster, &mut controller), cluster.prefetches.len()),
+        (vec!["Rules"], 1),
+        "while rules say no it is not asked"
+    );
     cluster.rules[0].spec.rules[0].available_policy.as_mut().unwrap().max_unavailable_value =
         Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(1));
     turns(&mut cluster, &mut controller, 2);

@@ -37,8 +37,8 @@ pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
 pub use waiting::{NotFetched, Waiting, unfit};
 pub(crate) use wishes::operations;
 pub use write::{
-    EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite, RuleStatusWrite, ServiceWrite,
-    Step, Write,
+    EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite, RuleStatusWrite,
+    ServiceWrite, Step, Write,
 };
 
 use candidates::Basis;
@@ -168,8 +168,10 @@ impl<'a, 'g> Pass<'a, 'g> {
         let (closed, close_at) = service_publishing::close(&wishes, &draft);
         let fallback = in_service_fallback::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
-        let wake_at =
-            [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at].into_iter().flatten().min();
+        let wake_at = [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at]
+            .into_iter()
+            .flatten()
+            .min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
         let draft = draft.with(closed).with(gaps::changes(&wishes, &learned)).with(workloads);
         let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);

@@ -14,8 +14,8 @@ use hitless_api::{
     Grant, MicroTime, NodeTransitionStatus, Outcome, Phase, PodTransitionRuleSpec, Transition, TransitionResult,
 };
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::round::{Round, Step};
 use hitless_rollout::prefetch::{NamePool, NodeImages};
+use hitless_rollout::round::{Round, Step};
 use hitless_rollout::snapshot::{AgentState, Evidence, NodeView, RuleView, Snapshot, Version};
 use hitless_workloads::kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;

@@ -11,11 +11,11 @@ use hitless_rollout::prefetch::{PrefetchState, PrefetchView};
 use hitless_rollout::snapshot::NodeView;
 use hitless_workloads::{Body, Object as View, Template};
 
+use crate::checks::image_number;
 use crate::clock::{MS, Micros, NEVER, SECOND};
 use crate::controller::AGENTS;
-use crate::ground::Ground;
-use crate::checks::image_number;
 use crate::faults::Fault;
+use crate::ground::Ground;
 use crate::kubelet::{Image, set_condition};
 use crate::native;
 use crate::server::{Kind, Object, Told, WorkloadObject, object_key};

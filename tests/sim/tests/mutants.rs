@@ -64,15 +64,18 @@ const BUGS: &[Bug] = &[
     },
     Bug {
         what: "a pod goes for an image that is not on its node",
-        changes: &[(
-            "crates/rollout/src/round/images.rs",
-            "Known::There | Known::Old => None,",
-            "Known::There | Known::Old => None,\n            Known::Pulling | Known::Unknown if MUTANT => None,",
-        ), (
-            "crates/rollout/src/round/images.rs",
-            "let (pull, _) = self.first_missing(pod, intent)?;",
-            "let (pull, _) = self.first_missing(pod, intent).filter(|_| !MUTANT)?;",
-        )],
+        changes: &[
+            (
+                "crates/rollout/src/round/images.rs",
+                "Known::There | Known::Old => None,",
+                "Known::There | Known::Old => None,\n            Known::Pulling | Known::Unknown if MUTANT => None,",
+            ),
+            (
+                "crates/rollout/src/round/images.rs",
+                "let (pull, _) = self.first_missing(pod, intent)?;",
+                "let (pull, _) = self.first_missing(pod, intent).filter(|_| !MUTANT)?;",
+            ),
+        ],
     },
     Bug {
         what: "a registry that is asked at every start is not asked again before a pod goes",

@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, TransitionLedgerSpec};
+use hitless_api::{Grant, PodRef, TransitionLedgerSpec};
 use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::prefetch::{PrefetchState, PrefetchView, Pull};
 use hitless_rollout::round::{Write, round};
-use hitless_rollout::snapshot::{AgentState, LedgerView, NodeView, Version};
+use hitless_rollout::snapshot::{AgentState, LedgerView, NodeUnfit, NodeView, Version};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::plan::world::World;
-use crate::scene::{pod, rollout, view, with_budget, with_drain_policy, with_gap, with_grant, with_rule, with_service};
+use crate::scene::{
+    pod, rollout, view, with_annotation, with_budget, with_drain_policy, with_gap, with_grant, with_rule, with_service,
+};
 use crate::snapshot::Snapshot;
 
 pub(super) fn now() -> Timestamp {
@@ -77,6 +80,22 @@ pub(super) struct Draw {
     epoch: i64,
     full_node: bool,
     full_ledger: bool,
+    images: Images,
+}
+
+/// What is known of the new image on the node.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Images {
+    /// Nobody has looked, and it is taken to be there.
+    Unseen,
+    /// The node does not have it.
+    Absent,
+    /// The same, and nothing is brought there.
+    Cordoned,
+    Pulling,
+    Failed,
+    /// It is there, and the owner wants no more for now.
+    Only,
 }
 
 fn quirk() -> impl Strategy<Value = Quirk> {
@@ -119,7 +138,12 @@ pub(super) fn draw() -> impl Strategy<Value = Draw> {
         prop::option::of(prop::sample::select(vec![300u32, 4000])),
     );
     let nodes = (known(), known(), features, 0i64..3, prop::bool::weighted(0.03), prop::bool::weighted(0.03));
-    (prop::collection::vec(quirk(), 1..5), past(), around, nodes).prop_map(|(pods, past, around, nodes)| {
+    let images = prop_oneof![
+        6 => Just(Images::Unseen),
+        3 => prop::sample::select(vec![Images::Absent, Images::Cordoned, Images::Pulling, Images::Failed, Images::Only]),
+    ];
+    let all = (prop::collection::vec(quirk(), 1..5), past(), around, nodes, images);
+    all.prop_map(|(pods, past, around, nodes, images)| {
         let (rule, cluster_budget, service, policy, gap) = around;
         let (node, agent, features, epoch, full_node, full_ledger) = nodes;
         Draw {
@@ -136,6 +160,7 @@ pub(super) fn draw() -> impl Strategy<Value = Draw> {
             epoch,
             full_node,
             full_ledger,
+            images,
         }
     })
 }
@@ -201,6 +226,7 @@ pub(super) fn snapshot(draw: &Draw) -> (Snapshot, Vec<String>) {
         snapshot = with_gap(snapshot, gap);
     }
     nodes(&mut snapshot, draw);
+    images(&mut snapshot, draw.images);
     if draw.full_node || draw.full_ledger {
         snapshot.cluster.pods.extend(fillers().iter().cloned());
     }
@@ -217,7 +243,6 @@ pub(super) fn snapshot(draw: &Draw) -> (Snapshot, Vec<String>) {
 fn nodes(snapshot: &mut Snapshot, draw: &Draw) {
     let cluster = &mut snapshot.cluster;
     (cluster.unknown.nodes, cluster.unknown.agents) = (draw.node.is_none(), draw.agent.is_none());
-    cluster.unknown.images = true;
     if draw.node == Some(true) {
         let node = NodeView { name: "n1".into(), uid: "n".into(), ..NodeView::default() };
         cluster.nodes.insert("n1".to_owned(), Arc::new(node));
@@ -230,6 +255,37 @@ fn nodes(snapshot: &mut Snapshot, draw: &Draw) {
         let agent = json!({"version": "1", "bootID": "b", "features": features});
         (node.agent, node.spec.epoch) = (serde_json::from_value(agent).unwrap(), draw.epoch);
     }
+}
+
+fn images(snapshot: &mut Snapshot, images: Images) {
+    snapshot.cluster.unknown.images = !matches!(images, Images::Absent | Images::Cordoned);
+    let state = match images {
+        Images::Unseen | Images::Absent => return,
+        Images::Cordoned => {
+            if let Some(node) = snapshot.cluster.nodes.get_mut("n1") {
+                Arc::make_mut(node).unfit = Some(NodeUnfit::Cordoned);
+            }
+            return;
+        }
+        Images::Only => {
+            *snapshot = with_annotation(std::mem::take(snapshot), "hitless.dev/prefetch", "only");
+            return;
+        }
+        Images::Pulling => PrefetchState::Pulling,
+        Images::Failed => PrefetchState::Failed { reason: "ErrImagePull".into(), message: "not found".into() },
+    };
+    let pulls = snapshot.cluster.pods.iter().filter_map(|pod| Pull::of(pod, pod.container("web")?, "web:v2"));
+    let view = |pull: Pull| PrefetchView {
+        pod: PodRef { namespace: pull.namespace.clone(), name: format!("{}-1", pull.key()), uid: pull.key() },
+        key: pull.key(),
+        attempt: 1,
+        node: pull.node,
+        image: pull.image,
+        created: Some(now()),
+        deleting: false,
+        state: state.clone(),
+    };
+    snapshot.cluster.prefetches = pulls.map(view).map(Arc::new).collect();
 }
 
 /// A NodeTransition of node `n1` with these grants.

@@ -37,7 +37,10 @@ impl WorkloadFacts {
     /// Of the workload that this is planned for.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
-        Self { progress_deadline_seconds: plan.progress_deadline_seconds, gap_milliseconds: Gaps::parse(plan.gaps.as_deref()).longest() }
+        Self {
+            progress_deadline_seconds: plan.progress_deadline_seconds,
+            gap_milliseconds: Gaps::parse(plan.gaps.as_deref()).longest(),
+        }
     }
 }
 

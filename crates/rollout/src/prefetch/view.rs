@@ -112,9 +112,7 @@ fn of_container(status: &ContainerStatus, created: Option<Timestamp>) -> Option<
     match waiting.reason.as_deref().unwrap_or_default() {
         "" | "ContainerCreating" | "PodInitializing" => None,
         // The kubelet looks at the container itself only once it has the image.
-        reason if reason.starts_with("CreateContainer") || reason.starts_with("RunContainer") => {
-            Some(fetched(created))
-        }
+        reason if reason.starts_with("CreateContainer") || reason.starts_with("RunContainer") => Some(fetched(created)),
         reason => Some(failed(Some(reason), waiting.message.as_deref())),
     }
 }
@@ -147,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_container_that_could_not_start_has_its_image() {
-        let ended = json!({"terminated": {"exitCode": 128, "reason": "StartError", "finishedAt": "2026-11-23T00:00:05Z"}});
+        let ended =
+            json!({"terminated": {"exitCode": 128, "reason": "StartError", "finishedAt": "2026-11-23T00:00:05Z"}});
         let at = "2026-11-23T00:00:05Z".parse().unwrap();
         let image_id = "r.io/web@sha256:11".to_owned();
         assert_eq!(view(container(&image_id, ended)), PrefetchState::Fetched { at: Some(at), image_id });

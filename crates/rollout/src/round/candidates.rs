@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter::once_with;
 
-use hitless_api::{Grant, ObjectRef};
 use hitless_api::pod::PodView;
+use hitless_api::{Grant, ObjectRef};
 use hitless_gate::{Gate, Verdict};
-use jiff::SignedDuration;
 use hitless_workloads::PodIntent;
+use jiff::SignedDuration;
 
 use super::draft::Draft;
 use super::endings::{Ended, Failure};
@@ -159,13 +159,11 @@ impl<'a> Basis<'a, '_> {
         WorkloadFacts { gap_milliseconds: longest, ..known }
     }
 
-    /// The pod of the same workload that is being operated, and that will teach how long the workload is away. Nobody waits for
-    /// one that takes long.
+    /// The pod of the same workload that is being operated as the first one, and that will teach how long the workload is away.
+    /// Nobody waits for one that takes long, nor where one that is done has taught nothing.
     pub(super) fn teacher<'s>(&'s self, pod: &'a PodView, draft: &'s Draft<'_>) -> Option<&'s str> {
-        let workload = self.wishes.workload_of(pod)?;
-        let nodes = self.snapshot.nodes.keys().chain(self.snapshot.node_transitions.keys());
-        let granted = nodes.flat_map(|node| draft.grants(node));
-        let mut others = granted.filter(|grant| grant.pod.uid != pod.id.uid && grant.pod.namespace == pod.id.namespace);
+        let workload = self.wishes.workload_of(pod).filter(|index| self.wishes.plans[*index].up_to_date() == 0)?;
+        let mut others = draft.every_grant().filter(|grant| grant.pod.uid != pod.id.uid);
         let teaches = |grant: &&Grant| {
             let is_recent = draft.now.duration_since(grant.granted.0) < LESSON;
             is_recent && self.wishes.workload_of_target(grant) == Some(workload) && !self.has_ended(grant)

@@ -189,6 +189,14 @@ impl<'a> Draft<'a> {
         )
     }
 
+    /// The grants of all nodes as they will be.
+    pub(super) fn every_grant(&self) -> impl Iterator<Item = &Grant> {
+        let known = self.snapshot.node_transitions.iter();
+        let kept = known.filter(|(node, _)| !self.nodes.contains_key(node.as_str()));
+        let drafts = self.nodes.values().flat_map(|draft| &draft.grants);
+        kept.flat_map(|(_, known)| &known.spec.grants).chain(drafts)
+    }
+
     pub(super) fn is_full(&self, node: &str) -> bool {
         self.grants(node).len() >= NodeTransitionSpec::MAX_GRANTS
     }

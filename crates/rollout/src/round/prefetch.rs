@@ -7,12 +7,12 @@ use hitless_api::{GroupKind, ObjectRef};
 use hitless_workloads::PodIntent;
 use jiff::{SignedDuration, Timestamp};
 
+use super::PodVerdict;
 use super::candidates::Basis;
 use super::change::Change;
 use super::images::{Known, pulls};
 use super::waiting::Waiting;
 use super::write::PrefetchWrite;
-use super::PodVerdict;
 use crate::prefetch::{PrefetchState, PrefetchView, Pull};
 
 /// So many nodes fetch the same image at a time, so that a registry is not overrun, and a bad tag is not tried everywhere.

@@ -238,7 +238,9 @@ impl Waiting {
             Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Cordoned), .. } => {
                 Some("uncordon the node, or let its pods go elsewhere")
             }
-            Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Pressure(_)), .. } => Some("make room on the node"),
+            Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Pressure(_)), .. } => {
+                Some("make room on the node")
+            }
             Self::PrefetchOnly => Some("remove the annotation to go on"),
             Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
             Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {

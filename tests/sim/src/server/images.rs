@@ -18,11 +18,6 @@ use crate::watch::Key;
 pub(crate) struct NodesImages(BTreeMap<String, BTreeMap<String, Micros>>);
 
 impl NodesImages {
-    /// Whether the node has what the reference names.
-    pub(crate) fn has(&self, node: &str, reference: &str) -> bool {
-        self.asked_at(node, reference).is_some()
-    }
-
     /// When the registry was last asked for it.
     pub(crate) fn asked_at(&self, node: &str, reference: &str) -> Option<Micros> {
         self.0.get(node)?.get(&image::canonical(reference)).copied()

@@ -11,7 +11,10 @@ use crate::fixture::{BARE, NAMESPACE, Set, apps, pods, set, workload};
 use crate::request::{Call, Who};
 
 pub(super) fn rows() -> Vec<Row> {
-    [stand_in(), prefetch(), deployments(), sets(), replica_sets(), services(), rights()].into_iter().flatten().collect()
+    [stand_in(), prefetch(), deployments(), sets(), replica_sets(), services(), rights()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn status(name: &str, value: Value) -> Call {
@@ -92,7 +95,12 @@ fn prefetch() -> Vec<Row> {
         denied(Who::Controller, "nothing is put where its command is", nothing, mounted("/hitless.dev", &token)),
         denied(Who::Controller, "nor in a roundabout way", nothing, mounted("//hitless.dev", &token)),
         denied(Who::Controller, "nothing of the node is mounted", nothing, mounted("/host", &host)),
-        denied(Who::Controller, "it does not share the node's network", no_right, one("/spec/hostNetwork", json!(true))),
+        denied(
+            Who::Controller,
+            "it does not share the node's network",
+            no_right,
+            one("/spec/hostNetwork", json!(true)),
+        ),
         denied(Who::Controller, "it gets no token", no_right, one("/spec/automountServiceAccountToken", json!(true))),
         denied(Who::Controller, "nor a privilege", no_right, one(escalation, json!(true))),
         denied(Who::Controller, "and belongs to somebody", no_right, one("/metadata/ownerReferences", json!([]))),
