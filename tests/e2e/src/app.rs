@@ -289,12 +289,8 @@ impl App {
 
     /// Waits until no pod is left that brought an image to a node.
     pub fn wait_no_prefetch(&self) -> anyhow::Result<()> {
-        let left = Watch::start(&self.kubectl, &["pods", "-l", PREFETCH])?;
-        // A watch has seen nothing at first, so the list is asked first.
-        if self.kubectl.list(&["pods", "-l", PREFETCH])?.is_empty() {
-            return Ok(());
-        }
-        left.wait("pods that bring images to be gone", PATIENCE, |pods| pods.is_empty().then_some(()))
+        let timeout = format!("--timeout={}s", PATIENCE.as_secs());
+        self.kubectl.run(&["wait", "--for=delete", "pods", "-l", PREFETCH, &timeout]).map(drop)
     }
 }
 
