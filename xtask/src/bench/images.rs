@@ -67,7 +67,7 @@ pub(super) fn run(options: &Images, stack: &Stack, json: bool) -> anyhow::Result
                 Some(run::measure(stack, case, *replicas, Way::Native, options.seconds)?)
             };
             let figure = figure(case, *replicas, ours, native.as_ref());
-            eprintln!("{}", row(&figure));
+            eprintln!("{}", line(&columns(&figure)));
             cases.push(figure);
         }
     }
@@ -75,8 +75,8 @@ pub(super) fn run(options: &Images, stack: &Stack, json: bool) -> anyhow::Result
         println!("{}", serde_json::to_string(&Figures { cases })?);
         return Ok(());
     }
-    println!("{HEAD}");
-    cases.iter().for_each(|figure| println!("{}", row(figure)));
+    println!("{}", line(&HEAD));
+    cases.iter().for_each(|figure| println!("{}", line(&columns(figure))));
     Ok(())
 }
 
@@ -96,25 +96,42 @@ fn figure(case: Case, replicas: u32, ours: Measured, native: Option<&Measured>) 
     }
 }
 
-const HEAD: &str = "case            replicas  pods out  failed of requests  s to reason  s to end  natively failed of requests  s to end";
+const HEAD: [&str; 8] = [
+    "case",
+    "replicas",
+    "pods out",
+    "failed of requests",
+    "s to reason",
+    "s to end",
+    "natively failed of requests",
+    "s to end",
+];
 
-fn row(figure: &Figure) -> String {
+fn columns(figure: &Figure) -> [String; 8] {
     let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.1}"));
     let of = |failed: Option<u64>, requests: Option<u64>| match (failed, requests) {
         (Some(failed), Some(requests)) => format!("{failed} of {requests}"),
         _ => "–".to_owned(),
     };
-    format!(
-        "{:<15} {:>8}  {:>8}  {:>18}  {:>11}  {:>8}  {:>27}  {:>8}",
-        figure.case,
-        figure.replicas,
-        figure.pods_out,
+    [
+        figure.case.to_owned(),
+        figure.replicas.to_string(),
+        figure.pods_out.to_string(),
         of(Some(figure.failed), Some(figure.requests)),
         seconds(figure.seconds_to_reason),
         seconds(figure.seconds),
         of(figure.native_failed, figure.native_requests),
         seconds(figure.native_seconds),
-    )
+    ]
+}
+
+/// The columns below their heads.
+fn line(columns: &[impl AsRef<str>]) -> String {
+    let cells = columns.iter().zip(HEAD).map(|(column, head)| {
+        let width = head.len().max("missing-secret".len());
+        format!("{:>width$}", column.as_ref())
+    });
+    cells.collect::<Vec<_>>().join("  ")
 }
 
 #[cfg(test)]
@@ -131,8 +148,8 @@ mod tests {
             seconds: None,
         };
         let figure = figure(Case::MissingSecret, 20, ours, None);
-        let row = row(&figure);
-        assert_eq!(row.chars().count(), HEAD.chars().count(), "{row}");
+        let row = line(&columns(&figure));
+        assert_eq!(row.chars().count(), line(&HEAD).chars().count(), "{row}");
         let value = serde_json::to_value(Figures { cases: vec![figure] }).unwrap();
         assert_eq!(value["cases"][0]["case"], "missing-secret");
         for key in ["replicas", "pods_out", "failed", "seconds_to_reason", "native_failed"] {
