@@ -15,7 +15,7 @@ use run::{Measured, Way};
 #[derive(Args)]
 pub(super) struct Images {
     /// How many replicas the Deployment has; each number is measured by itself.
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 3, 20])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1_u32, 3, 20])]
     replicas: Vec<u32>,
     /// Only this case.
     #[arg(long, value_enum)]
