@@ -76,7 +76,9 @@ pub(super) fn run(options: &Images, stack: &Stack, json: bool) -> anyhow::Result
         return Ok(());
     }
     println!("{}", line(&HEAD));
-    cases.iter().for_each(|figure| println!("{}", line(&columns(figure))));
+    for figure in &cases {
+        println!("{}", line(&columns(figure)));
+    }
     Ok(())
 }
 

@@ -110,7 +110,7 @@ fn change(
         reason: said
             .reason
             .as_ref()
-            .map(|(at, note)| (at.saturating_duration_since(begin).as_secs_f64(), note.clone())),
+            .map(|(at, text)| (at.saturating_duration_since(begin).as_secs_f64(), text.clone())),
         seconds: ended.map(|ended| ended.as_secs_f64()),
     })
 }
@@ -133,19 +133,16 @@ struct Said {
 
 impl Said {
     fn hear(&mut self, event: &Value, case: Case, image: &str) {
-        let note = event["note"].as_str().unwrap_or_default();
+        let text = event["note"].as_str().unwrap_or_default();
         let regarding = &event["regarding"];
-        if self.reason.is_none()
-            && regarding["kind"] == "Deployment"
-            && regarding["name"] == "web"
-            && case.is_said_by(note)
-        {
-            self.reason = Some((Instant::now(), note.to_owned()));
+        let of_web = regarding["kind"] == "Deployment" && regarding["name"] == "web";
+        if self.reason.is_none() && of_web && case.is_said_by(text) {
+            self.reason = Some((Instant::now(), text.to_owned()));
         }
         // The kubelet still writes Events of the old API, in which the node is the source's host.
         let node = event["deprecatedSource"]["host"].as_str().or(event["reportingInstance"].as_str());
-        if let Some(node) = node.filter(|node| !node.is_empty() && event["reason"] == "Pulled" && note.contains(image))
-        {
+        let pulled = event["reason"] == "Pulled" && text.contains(image);
+        if let Some(node) = node.filter(|node| !node.is_empty() && pulled) {
             self.pulled.entry(node.to_owned()).or_insert_with(Instant::now);
         }
     }
