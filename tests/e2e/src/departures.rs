@@ -109,7 +109,9 @@ mod tests {
     /// Whether the pod has left, and its restarts, after these events.
     fn after(events: &[Value]) -> (bool, Option<(i64, i64)>) {
         let mut pods = BTreeMap::new();
-        events.iter().for_each(|event| note(&mut pods, event));
+        for event in events {
+            note(&mut pods, event);
+        }
         (pods["u"].left.is_some(), pods["u"].restarts)
     }
 
