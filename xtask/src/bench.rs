@@ -4,6 +4,7 @@ mod drain;
 mod footprint;
 mod gate;
 mod hold;
+mod images;
 mod process;
 mod restarts;
 mod rollout;
@@ -46,6 +47,9 @@ enum What {
     Drain(drain::Drain),
     /// One pod restarted again and again: none waits for the kubelet's back-off.
     Restarts(restarts::Restarts),
+    /// New images that cannot be pulled, come slowly, crash, never get ready or start slowly: pods that leave service, failed
+    /// requests, seconds until the reason is on the workload; beside the native rolling update.
+    Images(images::Images),
     /// Memory and CPU of agent and controller when nothing happens, and sizes of the binaries.
     Footprint(footprint::Footprint),
     /// nginx, HAProxy and others: failed requests by server and way of upgrading it.
@@ -60,6 +64,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<ExitCode> {
         What::Hold(options) => on_cluster(bench, |stack| hold::run(options, stack, bench.json)),
         What::Drain(options) => on_cluster(bench, |stack| drain::run(options, stack, bench.json)),
         What::Restarts(options) => on_cluster(bench, |stack| restarts::run(options, stack, bench.json)),
+        What::Images(options) => on_cluster(bench, |stack| images::run(options, stack, bench.json)),
         What::Footprint(options) => on_cluster(bench, |stack| footprint::run(options, stack, bench.json)),
         What::Servers(options) => {
             servers::prepare(options)?;

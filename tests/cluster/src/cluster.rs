@@ -15,8 +15,8 @@ use crate::part::Parts;
 use crate::pki::Pki;
 use crate::state::{self, State, Summary};
 use crate::{
-    Error, Place, Progress, Result, Tools, Write, address, audit, down, image, missing_requirements, network, packages,
-    run, workspace,
+    Error, Place, Progress, Registry, Result, Tools, Write, address, audit, down, missing_requirements, network,
+    packages, run, workspace,
 };
 
 /// The environment variables that would send the cluster's traffic through a proxy.
@@ -192,7 +192,7 @@ impl Cluster {
     ///
     /// Pods may use `name:tag` itself: the registry stands for every other one.
     pub fn push_image(&self, name_and_tag: &str, image: &Image) -> Result<String> {
-        self.in_network(Place::ControlPlane, || image::push(name_and_tag, image))?
+        self.in_network(Place::ControlPlane, || Registry::of_cluster().push(name_and_tag, image))?
     }
 
     /// The API writes since a moment, from the audit log, in the order in which they ended.

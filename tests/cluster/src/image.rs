@@ -5,7 +5,6 @@
 
 mod dockerfile;
 mod layer;
-mod push;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 pub use dockerfile::from_dockerfile;
-pub(crate) use push::push;
+pub use layer::Ballast;
 
 use crate::{Error, Result};
 
@@ -37,6 +36,8 @@ pub struct ImageSpec {
     pub labels: BTreeMap<String, String>,
     /// Working directory. Empty: `/`.
     pub working_directory: String,
+    /// A second layer of nothing but bytes, if any: what makes pulling it take time.
+    pub ballast: Option<Ballast>,
 }
 
 impl ImageSpec {
@@ -63,24 +64,34 @@ impl ImageSpec {
         self
     }
 
+    /// Adds a layer of so many bytes that cannot be compressed. The same number and seed make the same layer; another seed
+    /// makes one that no node has yet.
+    #[must_use]
+    pub fn with_ballast(mut self, bytes: usize, seed: u64) -> Self {
+        self.ballast = Some(Ballast { bytes, seed });
+        self
+    }
+
     /// Reads the files and makes the image.
     pub fn build(&self) -> Result<Image> {
-        let layer = Blob::new(LAYER, layer::tar(&self.files)?);
+        let ballast = self.ballast.as_ref().map(Ballast::tar).transpose()?;
+        let layers = std::iter::once(layer::tar(&self.files)?).chain(ballast);
+        let layers: Vec<Blob> = layers.map(|bytes| Blob::new(LAYER, bytes)).collect();
         let config = json!({
             "architecture": architecture(),
             "os": "linux",
             "config": self.config(),
-            "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
+            "rootfs": {"type": "layers", "diff_ids": layers.iter().map(|layer| &layer.digest).collect::<Vec<_>>()},
         });
         let config = Blob::new(CONFIG, config.to_string().into_bytes());
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": config.descriptor(),
-            "layers": [layer.descriptor()],
+            "layers": layers.iter().map(Blob::descriptor).collect::<Vec<_>>(),
         });
         let manifest = Blob::new(MANIFEST, manifest.to_string().into_bytes());
-        Ok(Image { manifest, config, layer })
+        Ok(Image { manifest, config, layers })
     }
 
     fn config(&self) -> Value {
@@ -100,9 +111,9 @@ impl ImageSpec {
 /// An image, complete in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    manifest: Blob,
-    config: Blob,
-    layer: Blob,
+    pub(crate) manifest: Blob,
+    pub(crate) config: Blob,
+    pub(crate) layers: Vec<Blob>,
 }
 
 impl Image {
@@ -114,10 +125,10 @@ impl Image {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Blob {
-    media_type: &'static str,
-    digest: String,
-    bytes: Vec<u8>,
+pub(crate) struct Blob {
+    pub(crate) media_type: &'static str,
+    pub(crate) digest: String,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Blob {
@@ -168,9 +179,24 @@ mod tests {
         let spec = ImageSpec::from_binary(&binary).unwrap();
         let (one, two) = (spec.clone().with_env("VERSION", "v1"), spec.with_env("VERSION", "v2"));
         let (one, two) = (one.build().unwrap(), two.build().unwrap());
-        assert_eq!(one.layer, two.layer);
+        assert_eq!(one.layers, two.layers);
         assert_ne!(one.digest(), two.digest());
         assert!(String::from_utf8(one.config.bytes).unwrap().contains("VERSION=v1"));
+    }
+
+    #[test]
+    fn ballast_is_a_second_layer_that_depends_on_its_seed_only() {
+        let spec = ImageSpec::default();
+        let image = |seed| spec.clone().with_ballast(1_000_000, seed).build().unwrap();
+        assert_eq!(image(1), image(1));
+        assert_ne!(image(1).layers[1], image(2).layers[1]);
+        assert_eq!(image(1).layers[0], spec.build().unwrap().layers[0]);
+        let bytes = &image(1).layers[1].bytes;
+        assert!((1_000_000..1_010_000).contains(&bytes.len()), "{}", bytes.len());
+        // No byte is much more frequent than another one.
+        let mut counts = [0_u32; 256];
+        bytes.iter().skip(512).take(1_000_000).for_each(|byte| counts[usize::from(*byte)] += 1);
+        assert!(counts.iter().all(|count| (3_400..4_400).contains(count)), "{counts:?}");
     }
 
     #[test]

@@ -15,6 +15,12 @@
 //!   exactly what belongs to the cluster, also after a crash.
 //! * Files are under `.cache/clusters/<cluster>` in the workspace.
 //!
+//! # Images
+//!
+//! Every cluster has a registry of its own, which stands for all others. Pulls of a repository can be made slow, refused, asked
+//! for a login, cut in the middle or left without an answer, while the registry runs: [`Cluster::fault`]. The secret that a pod
+//! needs for a login names the registry as the image does (`hitless.test`), wherever it is in truth.
+//!
 //! # Running a test inside
 //!
 //! A client of the API server or of a pod must be in one of the cluster's network namespaces. Either the whole test
@@ -37,6 +43,7 @@ mod node;
 mod packages;
 mod part;
 mod pki;
+mod registry;
 mod requirements;
 mod run;
 mod state;
@@ -50,6 +57,7 @@ pub use error::{Error, Result};
 pub use moment::parse_since;
 pub use network::Place;
 pub use packages::ensure_for_running as ensure_packages;
+pub use registry::{Fault, FaultGuard, Registry};
 pub use requirements::{Missing, missing_requirements};
 pub use state::{DeadPart, Summary};
 pub use tools::Tools;

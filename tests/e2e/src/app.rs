@@ -23,6 +23,11 @@ pub fn patience_for(pods: usize) -> Duration {
     PATIENCE + Duration::from_secs(10) * u32::try_from(pods).unwrap_or(u32::MAX)
 }
 
+/// Label selector of pods that hitless has made to bring images to nodes. They serve nobody.
+pub const PREFETCH: &str = "hitless.dev/prefetch";
+/// Label selector of all other pods: those of the application.
+pub const OWN: &str = "!hitless.dev/prefetch";
+
 /// The Service that gives a StatefulSet's pods their names.
 const HEADLESS: &str = "web-pods";
 
@@ -89,7 +94,7 @@ impl Default for Shape {
 pub struct App {
     /// kubectl in the application's namespace.
     pub kubectl: Kubectl,
-    /// The pods, live.
+    /// Its pods, live. Those that bring images are left out.
     pub pods: Watch,
     /// The workload, live.
     pub workloads: Watch,
@@ -136,7 +141,7 @@ impl App {
         let service = kubectl.get(&["service", "web"])?;
         let ip = service["spec"]["clusterIP"].as_str().context("the Service has no clusterIP")?;
         Ok(Self {
-            pods: Watch::start(&kubectl, &["pods"])?,
+            pods: Watch::start(&kubectl, &["pods", "-l", OWN])?,
             workloads: Watch::start(&kubectl, &[shape.workload.web().trim_end_matches("/web")])?,
             workload: shape.workload,
             address: format!("{ip}:80").parse().context("clusterIP")?,
@@ -269,11 +274,23 @@ impl App {
 
     /// Waits for an Event on anything in the namespace whose reason is `reason`, and returns its note.
     pub fn wait_event(&self, reason: &str) -> anyhow::Result<String> {
+        self.wait_event_saying(reason, "")
+    }
+
+    /// The same for an Event whose note contains `words`. Those that say something else are passed over.
+    pub fn wait_event_saying(&self, reason: &str, words: &str) -> anyhow::Result<String> {
         let events = Watch::start(&self.kubectl, &["events.events.k8s.io"])?;
-        events.wait(&format!("an Event {reason}"), PATIENCE, |events| {
-            let event = events.values().find(|event| event["reason"] == reason)?;
-            Some(event["note"].as_str().unwrap_or_default().to_owned())
+        events.wait(&format!("an Event {reason} that says {words:?}"), PATIENCE, |events| {
+            let mut notes =
+                events.values().filter(|event| event["reason"] == reason).filter_map(|event| event["note"].as_str());
+            notes.find(|note| note.contains(words)).map(str::to_owned)
         })
+    }
+
+    /// Waits until no pod is left that brought an image to a node.
+    pub fn wait_no_prefetch(&self) -> anyhow::Result<()> {
+        let timeout = format!("--timeout={}s", PATIENCE.as_secs());
+        self.kubectl.run(&["wait", "--for=delete", "pods", "-l", PREFETCH, &timeout]).map(drop)
     }
 }
 

@@ -7,6 +7,7 @@ pub mod app;
 pub mod approver;
 pub mod build;
 pub mod client;
+pub mod departures;
 pub mod endpoint;
 pub mod kubectl;
 pub mod measure;
@@ -18,6 +19,7 @@ pub mod traffic;
 pub mod watch;
 
 pub use app::App;
+pub use departures::Departures;
 pub use kubectl::Kubectl;
 pub use stack::Stack;
 pub use traffic::Traffic;

@@ -90,7 +90,9 @@ pub fn rollout(
     })
 }
 
-fn finished(app: &App, version: &str, replicas: usize) -> bool {
+/// Whether all pods, and no more than `replicas`, have that version and are ready.
+#[must_use]
+pub fn finished(app: &App, version: &str, replicas: usize) -> bool {
     let image = app.image(version);
     let pods = app.pods.objects();
     pods.len() == replicas && pods.values().all(|pod| image_of(pod) == image && is_ready(pod))

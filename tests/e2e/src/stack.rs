@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use hitless_cluster::image::ImageSpec;
+use hitless_cluster::image::{Ballast, ImageSpec};
 use hitless_cluster::{Cluster, Place};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -64,10 +64,7 @@ impl Stack {
     pub fn install_on(cluster: Arc<Cluster>, programs: Programs) -> anyhow::Result<Self> {
         let stack = Self { cluster, programs };
         for (version, environment) in ECHO_VERSIONS {
-            let spec = ImageSpec::from_binary(&stack.programs.echo_server)?.with_env("VERSION", version);
-            let spec = environment.iter().fold(spec, |spec, (name, value)| spec.with_env(name, value));
-            // The registry stands for every other one, so it is pushed without the name of one.
-            stack.cluster.push_image(&format!("echo:{version}"), &spec.build()?)?;
+            stack.push_echo("echo", version, environment, None)?;
         }
         for version in ["v1", "v2"] {
             let spec = ImageSpec::from_binary(&stack.programs.streams_server)?.with_env("VERSION", version);
@@ -75,6 +72,22 @@ impl Stack {
         }
         stack.install()?;
         Ok(stack)
+    }
+
+    /// Pushes a version of the reference server: `environment` sets what it does, `ballast` makes its image large. A version that no
+    /// node has seen yet must have a name of its own: it is in the environment, and so in the digest.
+    pub fn push_echo(
+        &self,
+        repository: &str,
+        version: &str,
+        environment: &[(&str, &str)],
+        ballast: Option<Ballast>,
+    ) -> anyhow::Result<()> {
+        let spec = ImageSpec::from_binary(&self.programs.echo_server)?.with_env("VERSION", version);
+        let spec = environment.iter().fold(spec, |spec, (name, value)| spec.with_env(name, value));
+        // The registry stands for every other one, so it is pushed without the name of one.
+        self.cluster.push_image(&format!("{repository}:{version}"), &ImageSpec { ballast, ..spec }.build()?)?;
+        Ok(())
     }
 
     /// `kubectl apply -k` of the manifests with these images, and waits until all parts are ready.

@@ -31,6 +31,16 @@ pub struct Watch {
 impl Watch {
     /// Watches `kubectl get <arguments>`, e.g. `["pods", "-l", "app=web"]`.
     pub fn start(kubectl: &Kubectl, arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::start_seeing(kubectl, arguments, |_| ())
+    }
+
+    /// The same. `see` gets each event (`type`, `object`) before anybody can wait for what it changes; so it also sees what is
+    /// true for a moment only.
+    pub fn start_seeing(
+        kubectl: &Kubectl,
+        arguments: &[&str],
+        mut see: impl FnMut(&Value) + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let mut command =
             kubectl.command(&[&["get", "--watch", "--output-watch-events", "-o", "json"], arguments].concat())?;
         let mut child =
@@ -44,6 +54,7 @@ impl Watch {
                 for event in serde_json::Deserializer::from_reader(std::io::BufReader::new(stdout)).into_iter::<Value>()
                 {
                     let Ok(event) = event else { return };
+                    see(&event);
                     shared.apply(&event);
                 }
             }

@@ -92,7 +92,7 @@ fn a_load_balancer_is_told_when_a_pod_leaves_and_when_it_is_back_and_a_stranger_
         endpoint::get_from(&stack.cluster, Place::ControlPlane, address, &path.replace("POD", name))
     };
     // A drain takes three seconds at least, so a pod that is seen to be out of service is still so when it is asked for.
-    let pods = Watch::start(&app.kubectl, &["pods"])?;
+    let pods = Watch::start(&app.kubectl, &["pods", "-l", app::OWN])?;
     for pod in app.pods.objects().values() {
         let answer = stranger(pod, "/lb/t-lb/POD")?;
         ensure!(answer == (200, "in service\n".to_owned()), "before: {answer:?}");

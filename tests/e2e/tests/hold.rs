@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{PATIENCE, Shape, is_closed, is_opened};
+use hitless_e2e::app::{OWN, PATIENCE, Shape, is_closed, is_opened};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Stack, Traffic, Watch};
 use serde_json::json;
@@ -72,7 +72,7 @@ fn a_single_replica_changes_its_image_and_no_connection_fails() -> anyhow::Resul
 
 /// When each pod was last put into service or taken out of it.
 fn in_service_since(app: &App) -> anyhow::Result<BTreeMap<String, String>> {
-    let pods = app.kubectl.get(&["pods"])?;
+    let pods = app.kubectl.get(&["pods", "-l", OWN])?;
     let since = pods["items"].as_array().into_iter().flatten().filter_map(|pod| {
         let conditions = pod["status"]["conditions"].as_array()?;
         let condition = conditions.iter().find(|condition| condition["type"] == "hitless.dev/InService")?;

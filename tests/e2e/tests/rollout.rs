@@ -306,7 +306,7 @@ fn container_ids(app: &App) -> Vec<String> {
 #[test]
 fn new_pods_are_in_service_as_soon_as_they_are_bound() -> anyhow::Result<()> {
     let app = App::start(&cluster()?, "t-in-service", &Shape { replicas: 1, ..Shape::default() })?;
-    let pods = Watch::start(&app.kubectl, &["pods"])?;
+    let pods = Watch::start(&app.kubectl, &["pods", "-l", app::OWN])?;
     pods.wait("InService with the agent's reason", PATIENCE, |pods| {
         let pod = pods.values().next()?;
         (app::condition(pod, "hitless.dev/InService") == Some("True")).then_some(())

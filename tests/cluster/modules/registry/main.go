@@ -1,11 +1,13 @@
 // Command registry serves an image registry by plain HTTP from a directory. It is the distribution project's registry
-// without its cloud storage drivers, which are most of what its own command would compile.
+// without its cloud storage drivers, which are most of what its own command would compile. Pulls can be made to fail, see
+// faults.go.
 package main
 
 import (
 	"context"
 	"flag"
 	"log"
+	"net"
 	"net/http"
 
 	"github.com/distribution/distribution/v3/configuration"
@@ -14,7 +16,7 @@ import (
 )
 
 func main() {
-	address := flag.String("address", "127.0.0.1:5000", "address to listen on")
+	address := flag.String("address", "127.0.0.1:5000", "address to listen on; port 0 takes a free one")
 	directory := flag.String("directory", "", "where blobs and tags are kept")
 	flag.Parse()
 	if *directory == "" {
@@ -27,5 +29,10 @@ func main() {
 		},
 	}
 	config.HTTP.Addr = *address
-	log.Fatal(http.ListenAndServe(*address, handlers.NewApp(context.Background(), config)))
+	listener, err := net.Listen("tcp", *address)
+	if err != nil {
+		log.Fatal("registry: ", err)
+	}
+	log.Print("registry: listening on ", listener.Addr())
+	log.Fatal(http.Serve(listener, newFaults(handlers.NewApp(context.Background(), config))))
 }

@@ -1,4 +1,4 @@
-//! The one layer of an image: a tar archive that depends on content only.
+//! The layers of an image: tar archives that depend on content only.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -78,6 +78,44 @@ fn append(archive: &mut Builder<Vec<u8>>, path: &str, entry: &Entry) -> Result<(
             archive.append_data(&mut header, path, content.as_slice()).map_err(failed)
         }
     }
+}
+
+/// Bytes that cannot be compressed, as a layer with one file `/ballast`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ballast {
+    /// How many.
+    pub bytes: usize,
+    /// Which: the same seed makes the same bytes.
+    pub seed: u64,
+}
+
+impl Ballast {
+    pub(crate) fn tar(&self) -> Result<Vec<u8>> {
+        let mut content = Vec::with_capacity(self.bytes + 8);
+        let mut state = self.seed;
+        while content.len() < self.bytes {
+            content.extend(split_mix(&mut state).to_le_bytes());
+        }
+        content.truncate(self.bytes);
+        let mut archive = Builder::new(Vec::with_capacity(self.bytes + 4096));
+        let mut header = Header::new_gnu();
+        header.set_mtime(0);
+        header.set_entry_type(EntryType::Regular);
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        let failed = || Error::file("pack", "the image's ballast");
+        archive.append_data(&mut header, "ballast", content.as_slice()).map_err(failed())?;
+        archive.into_inner().map_err(failed())
+    }
+}
+
+/// The next number of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(super) fn measure(stack: &Stack, pods: usize) -> anyhow::Result<Holding> {
     let kubectl = Kubectl::new(Arc::clone(&stack.cluster), NAMESPACE);
     kubectl.feed(&["apply"], &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))?;
     kubectl.feed(&["apply"], &objects(pods, "v1"))?;
-    let watch = Watch::start(&kubectl, &["pods"])?;
+    let watch = Watch::start(&kubectl, &["pods", "-l", app::OWN])?;
     watch.wait("all pods to be ready", PATIENCE * 2, |seen| all_ready(seen, pods).then_some(()))?;
     let agent = stack.agent_process(NODE)?;
     // kubectl takes a while for so many; all are to begin at the same time.

@@ -1,0 +1,204 @@
+//! Images that are on no node yet: nothing leaves service, and nobody is held, before the image is there.
+//!
+//! The kubelet pulls one image at a time, so nobody shares the nodes with a pull that takes long.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hitless_cluster::Fault;
+use hitless_cluster::image::Ballast;
+use hitless_e2e::app::{Identity, PATIENCE, Shape, is_opened};
+use hitless_e2e::traffic::Rate;
+use hitless_e2e::{App, Departures, Stack, Traffic, Watch};
+use serde_json::json;
+
+static NODES: RwLock<()> = RwLock::new(());
+
+fn with_others() -> RwLockReadGuard<'static, ()> {
+    NODES.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    NODES.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes of a large image's second layer.
+const LARGE: usize = 2_000_000;
+
+/// An application under load, in a repository of its own.
+struct Scene {
+    stack: Stack,
+    app: App,
+    repository: String,
+    before: Vec<Identity>,
+    departures: Departures,
+    traffic: Traffic,
+}
+
+impl Scene {
+    /// Namespace `t-images-<name>`, modes as they come.
+    fn start(name: &str, shape: Shape) -> anyhow::Result<Self> {
+        let stack = Stack::attach()?;
+        let repository = format!("images/{name}");
+        stack.push_echo(&repository, "v1", &[], None)?;
+        let shape = Shape { mode: None, repository: repository.clone(), ..shape };
+        let app = App::start(&stack.cluster, &format!("t-images-{name}"), &shape)?;
+        let departures = Departures::start(&app, shape.replicas as usize)?;
+        let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
+        traffic.wait_for_requests(200, PATIENCE)?;
+        Ok(Self { before: app.identities(), stack, app, repository, departures, traffic })
+    }
+
+    /// Pushes a version that no node has, also if the cluster is kept from test to test. Its name.
+    fn push_new(&self, ballast: usize) -> anyhow::Result<String> {
+        let now = jiff::Timestamp::now().as_millisecond();
+        let seed = u64::try_from(now)?;
+        let version = format!("new-{now}");
+        let ballast = (ballast > 0).then_some(Ballast { bytes: ballast, seed });
+        self.stack.push_echo(&self.repository, &version, &[], ballast)?;
+        Ok(version)
+    }
+
+    /// The rollout waits for the image with these words on the workload and in `why`, and nothing has left service for it.
+    fn ensure_blocked(&self, words: &str) -> anyhow::Result<()> {
+        let note = self.app.wait_event_saying("RolloutBlocked", words)?;
+        println!("RolloutBlocked: {note}");
+        let pod = self.before.first().context("no pod")?;
+        let why = self.stack.hitless_output(&self.app, &["why", &format!("pod/{}", pod.name)])?;
+        let why = String::from_utf8_lossy(&why.stdout).into_owned();
+        ensure!(why.contains(words), "`why` does not say {words:?}:\n{why}");
+        self.ensure_untouched()
+    }
+
+    /// The same pods serve the same version, and none has left service meanwhile.
+    fn ensure_untouched(&self) -> anyhow::Result<()> {
+        self.departures.ensure_none()?;
+        ensure!(self.app.identities() == self.before, "other pods: {:?} {:?}", self.before, self.app.identities());
+        let failed = self.traffic.report().failed();
+        ensure!(failed == 0, "{failed} requests failed");
+        Ok(())
+    }
+
+    /// The rollout ends on that version: the same pods, no request failed, and no pod is left that brought the image.
+    fn finish(self, version: &str) -> anyhow::Result<()> {
+        self.app.wait_version(version, self.before.len())?;
+        self.app.wait_unheld()?;
+        self.app.rollout_status()?;
+        self.traffic.wait_for_more(200, PATIENCE)?;
+        let report = self.traffic.stop()?;
+        println!("{}", serde_json::to_string(&report)?);
+        ensure!(report.failed() == 0, "requests failed: {:?}", report.failures);
+        ensure!(report.versions.contains_key(version), "answers came from {:?}", report.versions);
+        ensure!(self.app.identities() == self.before, "pods were replaced: {:?}", self.before);
+        self.app.wait_no_prefetch()
+    }
+}
+
+fn replicas(replicas: u32) -> Shape {
+    Shape { replicas, ..Shape::default() }
+}
+
+#[test]
+fn a_tag_that_does_not_exist_takes_nobody_out_and_a_good_one_heals_it() -> anyhow::Result<()> {
+    let _nodes = with_others();
+    let scene = Scene::start("bad-tag", replicas(1))?;
+    scene.app.set_version("no-such-tag")?;
+    scene.ensure_blocked("not found")?;
+    let good = scene.push_new(0)?;
+    scene.app.set_version(&good)?;
+    scene.finish(&good)
+}
+
+#[test]
+fn a_registry_that_refuses_takes_nobody_out_and_the_rollout_starts_when_it_works_again() -> anyhow::Result<()> {
+    let _nodes = with_others();
+    let scene = Scene::start("refused", replicas(3))?;
+    let version = scene.push_new(0)?;
+    let words = "the registry is being repaired";
+    let refuse = Fault::Refuse { status: 503, message: words.to_owned(), heads: false };
+    let fault = scene.stack.cluster.fault(&scene.repository, &refuse)?;
+    scene.app.set_version(&version)?;
+    scene.ensure_blocked(words)?;
+    fault.clear()?;
+    scene.finish(&version)
+}
+
+/// The pods' template names a Secret from the start, which is made only when the registry has asked for it.
+#[test]
+fn a_registry_that_wants_a_login_takes_nobody_out_and_is_given_the_pods_own() -> anyhow::Result<()> {
+    let _nodes = with_others();
+    let patch = json!({"spec": {"template": {"spec": {"imagePullSecrets": [{"name": "login"}]}}}});
+    let scene = Scene::start("login", Shape { patch, ..replicas(2) })?;
+    let version = scene.push_new(0)?;
+    let (user, password) = ("user", "pass");
+    let login = Fault::Login { user: user.to_owned(), password: password.to_owned() };
+    let fault = scene.stack.cluster.fault(&scene.repository, &login)?;
+    scene.app.set_version(&version)?;
+    scene.ensure_blocked("authorization")?;
+    let auth = STANDARD.encode(format!("{user}:{password}"));
+    let config = json!({"auths": {"hitless.test": {"username": user, "password": password, "auth": auth}}});
+    scene.app.kubectl.feed(
+        &["create"],
+        &json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
+            "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config.to_string()}}),
+    )?;
+    scene.finish(&version)?;
+    // The registry asked for it until the end.
+    fault.clear()?;
+    Ok(())
+}
+
+#[test]
+fn a_pull_that_is_cut_in_the_middle_is_tried_again() -> anyhow::Result<()> {
+    let _nodes = alone();
+    let scene = Scene::start("cut", replicas(3))?;
+    let version = scene.push_new(LARGE)?;
+    // Each of the two nodes gives up a pull after four of them.
+    let cut = Fault::Cut { after: LARGE as u64 / 2, times: 8 };
+    let fault = scene.stack.cluster.fault(&scene.repository, &cut)?;
+    scene.app.set_version(&version)?;
+    // The kubelet's Event: without it nothing would have been cut.
+    println!("{}", scene.app.wait_event_saying("Failed", "EOF")?);
+    scene.ensure_untouched()?;
+    scene.finish(&version)?;
+    fault.clear()?;
+    Ok(())
+}
+
+#[test]
+fn a_slow_pull_takes_nobody_out_and_holds_nobody_until_the_image_is_there() -> anyhow::Result<()> {
+    let _nodes = alone();
+    let scene = Scene::start("slow", replicas(2))?;
+    let services = Watch::start(&scene.app.kubectl, &["services"])?;
+    let version = scene.push_new(LARGE)?;
+    // It would take a hundred seconds.
+    let throttle = Fault::Throttle { bytes_per_second: LARGE as u64 / 100 };
+    let fault = scene.stack.cluster.fault(&scene.repository, &throttle)?;
+    scene.app.set_version(&version)?;
+    scene.app.wait_held()?;
+    let opened = services.never(Duration::from_secs(10), |services| services.values().any(is_opened).then_some(()));
+    ensure!(opened.is_none(), "clients were held for an image that was not there");
+    scene.ensure_untouched()?;
+    fault.clear()?;
+    scene.finish(&version)
+}
+
+#[test]
+fn a_quota_without_room_for_another_pod_takes_nobody_out_and_more_room_heals_it() -> anyhow::Result<()> {
+    let _nodes = with_others();
+    let scene = Scene::start("quota", replicas(1))?;
+    let quota = |pods: u32| json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": pods.to_string()}}});
+    let quotas = Watch::start(&scene.app.kubectl, &["resourcequotas"])?;
+    scene.app.kubectl.feed(&["apply"], &quota(1))?;
+    quotas.wait("the quota to be counted", PATIENCE, |quotas| {
+        (quotas.get("pods")?["status"]["used"]["pods"] == "1").then_some(())
+    })?;
+    let version = scene.push_new(0)?;
+    scene.app.set_version(&version)?;
+    scene.ensure_blocked("exceeded quota")?;
+    scene.app.kubectl.feed(&["apply"], &quota(5))?;
+    scene.finish(&version)
+}
