@@ -53,16 +53,16 @@ impl Snapshot {
         self.namespace.as_ref().is_none_or(|own| own == namespace)
     }
 
-    /// As the controller's decision takes it from somebody who does not lead.
-    pub(crate) fn observed(&self) -> Cluster {
+    /// As the controller's decision takes it at that time from somebody who does not lead.
+    pub(crate) fn observed(&self, now: Timestamp) -> Cluster {
         let mut cluster = self.cluster.clone();
         cluster.unknown.modes |= self.unread.keys().any(|part| part.matters_to_modes());
-        cluster.as_observer()
+        cluster.as_observer(now)
     }
 
     /// What the controller decides now, and why; in detail of the pods for which `asked` holds.
     pub(crate) fn explain(&self, now: Timestamp, asked: impl Fn(&PodView) -> bool) -> Explanation {
-        explain(&self.observed(), &mut GateCache::new(self.settings.clone()), now, asked)
+        explain(&self.observed(now), &mut GateCache::new(self.settings.clone()), now, asked)
     }
 
     /// What the reader has to know about what was not read.

@@ -34,7 +34,7 @@ pub(super) fn run(prepared: &Snapshot, target: &Target, assumed: &Assumed, repor
     let start = report.start.round(Unit::Second).unwrap_or(report.start);
     let own: BTreeSet<String> =
         prepared.find(target).into_iter().flat_map(|found| found.pods).map(|pod| pod.id.uid.clone()).collect();
-    let world = World::new(prepared.observed(), assumed.from_files);
+    let world = World::new(prepared.observed(start), assumed.from_files);
     let mut cache = GateCache::new(prepared.settings.clone());
     let first = round(&world.cluster, &mut cache, start);
     let (stays, due): (Vec<&PodVerdict>, Vec<&PodVerdict>) = first

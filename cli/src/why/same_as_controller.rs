@@ -103,7 +103,7 @@ fn granted(cluster: &Cluster, round: &Round) -> BTreeMap<String, Grant> {
 /// Compares the two, and returns the reasons that came up.
 fn compare(draw: &Draw) -> Result<BTreeSet<&'static str>, TestCaseError> {
     let (snapshot, names) = cluster::snapshot(draw);
-    let cluster = snapshot.observed();
+    let cluster = snapshot.observed(now());
     let decided = round(&cluster, &mut GateCache::new(snapshot.settings.clone()), now());
     prop_assert_eq!(decided.deposed, None);
     let granted = granted(&cluster, &decided);

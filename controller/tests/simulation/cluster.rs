@@ -76,7 +76,7 @@ impl Cluster {
         let mut node = |index: usize| NodeView {
             name: format!("n{index}"),
             uid: format!("uid-n{index}"),
-            images: NodeImages::of(all.iter().map(String::as_str), &mut names),
+            images: NodeImages::of(all.iter().map(|name| [name.as_str()]), &mut names),
             ..NodeView::default()
         };
         let mut cluster = Self {

@@ -138,7 +138,8 @@ impl<'a, 'g> Pass<'a, 'g> {
             }
             Fence::Ours => {}
         }
-        let wishes = wishes::derive(snapshot);
+        let images = images::Images::new(snapshot, now);
+        let wishes = wishes::derive(snapshot, &images);
         let gate = cache.sync(snapshot, &wishes.world);
         let endings::Endings { ended, changes } = endings::derive(&wishes, snapshot, now);
         let draft = Draft::new(snapshot, now).with(changes);
@@ -149,7 +150,6 @@ impl<'a, 'g> Pass<'a, 'g> {
         let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
-        let images = images::Images::new(snapshot, now);
         let learned = gaps::learned(&wishes, snapshot);
         Ok(Self { basis: Basis { snapshot, wishes, ended, gate, policies, traffic, images, learned }, draft, asked })
     }

@@ -7,6 +7,10 @@ use hitless_api::pod::ContainerView;
 
 /// Prefix of the tags of [`alias`]. The runtime ignores a tag where a digest stands beside it.
 const ALIAS_TAG: &str = "hitless-";
+/// Between a tag and what [`pinned`] adds to it.
+const FRESH: &str = ".hitless-";
+/// Longest tag, in bytes.
+const LONGEST_TAG: usize = 128;
 const DEFAULT_TAG: &str = "latest";
 
 /// A reference taken apart.
@@ -53,6 +57,41 @@ pub fn running_digest(container: &ContainerView) -> Option<&str> {
     (running.repository() == Reference::parse(&container.image).repository()).then_some(running.digest)?
 }
 
+/// The digest that a reference or an image id names.
+#[must_use]
+pub fn digest_of(reference: &str) -> Option<&str> {
+    Reference::parse(reference).digest
+}
+
+/// The reference as it was before [`pinned`].
+#[must_use]
+pub fn unpinned(reference: &str) -> String {
+    let Reference { name, tag, .. } = Reference::parse(reference);
+    tag.map_or_else(|| name.to_owned(), |tag| format!("{name}:{}", without_fresh(tag)))
+}
+
+fn without_fresh(tag: &str) -> &str {
+    tag.split_once(FRESH).map_or(tag, |(tag, _)| tag)
+}
+
+/// The reference pinned to a digest. With a token its tag gets an end that no earlier reference had: the kubelet's back-off goes by
+/// pod, container and a hash of its spec, so a reference that comes again soon may wait. The runtime ignores a tag where a digest
+/// stands beside it.
+#[must_use]
+pub fn pinned(reference: &str, digest: &str, token: Option<&str>) -> String {
+    let Reference { name, tag, .. } = Reference::parse(reference);
+    let tag = tag.map(without_fresh);
+    match (tag, token) {
+        (tag, Some(token)) => {
+            let end = format!("{FRESH}{}", digest::short(&serde_json::Value::from(token)));
+            let tag: String = tag.unwrap_or(DEFAULT_TAG).chars().take(LONGEST_TAG - end.len()).collect();
+            format!("{name}:{tag}{end}@{digest}")
+        }
+        (Some(tag), None) => format!("{name}:{tag}@{digest}"),
+        (None, None) => format!("{name}@{digest}"),
+    }
+}
+
 /// What a node has to have so that a container of this image starts: `<repository>@<digest>`, or `<repository>:<tag>` where the
 /// reference names no digest; with registry and namespace written out.
 #[must_use]
@@ -73,6 +112,12 @@ pub fn proven(container: &ContainerView) -> impl Iterator<Item = String> {
     status.map(|_| container.image.as_str()).into_iter().chain(by_id).map(canonical)
 }
 
+/// Whether the container runs, so that its image is on the node.
+#[must_use]
+pub fn is_running(container: &ContainerView) -> bool {
+    container.status.as_ref().is_some_and(|status| status.running_since.is_some())
+}
+
 /// Whether the container's image is the one that `target` names: by reference, or by digest (docs/contract.md 1). Where a digest
 /// stands beside a tag on one side only, the tags decide, because that is what a restart makes of a name.
 #[must_use]
@@ -84,7 +129,8 @@ pub fn is_same(container: &ContainerView, target: &str) -> bool {
     if now.repository() != then.repository() {
         return false;
     }
-    let same_tag = now.tag.unwrap_or(DEFAULT_TAG) == then.tag.unwrap_or(DEFAULT_TAG);
+    let tag = |reference: Reference<'_>| without_fresh(reference.tag.unwrap_or(DEFAULT_TAG)).to_owned();
+    let same_tag = tag(now) == tag(then);
     match (now.digest, then.digest) {
         (Some(now), Some(then)) => now == then,
         (None, Some(then)) => running_digest(container) == Some(then),
@@ -176,6 +222,24 @@ mod tests {
         runs.status.as_mut().unwrap().running_since = Some(jiff::Timestamp::UNIX_EPOCH);
         let names: Vec<String> = proven(&runs).collect();
         assert_eq!(names, ["r.io/web:v1".to_owned(), format!("r.io/web@{D1}")]);
+    }
+
+    #[test]
+    fn a_pinned_reference_shows_its_tag_and_may_be_told_from_every_earlier_one() {
+        assert_eq!(pinned("r.io/web:v1", D1, None), "r.io/web:v1@sha256:1111");
+        assert_eq!(pinned("r.io/web", D1, None), "r.io/web@sha256:1111");
+        let (one, other) = (pinned("r.io/web:v1", D1, Some("a")), pinned("r.io/web:v1", D1, Some("b")));
+        assert!(one.starts_with("r.io/web:v1.hitless-") && one.ends_with("@sha256:1111") && one != other, "{one}");
+        for reference in [&one, "r.io/web:v1@sha256:1111", "r.io/web:v1"] {
+            assert_eq!(
+                (unpinned(reference), pinned(reference, D2, None)),
+                ("r.io/web:v1".to_owned(), format!("r.io/web:v1@{D2}"))
+            );
+        }
+        assert!(is_same(&container(&one, ""), "r.io/web:v1") && !is_same(&container(&one, ""), "r.io/web:v2"));
+        let long = format!("r.io/web:{}", "x".repeat(128));
+        let tag = pinned(&long, D1, Some("a")).split('@').next().unwrap().rsplit(':').next().unwrap().len();
+        assert_eq!(tag, 128);
     }
 
     #[test]

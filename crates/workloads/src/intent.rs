@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use hitless_api::grant::ImageChange;
-use hitless_api::pod::PodView;
-use hitless_api::{Change, Grant, GrantOp, PodRef};
+use hitless_api::names::annotations;
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{Change, Grant, GrantOp, PodRef, PullPolicy};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::image;
 
 /// What is done to a pod, the same for all pods of a workload that start out the same: everything of a grant that follows from
 /// the wish alone.
@@ -48,6 +52,9 @@ impl PartialEq for Operation {
 
 impl Eq for Operation {}
 
+/// So long the kubelet remembers that a container was started.
+const BACK_OFF: SignedDuration = SignedDuration::from_mins(10);
+
 /// An operation that is wished for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodIntent {
@@ -68,6 +75,45 @@ impl PodIntent {
         let same = |image: &String| ImageChange { from: image.clone(), to: image.clone() };
         let containers = pod.containers.iter().map(|each| (each.name.clone(), same(&each.image))).collect();
         Self::new(pod, Operation::new(GrantOp::Update, containers, BTreeMap::new(), BTreeMap::new()))
+    }
+
+    /// With images by digest, where the tag may mean something else by now or the kubelet may remember the reference. `digest` tells
+    /// the one that a container is to have, as far as that is known; where it is not, the reference stays as it is.
+    ///
+    /// * `Always`: a tag is pulled at every start, so all pods of a rollout get the same digest.
+    /// * A container of a pod that was operated before, and that was started less than [`BACK_OFF`] ago, gets a reference that it has
+    ///   not had: the kubelet's back-off is kept by pod, container and a hash of its spec, and is forgotten after ten minutes.
+    #[must_use]
+    pub fn pinned(
+        &self,
+        pod: &PodView,
+        now: Timestamp,
+        mut digest: impl FnMut(&ContainerView, &str) -> Option<String>,
+    ) -> Option<Self> {
+        let was_operated = pod.annotations.contains_key(annotations::REVISION);
+        let pin = |(name, change): (&String, &ImageChange)| {
+            let container = pod.container(name).filter(|_| image::digest_of(&change.to).is_none())?;
+            let started = container.status.as_ref().and_then(|status| status.running_since);
+            let is_recent = was_operated && started.is_some_and(|at| now.duration_since(at) < BACK_OFF);
+            if !is_recent && container.pull_policy != PullPolicy::Always {
+                return None;
+            }
+            let digest = digest(container, &change.to)?;
+            let id = || container.status.as_ref().map_or("", |status| status.container_id.as_str());
+            let plain = image::pinned(&change.to, &digest, None);
+            let is_used = is_recent || plain == change.from;
+            let to = if is_used { image::pinned(&change.to, &digest, Some(id())) } else { plain };
+            Some((name.clone(), ImageChange { from: change.from.clone(), to }))
+        };
+        let pins: BTreeMap<String, ImageChange> = self.operation.containers.iter().filter_map(pin).collect();
+        if pins.is_empty() {
+            return None;
+        }
+        let Operation { op, containers, annotations, labels, digest: _ } = &*self.operation;
+        let mut containers = containers.clone();
+        containers.extend(pins);
+        let operation = Operation::new(op.clone(), containers, annotations.clone(), labels.clone());
+        Some(Self { pod: self.pod.clone(), operation: Arc::new(operation) })
     }
 
     /// Id of the grant for this operation: the same wish always has the same id.
@@ -148,5 +194,54 @@ impl Obstacle {
             Self::UnknownRevision { .. } => "UnknownRevision",
             Self::UnknownContainer { .. } => "UnknownContainer",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    fn pod(policy: &str, image: &str, started: &str) -> PodView {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p", "uid": "u", "annotations": {"hitless.dev/revision": "r"}},
+            "spec": {"containers": [{"name": "web", "image": image, "imagePullPolicy": policy}]},
+            "status": {"containerStatuses": [{"name": "web", "image": "", "imageID": "r.io/web@sha256:1", "containerID": "c://1",
+                "ready": true, "restartCount": 0, "state": {"running": {"startedAt": started}}}]}}))
+        .unwrap();
+        PodView::from(&pod)
+    }
+
+    fn to(pod: &PodView, to: &str, digest: Option<&str>) -> Option<String> {
+        let change = ImageChange { from: pod.containers[0].image.clone(), to: to.to_owned() };
+        let containers = BTreeMap::from([("web".to_owned(), change)]);
+        let intent = PodIntent::new(pod, Operation::new(GrantOp::Update, containers, BTreeMap::new(), BTreeMap::new()));
+        let now = "2026-11-23T01:00:00Z".parse().unwrap();
+        let pinned = intent.pinned(pod, now, |_, _| digest.map(ToOwned::to_owned))?;
+        assert_ne!(pinned.id(), intent.id());
+        Some(pinned.operation.containers["web"].to.clone())
+    }
+
+    #[test]
+    fn a_tag_that_is_pulled_at_every_start_is_pinned_as_soon_as_its_digest_is_known() {
+        let long_ago = pod("Always", "r.io/web:v1", "2026-11-22T00:00:00Z");
+        assert_eq!(to(&long_ago, "r.io/web:v2", None), None);
+        assert_eq!(to(&long_ago, "r.io/web:v2", Some("sha256:2")).as_deref(), Some("r.io/web:v2@sha256:2"));
+        assert_eq!(to(&long_ago, "r.io/web:v2@sha256:9", Some("sha256:2")), None, "its owner has pinned it");
+        let again = pod("Always", "r.io/web:v2@sha256:2", "2026-11-22T00:00:00Z");
+        let fresh = to(&again, "r.io/web:v2", Some("sha256:2")).unwrap();
+        assert!(fresh.starts_with("r.io/web:v2.hitless-"), "{fresh}: the same reference would be no restart");
+        let kept = pod("IfNotPresent", "r.io/web:v1", "2026-11-22T00:00:00Z");
+        assert_eq!(to(&kept, "r.io/web:v2", Some("sha256:2")), None);
+    }
+
+    #[test]
+    fn a_container_that_was_started_of_late_gets_a_reference_that_it_has_not_had() {
+        let recent = pod("IfNotPresent", "r.io/web:v1", "2026-11-23T00:59:00Z");
+        let fresh = to(&recent, "r.io/web:v2", Some("sha256:2")).unwrap();
+        assert!(fresh.starts_with("r.io/web:v2.hitless-") && fresh.ends_with("@sha256:2"), "{fresh}");
+        assert_eq!(to(&recent, "r.io/web:v2", None), None, "an image without a digest has one name only");
+        let first = PodView { annotations: BTreeMap::new(), ..recent };
+        assert_eq!(to(&first, "r.io/web:v2", Some("sha256:2")), None, "it has had its first image only");
     }
 }

@@ -140,7 +140,7 @@ impl World {
             let uid = format!("uid-{name}");
             let next = (0..fleet.deployments).map(|index| format!("web{index}:v2"));
             let next: Vec<String> = next.collect();
-            let images = NodeImages::of(next.iter().map(String::as_str), &mut names);
+            let images = NodeImages::of(next.iter().map(|name| [name.as_str()]), &mut names);
             server.put_node(NodeView { name, uid, images, ..NodeView::default() });
         }
         let mut count = 0;

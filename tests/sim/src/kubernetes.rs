@@ -18,7 +18,7 @@ use crate::faults::Fault;
 use crate::ground::Ground;
 use crate::kubelet::{Image, set_condition};
 use crate::native;
-use crate::server::{Kind, Object, Told, WorkloadObject, object_key};
+use crate::server::{Kind, Object, Told, WorkloadObject, by_digest, object_key};
 use crate::trace::Who;
 use crate::watch::Key;
 
@@ -238,7 +238,7 @@ impl Kubernetes {
             ground.server.images.pulled(ground.now, &pod.node, &pod.image);
             let due = ground.now + ground.chance.delay(SECOND, 12 * SECOND);
             self.later(due, Job::NodeImages(pod.node.clone()));
-            PrefetchState::Fetched { at: Some(wall), image_id: String::new() }
+            PrefetchState::Fetched { at: Some(wall), image_id: by_digest(&pod.image) }
         };
         ground.say(Who::Kubernetes, || format!("{}: {} {state:?}", pod.node, pod.image));
         ground.server.put_prefetch(PrefetchView { state, ..PrefetchView::clone(&pod) });

@@ -25,7 +25,7 @@ use crate::checks::{Checks, Operation, Seen};
 use crate::clock::{Micros, stamp};
 use crate::watch::Key;
 use admission::Admission;
-pub(crate) use images::NodesImages;
+pub(crate) use images::{NodesImages, by_digest};
 pub(crate) use objects::{WorkloadObject, object_key};
 pub(crate) use services::ServiceObject;
 

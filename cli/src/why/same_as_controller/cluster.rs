@@ -334,7 +334,7 @@ fn happened(snapshot: &mut Snapshot, draw: &Draw) {
 
 /// Carries out what rounds decide, so that ids and times are those of the controller.
 fn carry_out(snapshot: &mut Snapshot, which: impl Fn(&Write) -> bool, rounds: usize) {
-    let mut world = World::new(snapshot.observed(), false);
+    let mut world = World::new(snapshot.observed(now()), false);
     for _ in 0..rounds {
         let mut decided = round(&world.cluster, &mut GateCache::new(snapshot.settings.clone()), now());
         decided.steps.retain(|step| which(&step.write));

@@ -1,31 +1,42 @@
 //! Which images nodes say they have.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use hitless_workloads::image;
 
 /// The images in a Node's status: the largest fifty, unless the kubelet is told otherwise. One that is not listed may be there
-/// all the same.
+/// all the same. With each name by tag the one by digest, where there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeImages(BTreeSet<Arc<str>>);
+pub struct NodeImages(BTreeMap<Arc<str>, Option<Arc<str>>>);
 
 impl NodeImages {
-    /// Of the names in `status.images[].names`. Names that several nodes have are kept once.
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>, pool: &mut NamePool) -> Self {
-        Self(names.into_iter().map(|name| pool.shared(&image::canonical(name))).collect())
+    /// Of `status.images[].names`: the names of each image. Names that several nodes have are kept once.
+    pub fn of<'a, N: IntoIterator<Item = &'a str>>(images: impl IntoIterator<Item = N>, pool: &mut NamePool) -> Self {
+        let mut all = BTreeMap::new();
+        for names in images {
+            let names: Vec<Arc<str>> = names.into_iter().map(|name| pool.shared(&image::canonical(name))).collect();
+            let repository = |name: &str| image::unpinned(name).rsplit_once(':').map(|(name, _)| name.to_owned());
+            for name in &names {
+                let by_digest = names.iter().find(|other| {
+                    image::digest_of(other).is_some() && repository(name) == Some(image::unpinned(other))
+                });
+                all.insert(name.clone(), by_digest.cloned());
+            }
+        }
+        Self(all)
     }
 
     /// Whether it has the image with this [`image::canonical`] name.
     #[must_use]
     pub fn has(&self, canonical: &str) -> bool {
-        self.0.contains(canonical)
+        self.0.contains_key(canonical)
     }
 
-    /// With one more.
+    /// Digest of the image with this [`image::canonical`] name.
     #[must_use]
-    pub fn with(&self, canonical: &str) -> Self {
-        Self(self.0.iter().cloned().chain([Arc::from(canonical)]).collect())
+    pub fn digest(&self, canonical: &str) -> Option<&str> {
+        self.0.get(canonical)?.as_deref().and_then(image::digest_of)
     }
 }
 
@@ -62,12 +73,13 @@ mod tests {
     #[test]
     fn nodes_share_the_names_and_unused_ones_are_forgotten() {
         let mut pool = NamePool::default();
-        let one = NodeImages::of(["r.io/web:v1", "r.io/web@sha256:11", "nginx"], &mut pool);
-        let other = NodeImages::of(["r.io/web:v1"], &mut pool);
+        let one = NodeImages::of([vec!["r.io/web:v1", "r.io/web@sha256:11"], vec!["nginx"]], &mut pool);
+        let other = NodeImages::of([["r.io/web:v1"]], &mut pool);
+        assert_eq!((one.digest("r.io/web:v1"), other.digest("r.io/web:v1")), (Some("sha256:11"), None));
         assert!(one.has("docker.io/library/nginx:latest") && other.has("r.io/web:v1") && !other.has("r.io/web:v2"));
         assert_eq!(pool.names.len(), 3);
         for number in 0..5000 {
-            NodeImages::of([format!("r.io/web:{number}").as_str()], &mut pool);
+            NodeImages::of([[format!("r.io/web:{number}").as_str()]], &mut pool);
         }
         assert!(pool.names.len() <= NamePool::SMALL, "{}", pool.names.len());
         assert!(one.has("r.io/web:v1"));

@@ -2,6 +2,7 @@
 
 use hitless_api::PodRef;
 use hitless_api::names::labels;
+use hitless_workloads::image;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 
@@ -76,6 +77,15 @@ impl PrefetchView {
             deleting: pod.metadata.deletion_timestamp.is_some(),
             state: state(pod, created),
         })
+    }
+
+    /// Digest of the image that was fetched.
+    #[must_use]
+    pub fn digest(&self) -> Option<&str> {
+        match &self.state {
+            PrefetchState::Fetched { image_id, .. } => image::digest_of(image_id),
+            PrefetchState::Pulling | PrefetchState::Failed { .. } => None,
+        }
     }
 
     /// Its image is on the node.

@@ -69,9 +69,67 @@ impl<'a> Images<'a> {
         missing.min_by_key(|(_, known)| *known == Known::Old)
     }
 
+    /// The operation with images by digest, where that is needed. `chosen` is the digest that others of its workload have been
+    /// brought to with a reference.
+    pub(super) fn pinned(
+        &self,
+        pod: &PodView,
+        intent: &PodIntent,
+        mut chosen: impl FnMut(&str) -> Option<String>,
+    ) -> Option<PodIntent> {
+        intent.pinned(pod, self.now, |container, reference| {
+            let pull = Pull::of(pod, container, reference)?;
+            match pull.policy {
+                PullPolicy::Always => chosen(reference).or_else(|| self.first_digest(&pull)),
+                PullPolicy::IfNotPresent | PullPolicy::Never => self.digest_on_node(&pull),
+            }
+        })
+    }
+
+    /// The digest that was fetched first, on whatever node: the tag may have got another one since.
+    fn first_digest(&self, pull: &Pull) -> Option<String> {
+        let same =
+            self.snapshot.prefetches.iter().filter(|each| {
+                each.image == pull.image && each.pod.namespace == pull.namespace && each.digest().is_some()
+            });
+        let first = same.min_by_key(|each| (each.created, &each.pod.name))?;
+        first.digest().map(ToOwned::to_owned)
+    }
+
+    /// The digest that the reference means on the pull's node.
+    fn digest_on_node(&self, pull: &Pull) -> Option<String> {
+        let canonical = image::canonical(&pull.image);
+        let node = self.snapshot.nodes.get(&pull.node);
+        let said = || node?.images.digest(&canonical).map(ToOwned::to_owned);
+        let fetched = || self.attempts(&pull.key()).iter().find_map(|each| each.digest()).map(ToOwned::to_owned);
+        let runs = || {
+            let mut containers = self.pods_of(&pull.node).flat_map(|pod| &pod.containers);
+            containers.find_map(|container| {
+                let is_same = image::canonical(&container.image) == canonical;
+                image::running_digest(container).filter(|_| is_same && image::is_running(container))
+            })
+        };
+        said().or_else(fetched).or_else(|| runs().map(ToOwned::to_owned))
+    }
+
+    /// The attempts that tell of the image, the latest first. What was fetched by tag is as good as by the digest that came.
+    fn telling(&self, pull: &Pull) -> Vec<&'a PrefetchView> {
+        let mut attempts = self.attempts(&pull.key()).to_vec();
+        if let Some(digest) = image::digest_of(&pull.image) {
+            let by_tag = Pull { image: image::unpinned(&pull.image), ..pull.clone() };
+            let by_tag = self.attempts(&by_tag.key()).iter().filter(|each| match &each.state {
+                PrefetchState::Pulling => true,
+                PrefetchState::Fetched { .. } => each.digest() == Some(digest),
+                PrefetchState::Failed { .. } => false,
+            });
+            attempts.extend(by_tag);
+        }
+        attempts
+    }
+
     /// What is known of the image.
     pub(super) fn known(&self, pull: &Pull) -> Known<'a> {
-        let attempts = self.attempts(&pull.key());
+        let attempts = self.telling(pull);
         let asked = pull.policy == PullPolicy::Always;
         if !asked {
             let is_fetched = attempts.iter().any(|attempt| attempt.is_fetched());
@@ -102,6 +160,11 @@ impl<'a> Images<'a> {
 
     /// A container of any pod of the node runs it.
     fn runs(&self, node: &str, canonical: &str) -> bool {
+        let containers = self.pods_of(node).flat_map(|pod| &pod.containers);
+        containers.flat_map(image::proven).any(|name| name == canonical)
+    }
+
+    fn pods_of(&self, node: &str) -> impl Iterator<Item = &'a PodView> + use<'a, '_> {
         let by_node = self.by_node.get_or_init(|| {
             let mut by_node: HashMap<&str, Vec<&PodView>> = HashMap::new();
             for pod in &self.snapshot.pods {
@@ -111,8 +174,7 @@ impl<'a> Images<'a> {
             }
             by_node
         });
-        let containers = by_node.get(node).into_iter().flatten().flat_map(|pod| &pod.containers);
-        containers.flat_map(image::proven).any(|name| name == canonical)
+        by_node.get(node).into_iter().flatten().copied()
     }
 
     /// What a pod waits for whose image is not there. Nothing where the registry's last answer is only old: it is asked again once

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 use hitless_api::{GroupKind, ObjectRef};
-use hitless_workloads::PodIntent;
+use hitless_workloads::{PodIntent, image};
 use jiff::{SignedDuration, Timestamp};
 
 use super::PodVerdict;
@@ -46,7 +46,10 @@ pub(super) fn decide<'a>(basis: &Basis<'a, '_>, verdicts: &[PodVerdict], now: Ti
     for Waiter { pod, intent, owner, .. } in waiters {
         for pull in pulls(pod, &intent.operation.containers) {
             let known = basis.images.known(&pull);
-            if known == Known::There || basis.images.unfit(&pull).is_some() || !begun.insert(pull.key()) {
+            if matches!(known, Known::There | Known::Pulling)
+                || basis.images.unfit(&pull).is_some()
+                || !begun.insert(pull.key())
+            {
                 continue;
             }
             let count = under_way.entry(pull.image.clone()).or_default();
@@ -118,7 +121,10 @@ fn wanted(basis: &Basis<'_, '_>, verdicts: &[PodVerdict]) -> BTreeSet<String> {
     let granted = basis.snapshot.node_transitions.values().flat_map(|node| node.unfinished());
     let granted =
         granted.filter_map(|grant| Some((*basis.wishes.pods.get(grant.pod.uid.as_str())?, &grant.containers)));
-    to_come.chain(granted).flat_map(|(pod, containers)| pulls(pod, containers)).map(|pull| pull.key()).collect()
+    let pulls = to_come.chain(granted).flat_map(|(pod, containers)| pulls(pod, containers));
+    // What was fetched by tag tells the digest.
+    let keys = pulls.flat_map(|pull| [pull.key(), Pull { image: image::unpinned(&pull.image), ..pull }.key()]);
+    keys.collect()
 }
 
 /// How many nodes try to fetch each image now.

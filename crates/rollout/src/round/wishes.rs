@@ -1,12 +1,14 @@
 //! What is wished: by workloads, and by requests for their pods.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, ObjectRef};
-use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, World};
+use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, World, image};
+use jiff::Timestamp;
 
+use super::images::Images;
 use crate::snapshot::Snapshot;
 
 /// What one pod needs.
@@ -57,6 +59,16 @@ impl<'a> Wishes<'a> {
         index.filter(|index| self.plans[*index].opt_in != OptIn::No)
     }
 
+    /// The digests that pods of the workload have been brought to, by reference: all pods of a rollout get the same.
+    fn chosen(&self, workload: usize) -> BTreeMap<String, String> {
+        let plan = &self.plans[workload];
+        let own = self.world.children(&plan.workload.uid).iter().map(|child| child.id.uid.as_str());
+        let pods = own.chain([plan.workload.uid.as_str()]).flat_map(|owner| self.world.pods(owner));
+        let done = pods.filter(|pod| pod.annotations.get(annotations::REVISION) == Some(&plan.target));
+        let images = done.flat_map(|pod| &pod.containers).map(|container| container.image.as_str());
+        images.filter_map(|image| Some((image::unpinned(image), image::digest_of(image)?.to_owned()))).collect()
+    }
+
     /// Whether what the grant leads to is still wished.
     pub(super) fn wants(&self, grant: &Grant) -> bool {
         if let Some(revision) = target(grant) {
@@ -81,8 +93,8 @@ impl<'a> Wishes<'a> {
 }
 
 /// Every operation that a pod needs or has; for a pod that has none, the one that [`PodIntent::assumed`] names.
-pub(crate) fn operations(snapshot: &Snapshot) -> Vec<(&PodView, String)> {
-    let wishes = derive(snapshot);
+pub(crate) fn operations(snapshot: &Snapshot, now: Timestamp) -> Vec<(&PodView, String)> {
+    let wishes = derive(snapshot, &Images::new(snapshot, now));
     let needed = wishes.by_pod.values().filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?.id())));
     let granted = snapshot.node_transitions.values().flat_map(|node| &node.spec.grants);
     let granted = granted.filter_map(|grant| Some((*wishes.pods.get(grant.pod.uid.as_str())?, grant.id.clone())));
@@ -95,7 +107,8 @@ pub(super) fn target(grant: &Grant) -> Option<&str> {
     grant.annotations.get(annotations::REVISION)?.to.as_deref()
 }
 
-pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
+/// `images` tells which digest is meant where an operation pins it.
+pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>) -> Wishes<'a> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
     let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot));
     let plans = world.plans();
@@ -120,7 +133,27 @@ pub(super) fn derive(snapshot: &Snapshot) -> Wishes<'_> {
         let workload = wishes.workload_of(pod);
         wishes.by_pod.entry(uid).or_insert(Wish { pod, intent, workload, rank });
     }
+    pin(&mut wishes, images);
     wishes
+}
+
+/// Images by digest, where that is needed.
+fn pin(wishes: &mut Wishes<'_>, images: &Images<'_>) {
+    let mut by_workload: BTreeMap<usize, BTreeMap<String, String>> = BTreeMap::new();
+    let mut pinned: Vec<(&str, PodIntent)> = Vec::new();
+    for (uid, wish) in &wishes.by_pod {
+        let Ok(intent) = &wish.intent else { continue };
+        let mut chosen = |reference: &str| {
+            let workload = wish.workload?;
+            by_workload.entry(workload).or_insert_with(|| wishes.chosen(workload)).get(reference).cloned()
+        };
+        pinned.extend(images.pinned(wish.pod, intent, &mut chosen).map(|intent| (*uid, intent)));
+    }
+    for (uid, intent) in pinned {
+        if let Some(wish) = wishes.by_pod.get_mut(uid) {
+            wish.intent = Ok(intent);
+        }
+    }
 }
 
 /// uids of pods with an operation that is not over: a live grant, or a reservation in a ledger.

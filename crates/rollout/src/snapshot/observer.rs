@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::Snapshot;
 
 impl Snapshot {
-    /// The same snapshot for somebody who only looks: with the epoch and the holder that the ledgers and NodeTransitions name,
+    /// The same snapshot for somebody who only looks at `now`: with the epoch and the holder that the ledgers and NodeTransitions name,
     /// and with the answers of approvers as the controller has reported them in the status of the rules.
     ///
     /// A round of it is neither deposed nor takes ledgers over: it decides what the present leader decides. It differs where
     /// the leader knows more: what it has read itself as evidence ([`Self::evidence`]), and which of its writes were not
     /// answered ([`Self::own_writes`]).
     #[must_use]
-    pub fn as_observer(mut self) -> Self {
+    pub fn as_observer(mut self, now: Timestamp) -> Self {
         let leaders =
             self.ledgers.values().map(|ledger| (ledger.spec.leader.epoch, ledger.spec.leader.holder.as_str()));
         let nodes = self.node_transitions.values().map(|node| (node.spec.epoch, ""));
@@ -25,7 +27,7 @@ impl Snapshot {
                 Arc::make_mut(ledger).spec = spec;
             }
         }
-        self.approvals = super::reported::approvals(&self);
+        self.approvals = super::reported::approvals(&self, now);
         self
     }
 }

@@ -26,8 +26,8 @@ impl NodeView {
     #[must_use]
     pub fn of(node: &Node, names: &mut NamePool) -> Self {
         let images = node.status.iter().flat_map(|status| status.images.iter().flatten());
-        let all = images.flat_map(|image| image.names.iter().flatten()).map(String::as_str);
-        Self { images: NodeImages::of(all, names), unfit: unfit(node), ..Self::from(&node.metadata) }
+        let images = images.map(|image| image.names.iter().flatten().map(String::as_str));
+        Self { images: NodeImages::of(images, names), unfit: unfit(node), ..Self::from(&node.metadata) }
     }
 }
 

@@ -9,13 +9,13 @@ use super::Snapshot;
 use crate::round;
 
 /// The answers that stand in the statuses of the rules, for every operation that a pod needs, has, or might be asked about.
-pub(super) fn approvals(snapshot: &Snapshot) -> Approvals {
+pub(super) fn approvals(snapshot: &Snapshot, now: Timestamp) -> Approvals {
     let mut approvals = Approvals::new();
     let asks = |rule: &super::RuleView| rule.spec.rules.iter().any(|rule| rule.webhook.is_some());
     if !snapshot.rules.iter().any(|rule| asks(rule)) {
         return approvals;
     }
-    for (pod, operation) in round::operations(snapshot) {
+    for (pod, operation) in round::operations(snapshot, now) {
         for rule in snapshot.rules.iter().filter(|rule| rule.namespace == pod.id.namespace) {
             let selected = rule.spec.selector.as_ref().is_some_and(|wanted| selector::matches(wanted, &pod.labels));
             let Some(status) = rule.status.as_ref().filter(|_| selected) else { continue };

@@ -25,10 +25,8 @@ impl NodesImages {
 
     /// The image was pulled: it is there by its tag and by its digest.
     pub(crate) fn pulled(&mut self, now: Micros, node: &str, reference: &str) {
-        let repository = reference.split([':', '@']).next().unwrap_or_default();
-        let digest = format!("{repository}@sha256:{}", image_number(reference).unwrap_or_default());
         let images = self.0.entry(node.to_owned()).or_default();
-        images.extend([(image::canonical(reference), now), (image::canonical(&digest), now)]);
+        images.extend([(image::canonical(reference), now), (by_digest(reference), now)]);
     }
 
     /// The node is gone.
@@ -38,9 +36,18 @@ impl NodesImages {
 
     /// As the Node's status says.
     pub(crate) fn of(&self, node: &str) -> NodeImages {
-        let names = self.0.get(node).into_iter().flat_map(BTreeMap::keys).map(String::as_str);
-        NodeImages::of(names, &mut NamePool::default())
+        let names = self.0.get(node).into_iter().flat_map(BTreeMap::keys);
+        let by_tag = names.filter(|name| image::digest_of(name).is_none());
+        let images = by_tag.map(|name| [name.clone(), by_digest(name)]);
+        let images: Vec<[String; 2]> = images.collect();
+        NodeImages::of(images.iter().map(|names| names.iter().map(String::as_str)), &mut NamePool::default())
     }
+}
+
+/// The name by its digest: what an image is follows from its number.
+pub(crate) fn by_digest(reference: &str) -> String {
+    let repository = reference.split([':', '@']).next().unwrap_or_default();
+    image::canonical(&format!("{repository}@sha256:{}", image_number(reference).unwrap_or_default()))
 }
 
 impl Server {
