@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use hitless_cluster::{Cluster, Place};
+use hitless_workloads::image::unpinned;
 use serde_json::{Value, json};
 
 use crate::stack::{TIMES, image};
@@ -24,7 +25,7 @@ pub fn patience_for(pods: usize) -> Duration {
 }
 
 /// Label selector of pods that hitless has made to bring images to nodes. They serve nobody.
-pub const PREFETCH: &str = "hitless.dev/prefetch";
+pub const PREFETCH: &str = hitless_api::names::labels::PREFETCH;
 /// Label selector of all other pods: those of the application.
 pub const OWN: &str = "!hitless.dev/prefetch";
 
@@ -347,10 +348,10 @@ pub fn condition<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     pod["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == name)?["status"].as_str()
 }
 
-/// Image of the pod's first container.
+/// Image of the pod's first container as its owner names it: an operation may have pinned it to its digest.
 #[must_use]
-pub fn image_of(pod: &Value) -> &str {
-    pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default()
+pub fn image_of(pod: &Value) -> String {
+    unpinned(pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default())
 }
 
 /// Whether there are exactly `count` pods, all ready.

@@ -24,7 +24,8 @@ impl View {
         let phases = transitions.map(phases).unwrap_or_default();
         let mut pods = String::new();
         for (name, pod) in &app.pods.objects() {
-            let version = image_of(pod).rsplit(':').next().unwrap_or("?");
+            let image = image_of(pod);
+            let version = image.rsplit(':').next().unwrap_or("?");
             let ready = if is_ready(pod) { "ready" } else { "not ready" };
             let service = match condition(pod, "hitless.dev/InService") {
                 Some("True") => "in service",
