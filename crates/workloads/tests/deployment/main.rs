@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod property;
+mod restarts;
 #[cfg(test)]
 mod steps;
 #[cfg(test)]

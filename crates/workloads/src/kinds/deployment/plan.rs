@@ -9,9 +9,10 @@ use super::body::{Deployment, ReplicaSet};
 use super::{DEPLOYMENT, history, live, writes};
 use crate::diff::first_native_change;
 use crate::intent::{PodWish, share};
-use crate::need::{Goal, Need, need};
+use crate::need::{Goal, Need, Origin, need};
 use crate::object::{Object, OptIn};
 use crate::plan::{Because, Plan, Stage, note};
+use crate::restart_annotations::OwnList;
 use crate::world::World;
 use crate::write::Write;
 
@@ -23,6 +24,7 @@ pub(super) fn plan(root: &Object, world: &World<'_>) -> Plan {
     let planner = Planner { deployment, owned: &owned, world, permanent: !deployment.held_by_guard() };
     let mut plan = planner.plan();
     plan.notes = planner.notes(&plan);
+    plan.notes.extend(OwnList::notes(root, &DEPLOYMENT).filter(|_| plan.stage != Stage::NotOurs));
     plan
 }
 
@@ -62,8 +64,8 @@ impl<'a> Planner<'a> {
             let text = "a native rollout was under way".to_owned();
             return self.step_aside(Because { reason: "NativeRollout", text });
         }
-        if let Some(field) = first_native_change(&live.body.template, &deployment.body.template) {
-            return self.step_aside(Because::field(&field));
+        if let Some(because) = first_native_change(deployment.object, &live.body.template, &deployment.body.template) {
+            return self.step_aside(because);
         }
         self.drive(live)
     }
@@ -137,7 +139,7 @@ impl<'a> Planner<'a> {
             let mut plan = self.idle(Stage::Idle, self.strip(&[labels::LIVE]));
             let pods = self.pods(live);
             plan.total = pods.len();
-            let behind = pods.iter().filter(|pod| !matches!(self.need(pod), Need::Nothing));
+            let behind = pods.iter().filter(|pod| !matches!(self.need(live, pod), Need::Nothing));
             plan.behind = behind.map(|pod| pod.id.uid.clone()).collect();
             return plan;
         }
@@ -150,7 +152,7 @@ impl<'a> Planner<'a> {
         let pods = self.pods(live);
         let mut wishes: Vec<PodWish> = pods
             .iter()
-            .filter_map(|pod| match self.need(pod) {
+            .filter_map(|pod| match self.need(live, pod) {
                 Need::Nothing => None,
                 Need::Operation(intent) => Some(PodWish::new(pod, intent)),
             })
@@ -196,10 +198,11 @@ impl<'a> Planner<'a> {
         pods.filter(|pod| !pod.terminating && !pod.finished).collect()
     }
 
-    fn need(&self, pod: &PodView) -> Need {
+    fn need(&self, live: ReplicaSet<'_>, pod: &PodView) -> Need {
         let goal = Goal::of(&self.deployment.body.template);
         let recorded = pod.annotations.get(annotations::REVISION).map(String::as_str);
-        need(pod, &goal, recorded, self.owned.iter().map(|set| set.body.template.shape()))
+        let annotations = if recorded.is_some() { live.left() } else { live.annotations_of(pod) };
+        need(pod, &goal, &Origin { recorded, annotations }, self.owned.iter().map(|set| set.body.template.shape()))
     }
 
     /// Whether the pods that are listed are all there are and will be: the ReplicaSet controller has seen the template that
