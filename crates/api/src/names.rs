@@ -74,6 +74,8 @@ pub mod annotations {
     pub const MIXED: &str = "hitless.dev/mixed";
     /// `kubectl rollout restart` writes this into the template.
     pub const KUBECTL_RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+    /// Reloader has paused the Deployment to collect changes, since then; it takes both away when its time is up.
+    pub const RELOADER_PAUSED_AT: &str = "deployment.reloader.stakater.com/paused-at";
     /// The Deployment controller's revision number on ReplicaSets and Deployments.
     pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
     /// The kubelet marks mirror pods of static pods with this.

@@ -35,6 +35,6 @@ impl Annotations {
     /// Keys whose values differ, and those that only one has.
     pub(crate) fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
         let keys: BTreeSet<&String> = self.values.keys().chain(other.values.keys()).collect();
-        keys.into_iter().filter(|key| self.values.get(*key) != other.values.get(*key)).map(String::as_str)
+        keys.into_iter().filter(move |key| self.values.get(*key) != other.values.get(*key)).map(String::as_str)
     }
 }

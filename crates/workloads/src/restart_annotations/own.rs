@@ -66,7 +66,7 @@ impl OwnList {
     /// What the workload's owner is told of it, for as long as it holds.
     pub(crate) fn notes(workload: &Object, resource: &Resource) -> impl Iterator<Item = Note> {
         let broken = Self::of(workload).broken.into_iter();
-        broken.map(|broken| {
+        broken.map(move |broken| {
             let text = format!("{broken}; its other entries count");
             note(&workload.id, resource.version, Severity::Warning, "RestartAnnotationsInvalid", text)
         })

@@ -8,7 +8,7 @@ use hitless_workloads::Stage;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{RUNS, World, image, runs};
+use crate::world::{MARK, RUNS, World, image, runs};
 
 fn annotate(world: &mut World, annotations: &Value) {
     world.user(|deployment| {
@@ -163,6 +163,28 @@ fn a_workload_has_restart_annotations_of_its_own_and_a_wrong_one_is_named() {
     annotate(&mut world, &json!({"example": "x"}));
     let Stage::SteppingAside(because) = world.plan(&BTreeSet::new()).stage else { panic!("it goes in place") };
     assert!(because.text.contains("\"exa mple\""), "{}", because.text);
+}
+
+#[test]
+fn what_reloader_collects_under_its_own_pause_is_one_restart_when_it_resumes() {
+    let mut world = World::new("in-place", 2);
+    let before = uids(&world);
+    let paused_at = "deployment.reloader.stakater.com/paused-at";
+    world.deployment["spec"]["paused"] = json!(true);
+    world.deployment["metadata"]["annotations"][paused_at] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
+    for value in [1, 2] {
+        world.deployment["spec"]["template"]["metadata"]["annotations"] = checksum(value);
+        let plan = world.plan(&BTreeSet::new());
+        assert_eq!((plan.stage, plan.wishes.len(), plan.writes, plan.behind.len()), (Stage::Rolling, 0, vec![], 2));
+        assert!(plan.notes.iter().any(|note| note.reason == "PausedByReloader"));
+    }
+    // What Reloader writes, and what the guard makes of it.
+    world.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove(paused_at);
+    world.deployment["metadata"]["annotations"][MARK] = json!("held");
+    world.settle();
+    assert_all_run_the_template(&world);
+    assert_eq!((uids(&world), &world.deployment["spec"]["paused"]), (before, &json!(false)));
 }
 
 #[derive(Clone, Debug)]

@@ -68,6 +68,12 @@ impl Object {
 }
 
 impl Deployment<'_> {
+    /// Whether Reloader has paused it to collect changes, and nobody else holds it.
+    pub(super) fn is_paused_by_reloader(&self) -> bool {
+        let since = self.object.annotations.get(annotations::RELOADER_PAUSED_AT);
+        self.body.paused && !self.object.held_by_guard() && since.is_some_and(|since| !since.is_empty())
+    }
+
     /// Value of the label [`labels::SETTLED`] for this generation.
     #[must_use]
     pub(super) fn settled_mark(&self) -> String {

@@ -60,6 +60,9 @@ impl<'a> Planner<'a> {
         if !deployment.body.paused {
             return self.unpaused(live);
         }
+        if deployment.is_paused_by_reloader() {
+            return self.collecting(live);
+        }
         if live::is_split(live, self.owned) {
             let text = "a native rollout was under way".to_owned();
             return self.step_aside(Because { reason: "NativeRollout", text });
@@ -136,15 +139,24 @@ impl<'a> Planner<'a> {
         }
         let template = &live.body.template;
         if template.revision() == self.deployment.body.template.revision() && !template.is_mixed() {
-            let mut plan = self.idle(Stage::Idle, self.strip(&[labels::LIVE]));
-            let pods = self.pods(live);
-            plan.total = pods.len();
-            let behind = pods.iter().filter(|pod| !matches!(self.need(live, pod), Need::Nothing));
-            plan.behind = behind.map(|pod| pod.id.uid.clone()).collect();
-            return plan;
+            return self.counted(live, self.idle(Stage::Idle, self.strip(&[labels::LIVE])));
         }
         // The Deployment controller may need any of them now.
         self.idle(Stage::Native, self.strip(&[labels::HISTORY, labels::LIVE]))
+    }
+
+    /// With the pods that are there, and those of them that are not as the template says.
+    fn counted(&self, live: ReplicaSet<'_>, plan: Plan) -> Plan {
+        let pods = self.pods(live);
+        let behind = pods.iter().filter(|pod| !matches!(self.need(live, pod), Need::Nothing));
+        Plan { total: pods.len(), behind: behind.map(|pod| pod.id.uid.clone()).collect(), ..plan }
+    }
+
+    /// Reloader collects changes. When it resumes the Deployment, the guard holds it, and all of them are one rollout.
+    fn collecting(&self, live: ReplicaSet<'_>) -> Plan {
+        let plan = self.counted(live, self.idle(Stage::Idle, None));
+        let stage = if plan.behind.is_empty() { Stage::Idle } else { Stage::Rolling };
+        Plan { stage, ..plan }
     }
 
     fn drive(&self, live: ReplicaSet<'_>) -> Plan {
@@ -265,6 +277,16 @@ impl<'a> Planner<'a> {
     /// What people should know, for as long as it holds.
     fn notes(&self, plan: &Plan) -> Vec<Note> {
         let note = match &plan.stage {
+            Stage::Rolling if self.deployment.is_paused_by_reloader() => {
+                let text = format!(
+                    "Reloader has paused it to collect changes ({}); its pods are brought to revision {} when Reloader \
+                     resumes it. If that never happens: kubectl rollout resume deployment {}",
+                    annotations::RELOADER_PAUSED_AT,
+                    plan.target,
+                    self.deployment.id.name
+                );
+                self.note(Severity::Normal, "PausedByReloader", text)
+            }
             Stage::Rolling if !plan.permanent => {
                 let text = format!(
                     "paused while its pods are brought to revision {} in place; scaling works, undo and restart wait",
