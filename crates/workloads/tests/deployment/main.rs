@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod property;
+#[cfg(test)]
 mod restarts;
 #[cfg(test)]
 mod steps;

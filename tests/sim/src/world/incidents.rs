@@ -45,7 +45,7 @@ impl World {
                 0..14 => Deed::Scale(who, chance.pick(&[-2, -1, 1, 2])),
                 14..30 => Deed::CrashPod(who),
                 30..42 => Deed::DeletePod(who),
-                42..54 if who % 2 == 0 => Deed::NewChecksum(who),
+                42..54 if who.is_multiple_of(2) => Deed::NewChecksum(who),
                 42..54 => Deed::RestartPod(who),
                 54..59 => {
                     let back = chance.happens(5_000).then_some(some);
@@ -155,17 +155,7 @@ impl World {
                     });
                 }
             }
-            Deed::NewChecksum(who) => {
-                let index = who % self.user.wishes.len();
-                let overtakes = self.is_held_by_guard(index);
-                self.ground.fault(if overtakes { Fault::ChecksumOvertaken } else { Fault::ChecksumChanged });
-                self.user.tokens += 1;
-                let checksum = format!("sum{}", self.user.tokens);
-                self.ground.say(Who::User, || format!("gives workload {index} the checksum {checksum}"));
-                self.change_template(index, |template| {
-                    template["metadata"]["annotations"]["checksum/config"] = json!(checksum);
-                });
-            }
+            Deed::NewChecksum(who) => self.new_checksum(who),
             Deed::KillNode(index, back) => self.kill_node(index, back),
             Deed::ReturnNode(index) => self.return_node(index),
             Deed::RemakeNode(index) => self.remake_node(index),
@@ -240,6 +230,19 @@ impl World {
         let kind = self.ground.images.get(&image.to_string()).copied();
         self.ground.say(Who::User, || format!("sets image {reference} ({kind:?})"));
         self.change_template(index, |template| template["spec"]["containers"][0]["image"] = json!(reference));
+    }
+
+    /// What a chart does when the configuration has changed.
+    fn new_checksum(&mut self, who: usize) {
+        let index = who % self.user.wishes.len();
+        let overtakes = self.is_held_by_guard(index);
+        self.ground.fault(if overtakes { Fault::ChecksumOvertaken } else { Fault::ChecksumChanged });
+        self.user.tokens += 1;
+        let checksum = format!("sum{}", self.user.tokens);
+        self.ground.say(Who::User, || format!("gives workload {index} the checksum {checksum}"));
+        self.change_template(index, |template| {
+            template["metadata"]["annotations"]["checksum/config"] = json!(checksum);
+        });
     }
 
     /// A change of a workload's template, with what the guard policy makes of it.

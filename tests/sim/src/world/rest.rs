@@ -99,7 +99,7 @@ impl World {
         let mut owners: Vec<&str> = server.owned_by(uid).map(|each| each.view.id.uid.as_str()).collect();
         owners.push(uid);
         let partition = partition(&workload.view);
-        let mut pods: Vec<&PodView> = server.pods.values().map(|pod| &pod.view).collect();
+        let mut pods: Vec<&PodView> = server.pods.values().map(|pod| &*pod.view).collect();
         pods.retain(|pod| {
             pod.owner.as_ref().is_some_and(|owner| owners.contains(&owner.uid.as_str()))
                 && (partition == 0 || ordinal(pod).is_some_and(|ordinal| ordinal >= partition))
