@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const LIST: &str = "hitless.dev/restart-annotations";
 
 /// Three pods whose template has a checksum.
-fn annotated(workload: Workload, template: Value) -> Shape {
+fn annotated(workload: Workload, template: &Value) -> Shape {
     let mut patch =
         json!({"metadata": {"annotations": {LIST: "example.com/config-*"}}, "spec": {"template": template}});
     patch["spec"]["template"]["metadata"]["annotations"] = json!({"checksum/config": "one"});
@@ -28,7 +28,7 @@ fn container_ids(app: &App) -> Vec<String> {
 
 fn restarts_the_same_pods(namespace: &str, workload: Workload) -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let app = App::start(&stack.cluster, namespace, &annotated(workload, json!({})))?;
+    let app = App::start(&stack.cluster, namespace, &annotated(workload, &json!({})))?;
     let before = app.identities();
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
     traffic.wait_for_requests(200, PATIENCE)?;
@@ -71,7 +71,7 @@ fn and_those_of_a_stateful_set() -> anyhow::Result<()> {
 fn where_the_pods_read_their_annotations_a_changed_checksum_rolls_natively() -> anyhow::Result<()> {
     let items = json!([{"path": "annotations", "fieldRef": {"fieldPath": "metadata.annotations"}}]);
     let template = json!({"spec": {"volumes": [{"name": "info", "downwardAPI": {"items": items}}]}});
-    let shape = annotated(Workload::Deployment, template);
+    let shape = annotated(Workload::Deployment, &template);
     let app = App::start(&Stack::attach()?.cluster, "t-checksum-read", &shape)?;
     let before = app.identities();
     annotate(&app, &json!({"checksum/config": "two"}))?;
