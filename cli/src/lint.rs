@@ -1,4 +1,4 @@
-//! `kubectl hitless lint`: rules and budgets in files that can't do what they are meant to.
+//! `kubectl hitless lint`: rules, budgets and annotations of workloads in files that can't do what they are meant to.
 
 mod finding;
 mod never;
@@ -6,6 +6,7 @@ mod object;
 mod schema;
 mod single;
 mod together;
+mod workload;
 
 use std::collections::BTreeSet;
 
@@ -55,6 +56,7 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Ti
     let mut pods: Vec<Pods> = Vec::new();
     for object in objects {
         findings.extend(schema::check(object));
+        findings.extend(workload::check(object));
         match Known::read(object) {
             Ok(read) => known.extend(read),
             // The schema has said so already, and better.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hitless_api::names::annotations;
 use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_rollout::snapshot::{LedgerView, Snapshot as Cluster, Unknown};
+use hitless_workloads::Template;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use serde::de::DeserializeOwned;
@@ -38,6 +39,8 @@ pub(crate) fn pod(name: &str, image: &str) -> Value {
 
 pub(crate) fn rollout(pods: &[Value]) -> Snapshot {
     let count = pods.len();
+    let before = Template::new(template("web:v1", false));
+    let annotations = before.shape().annotations.digest();
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "team", "uid": "deployment",
@@ -46,7 +49,7 @@ pub(crate) fn rollout(pods: &[Value]) -> Snapshot {
     });
     let set = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
-        "metadata": {"name": "web-h", "namespace": "team", "uid": "rs", "generation": 1,
+        "metadata": {"name": "web-h", "namespace": "team", "uid": "rs", "generation": 1, "labels": {"hitless.dev/live": annotations},
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "deployment", "controller": true}]},
         "spec": {"replicas": count, "selector": {"matchLabels": {"app": "web"}}, "template": template("web:v2", true)},
         "status": {"replicas": count, "observedGeneration": 1}

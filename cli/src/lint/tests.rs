@@ -210,6 +210,22 @@ fn a_report_is_data_too_and_selecting_nothing_needs_somebody_to_select() {
 }
 
 #[test]
+fn restart_annotations_that_mean_nothing_are_named() {
+    let text = WEB.replace(
+        "metadata: {name: web}",
+        "metadata:\n  name: web\n  annotations:\n    hitless.dev/restart-annotations: 'example.com/*, no key,*'",
+    );
+    let errors: Vec<(u64, String)> = lint(&text).findings.into_iter().map(|found| (found.line, found.text)).collect();
+    assert_eq!(
+        errors,
+        [
+            (8, r#"the entry "*" of hitless.dev/restart-annotations would be every annotation; name keys, or prefixes such as example.com/*"#.to_owned()),
+            (8, r#"the entry "no key" of hitless.dev/restart-annotations is no key of an annotation; correct it"#.to_owned()),
+        ]
+    );
+}
+
+#[test]
 fn an_autoscaler_keeps_more_pods_than_the_deployment_says() {
     let budget = "apiVersion: hitless.dev/v1alpha1\nkind: TransitionBudget\nmetadata: {name: a}\nspec: {selector: {}, minAvailable: 5}\n";
     let scaler = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\nspec: {minReplicas: 6, \

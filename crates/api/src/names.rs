@@ -30,6 +30,8 @@ pub const CLUSTER_LEDGER: &str = "cluster";
 pub mod annotations {
     /// On a workload: opts it in. Values [`super::UPDATE_IN_PLACE`] and [`super::UPDATE_IN_PLACE_ONLY`].
     pub const UPDATE: &str = "hitless.dev/update";
+    /// On a workload: its own restart annotations, comma-separated keys of its template's annotations; a `*` at the end makes a prefix.
+    pub const RESTART_ANNOTATIONS: &str = "hitless.dev/restart-annotations";
     /// On a workload: `held` while the guard policy keeps the native controller from rolling it. Set by the guard policy, lifted by
     /// the controller.
     pub const ROLLOUT: &str = "hitless.dev/rollout";
@@ -69,10 +71,13 @@ pub mod annotations {
     pub const SKIP_RULES: &str = "podtransitionrule.kusionstack.io/skip-rule-conditions";
     /// On a workload, value [`super::PREFETCH_ONLY`]: the images of its next version are fetched, and no pod is operated.
     pub const PREFETCH: &str = "hitless.dev/prefetch";
-    /// On a live ReplicaSet's template during a rollout: makes it equal to neither the old nor the new template.
+    /// On a live ReplicaSet's template during a rollout: makes it equal to neither the old nor the new template. Value: digest of the
+    /// new one's annotations; pods that are made meanwhile carry it.
     pub const MIXED: &str = "hitless.dev/mixed";
     /// `kubectl rollout restart` writes this into the template.
     pub const KUBECTL_RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+    /// Reloader has paused the Deployment to collect changes, since then; it takes both away when its time is up.
+    pub const RELOADER_PAUSED_AT: &str = "deployment.reloader.stakater.com/paused-at";
     /// The Deployment controller's revision number on ReplicaSets and Deployments.
     pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
     /// The kubelet marks mirror pods of static pods with this.
@@ -83,7 +88,8 @@ pub mod annotations {
 pub mod labels {
     /// On an empty ReplicaSet that keeps the template of an earlier rollout for `kubectl rollout undo`.
     pub const HISTORY: &str = "hitless.dev/history";
-    /// On the ReplicaSet that owns a held Deployment's pods: only the garbage collector may delete it.
+    /// On the ReplicaSet that owns a held Deployment's pods: only the garbage collector may delete it. Value: digest of the annotations
+    /// of the template that it had before the rollout.
     pub const LIVE: &str = "hitless.dev/live";
     /// On a live ReplicaSet, `<uid of the Deployment>.<its generation>`: a rollout was brought to its end at that generation, so
     /// whoever sees an earlier one has an old view of the Deployment and writes nothing.

@@ -82,7 +82,7 @@ pub struct PodView {
     pub observed_generation: i64,
     /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Those annotations that hitless reads: `hitless.dev/…`, `kubectl.kubernetes.io/restartedAt`, the mirror mark.
+    /// Those annotations that hitless reads: `hitless.dev/…`, the mirror mark, the rules that the pod skips.
     pub annotations: BTreeMap<String, String>,
     /// Controller owner.
     pub owner: Option<ObjectRef>,
@@ -214,8 +214,7 @@ fn pull_identity(spec: &PodSpec) -> PullIdentity {
 }
 
 fn is_read(annotation: &str) -> bool {
-    annotation.starts_with("hitless.dev/")
-        || matches!(annotation, annotations::KUBECTL_RESTARTED_AT | annotations::MIRROR | annotations::SKIP_RULES)
+    annotation.starts_with("hitless.dev/") || matches!(annotation, annotations::MIRROR | annotations::SKIP_RULES)
 }
 
 fn container_view(container: &Container, statuses: &[ContainerStatus]) -> ContainerView {

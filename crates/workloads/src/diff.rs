@@ -2,23 +2,29 @@
 
 use std::collections::BTreeSet;
 
-use hitless_api::names::annotations;
 use serde_json::Value;
 
+use crate::object::Object;
+use crate::plan::Because;
+use crate::restart_annotations::RestartAnnotations;
 use crate::template::Template;
 
-/// Path of the first field in which the templates differ and that can't be changed in place, e.g.
+/// The first field in which the templates of this workload differ and that can't be changed in place, e.g.
 /// `spec.template.spec.containers[web].env`. `None` if all differences can be made to running pods: images of containers,
-/// and the annotation of `kubectl rollout restart`.
+/// and restart annotations.
 #[must_use]
-pub fn first_native_change(from: &Template, to: &Template) -> Option<String> {
+pub fn first_native_change(workload: &Object, from: &Template, to: &Template) -> Option<Because> {
     if from.revision() == to.revision() {
         return None;
     }
-    first_difference("spec.template", Some(&fixed(from.content())), Some(&fixed(to.content())))
+    let field = first_difference("spec.template", Some(&fixed(from.content())), Some(&fixed(to.content())));
+    field.map(|field| Because::field(&field)).or_else(|| {
+        let restarts = RestartAnnotations::of(workload, to);
+        restarts.first_native_change(&from.shape().annotations, &to.shape().annotations)
+    })
 }
 
-/// A template's content without what can be changed in a running pod.
+/// A template's content without what can be changed in a running pod, if it is changed to the right thing.
 pub(crate) fn fixed(content: &Value) -> Value {
     let mut value = content.clone();
     for container in value.pointer_mut("/spec/containers").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -26,13 +32,8 @@ pub(crate) fn fixed(content: &Value) -> Value {
             container.remove("image");
         }
     }
-    if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut)
-        && let Some(all) = meta.get_mut("annotations").and_then(Value::as_object_mut)
-    {
-        all.remove(annotations::KUBECTL_RESTARTED_AT);
-        if all.is_empty() {
-            meta.remove("annotations");
-        }
+    if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.remove("annotations");
     }
     value
 }
@@ -66,10 +67,12 @@ mod tests {
             "initContainers": [{"name": "init", "image": "init:v1"}]}})
     }
 
-    fn changed(path: &str, value: Value) -> Option<String> {
+    fn changed(path: &str, value: Value) -> Option<Because> {
+        let workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
+        let workload = crate::kind::read(workload).unwrap().unwrap();
         let mut to = base();
         *to.pointer_mut(path).unwrap() = value;
-        first_native_change(&Template::new(base()), &Template::new(to))
+        first_native_change(&workload, &Template::new(base()), &Template::new(to))
     }
 
     #[test]
@@ -94,9 +97,9 @@ mod tests {
             ("/spec", json!(null), "spec.template.spec"),
         ];
         for (path, value, field) in table {
-            assert_eq!(changed(path, value).as_deref(), Some(field));
+            assert_eq!(changed(path, value), Some(Because::field(field)));
         }
         let annotated = json!({"labels": {"app": "web"}, "annotations": {"a": "b"}});
-        assert_eq!(changed("/metadata", annotated).as_deref(), Some("spec.template.metadata.annotations"));
+        assert_eq!(changed("/metadata", annotated), Some(Because::field("spec.template.metadata.annotations[a]")));
     }
 }

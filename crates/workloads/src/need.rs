@@ -43,15 +43,24 @@ impl<'a> Goal<'a> {
     }
 }
 
-/// Compares the pod with the goal. `recorded` is the revision that the pod was brought to, if that is known. `bases` are all
-/// templates that are still known: with the one that the pod was brought to, what has changed since needs no guess.
+/// What is known of the template that a pod was made from or brought to.
+pub(crate) struct Origin<'a> {
+    /// Revision that it was brought to.
+    pub(crate) recorded: Option<&'a str>,
+    /// Digest of the annotations of the template that it was made from; if it was brought to another one since, of the template that
+    /// its workload had before.
+    pub(crate) annotations: Option<&'a str>,
+}
+
+/// Compares the pod with the goal. `bases` are all templates that are still known: with the one that the pod was brought to, what
+/// has changed since needs no guess.
 pub(crate) fn need<'a>(
     pod: &PodView,
     goal: &Goal<'_>,
-    recorded: Option<&str>,
+    origin: &Origin<'_>,
     bases: impl IntoIterator<Item = &'a Shape>,
 ) -> Need {
-    let target = goal.template;
+    let (target, recorded) = (goal.template, origin.recorded);
     let labels = goal.label_changes(pod);
     // Where it is there, it alone decides (docs/contract.md 1).
     if recorded.is_some_and(|revision| revision == target.revision()) && labels.is_empty() {
@@ -62,12 +71,13 @@ pub(crate) fn need<'a>(
         Ok(differing) => differing,
         Err(obstacle) => return Need::Operation(Err(obstacle)),
     };
-    let restarted = match (base, recorded) {
-        (Some(base), _) => base.restarted_at != target.shape().restarted_at,
-        (None, None) => pod.annotations.get(annotations::KUBECTL_RESTARTED_AT) != target.shape().restarted_at.as_ref(),
-        // It was brought to a template that nobody knows any more. If the images do not tell the difference, it is a restart.
-        (None, Some(_)) => differing.is_empty(),
-    };
+    // The pod's own annotations do not follow its template, and others write there, too: they tell nothing. Whether a difference may
+    // be made in place was asked before; here it is due.
+    let annotations = base.map(|base| base.annotations.digest()).or(origin.annotations);
+    let restarted = annotations.is_some_and(|digest| digest != target.shape().annotations.digest());
+    // Of a template that nobody knows any more: if the images do not tell the difference, it is a restart.
+    let is_unknown = base.is_none() && (recorded.is_some() || annotations.is_none());
+    let restarted = restarted || (is_unknown && differing.is_empty());
     // Labels alone can't be changed by an operation; and who has other ones is not up to date.
     let restarted = restarted || (differing.is_empty() && !labels.is_empty());
     if differing.is_empty() && !restarted {

@@ -28,6 +28,12 @@ impl Because {
     pub fn field(path: &str) -> Self {
         Self { reason: Self::FIELD, text: format!("a change of {path} can't be made to running pods") }
     }
+
+    /// This annotation of the template can't, and that is why.
+    pub(crate) fn annotation(key: &str, why: &str) -> Self {
+        let Self { reason, text } = Self::field(&format!("spec.template.metadata.annotations[{key}]"));
+        Self { reason, text: format!("{text}{why}") }
+    }
 }
 
 impl Because {

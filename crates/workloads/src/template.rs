@@ -8,6 +8,7 @@ use hitless_api::names::{annotations, labels};
 use serde_json::{Map, Value};
 
 use crate::diff;
+use crate::restart_annotations::Annotations;
 
 /// `spec.template` of a Deployment or ReplicaSet, without what only tells ReplicaSets apart: the label `pod-template-hash`
 /// and the annotation `hitless.dev/mixed`, which are kept beside it.
@@ -24,24 +25,23 @@ pub struct Template {
 pub struct Shape {
     /// Hash of the content, see [`Template::revision`].
     pub revision: String,
-    /// Hash of what can't be changed in a running pod.
+    /// Hash of what can't be changed in a running pod, whatever it is changed to.
     pub fixed: String,
     /// Image of each container.
     pub images: BTreeMap<String, String>,
-    /// What `kubectl rollout restart` wrote.
-    pub restarted_at: Option<String>,
+    /// All annotations: which of them are restart annotations is asked when two templates are compared.
+    pub annotations: Annotations,
 }
 
 impl Shape {
     fn of(content: &Value) -> Self {
         let containers = content["spec"]["containers"].as_array().into_iter().flatten();
         let image = |each: &Value| Some((each["name"].as_str()?.to_owned(), each["image"].as_str()?.to_owned()));
-        let restarted_at = content["metadata"]["annotations"].get(annotations::KUBECTL_RESTARTED_AT);
         Self {
             revision: digest::short(content),
             fixed: digest::short(&diff::fixed(content)),
             images: containers.filter_map(image).collect(),
-            restarted_at: restarted_at.and_then(Value::as_str).map(ToOwned::to_owned),
+            annotations: Annotations::of(content),
         }
     }
 
@@ -118,14 +118,15 @@ impl Template {
                 container.insert("image".to_owned(), image.into());
             }
         }
-        match &shape.restarted_at {
-            Some(at) => set(&mut value, &["metadata", "annotations", annotations::KUBECTL_RESTARTED_AT], at),
-            None => _ = take(&mut value, "annotations", annotations::KUBECTL_RESTARTED_AT),
+        if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            meta.remove("annotations");
+            meta.extend(shape.annotations.to_field().map(|all| ("annotations".to_owned(), all)));
         }
         value
     }
 
-    /// The template as a ReplicaSet has it: with its hash, and marked as mixed or not.
+    /// The template as a ReplicaSet has it: with its hash, and marked as mixed or not. The mark's value reaches the pods that are made
+    /// meanwhile, and tells later which annotations they were made with.
     #[must_use]
     pub fn for_replica_set(&self, hash: Option<&str>, mixed: bool) -> Value {
         let mut value = Value::clone(&self.content);
@@ -133,7 +134,7 @@ impl Template {
             set(&mut value, &["metadata", "labels", labels::POD_TEMPLATE_HASH], hash);
         }
         if mixed {
-            set(&mut value, &["metadata", "annotations", annotations::MIXED], "1");
+            set(&mut value, &["metadata", "annotations", annotations::MIXED], self.shape.annotations.digest());
         }
         value
     }

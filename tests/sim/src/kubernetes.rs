@@ -399,7 +399,7 @@ pub(crate) fn pod(
     }
     view.annotations = map("annotations");
     if template.is_mixed() {
-        view.annotations.insert(names::annotations::MIXED.to_owned(), "1".to_owned());
+        view.annotations.insert(names::annotations::MIXED.to_owned(), template.shape().annotations.digest().to_owned());
     }
     view.owner = Some(owner.clone());
     view.created = Some(hitless_agent::instant::whole_seconds(created));

@@ -20,6 +20,8 @@ pub(crate) enum Deed {
     CrashPod(usize),
     /// A restart by annotation.
     RestartPod(usize),
+    /// A new value of a restart annotation of a workload's template, as when its configuration has changed.
+    NewChecksum(usize),
     /// A node goes down; comes back after so long, or never.
     KillNode(usize, Option<Micros>),
     /// A node is switched on again.
@@ -66,7 +68,7 @@ pub(crate) struct User {
     pub(crate) rollouts: u64,
     /// Number of the last image.
     pub(crate) images: u32,
-    /// Number of the last restart.
+    /// Number of the last restart or checksum.
     pub(crate) tokens: u32,
 }
 

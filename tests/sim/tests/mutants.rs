@@ -293,6 +293,22 @@ const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        what: "a changed restart annotation restarts nobody",
+        changes: &[(
+            "crates/workloads/src/need.rs",
+            "annotations.is_some_and(|digest| digest != target.shape().annotations.digest())",
+            "!MUTANT && annotations.is_some_and(|digest| digest != target.shape().annotations.digest())",
+        )],
+    },
+    Bug {
+        what: "what a rollout has left is forgotten when another one overtakes it",
+        changes: &[(
+            "crates/workloads/src/kinds/deployment/body.rs",
+            "if !body.template.is_mixed() {",
+            "if MUTANT || !body.template.is_mixed() {",
+        )],
+    },
+    Bug {
         what: "what the workload says of its unavailable pods is ignored",
         changes: &[
             (

@@ -1,4 +1,4 @@
-//! Which prefetch pods are made and deleted (docs/contract.md 29).
+//! Which prefetch pods are made and deleted (docs/contract.md 30).
 
 use std::collections::{BTreeMap, BTreeSet};
 

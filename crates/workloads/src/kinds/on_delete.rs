@@ -18,9 +18,10 @@ pub(super) use strategy::{Halted, held, is_on_delete, put_back, release, wanted}
 use super::revision::Revisions;
 use crate::intent::{Obstacle, PodWish, share};
 use crate::kind::Resource;
-use crate::need::{Goal, Need, need};
+use crate::need::{Goal, Need, Origin, need};
 use crate::object::{Object, OptIn};
 use crate::plan::{Because, Plan, Stage, note};
+use crate::restart_annotations::{OwnList, RestartAnnotations};
 use crate::template::{Shape, Template};
 use crate::world::World;
 use crate::write::Write;
@@ -62,6 +63,7 @@ impl<'a> Subject<'a> {
     pub(super) fn plan(&self, world: &World<'_>) -> Plan {
         let mut plan = self.derive(world);
         plan.notes = self.notes(&plan, world);
+        plan.notes.extend(OwnList::notes(self.object, self.resource).filter(|_| plan.stage != Stage::NotOurs));
         plan
     }
 
@@ -89,13 +91,23 @@ impl<'a> Subject<'a> {
             let behind: BTreeSet<String> = self.in_order.iter().map(|pod| pod.id.uid.clone()).collect();
             return Plan { permanent: !held, total: behind.len(), behind, ..self.idle(Stage::Rolling, None) };
         }
-        let differs = |pod: &&PodView| {
-            self.shape(pod).is_some_and(|shape| shape.fixed != self.template.shape().fixed) && !self.is_at_target(pod)
-        };
-        if self.in_order.iter().any(differs) {
-            return self.step_aside(Because::field("something else than images in spec.template"));
+        match self.first_native_change() {
+            Some(because) => self.step_aside(because),
+            None => self.drive(world),
         }
-        self.drive(world)
+    }
+
+    /// Why the template can't be given to the pods in place, if it can't.
+    fn first_native_change(&self) -> Option<Because> {
+        let restarts = RestartAnnotations::of(self.object, self.template);
+        let target = self.template.shape();
+        let behind = self.in_order.iter().filter(|pod| !self.is_at_target(pod));
+        behind.filter_map(|pod| self.shape(pod)).find_map(|shape| {
+            if shape.fixed == target.fixed {
+                return restarts.first_native_change(&shape.annotations, &target.annotations);
+            }
+            Some(Because::field("something else than images and restart annotations in spec.template"))
+        })
     }
 
     fn drive(&self, world: &World<'_>) -> Plan {
@@ -173,7 +185,7 @@ impl<'a> Subject<'a> {
             let revision = label.cloned().unwrap_or_default();
             return Need::Operation(Err(Obstacle::UnknownRevision { revision }));
         };
-        need(pod, goal, Some(&shape.revision), [shape])
+        need(pod, goal, &Origin { recorded: Some(&shape.revision), annotations: None }, [shape])
     }
 
     /// The native controllers go by this label.
@@ -226,9 +238,10 @@ impl<'a> Subject<'a> {
 
     /// Puts the template back that is meant, with the mark that the present one is not to be tried again.
     fn restore(&self, is_meant: impl Fn(&Shape) -> bool) -> Option<Write> {
-        let possible = |shape: &Shape| {
-            shape.fixed == self.template.shape().fixed && shape.revision != self.template.revision() && is_meant(shape)
-        };
+        let restarts = RestartAnnotations::of(self.object, self.template);
+        let target = self.template.shape();
+        let possible =
+            |shape: &Shape| shape.revision != target.revision && is_meant(shape) && restarts.allow(shape, target);
         let (_, good) = self.revisions.values().find(|(_, shape)| possible(shape))?;
         let halted = Halted { revision: self.template.revision().to_owned(), back_to: good.revision.clone() };
         let text = format!(

@@ -15,6 +15,7 @@ use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::{Because, Plan};
+use crate::restart_annotations::RestartAnnotations;
 use crate::template::Template;
 use crate::world::World;
 use crate::write::Write;
@@ -146,6 +147,10 @@ fn kept_back<'a>(set: StatefulSet<'a>, children: &[&'a Object], below: &[(i32, &
     let revisions = || children.iter().filter_map(|object| object.controller_revision());
     let current = revisions().find(|each| each.object.id.name == name)?;
     let template = &set.body.template;
+    let restarts = RestartAnnotations::of(set.object, template);
+    if !restarts.allow(&current.body.shape, template.shape()) {
+        return None;
+    }
     let is_newer = |pod: &PodView| {
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH);
         let of_pod = revisions().find(|each| Some(&each.object.id.name) == label);
@@ -154,13 +159,10 @@ fn kept_back<'a>(set: StatefulSet<'a>, children: &[&'a Object], below: &[(i32, &
             let is_later = each.body.number > current.body.number || each.object.created > current.object.created;
             is_later
                 && each.object.id.name != name
-                && each.body.shape.fixed == current.body.shape.fixed
+                && restarts.allow(&each.body.shape, &current.body.shape)
                 && each.object.created.zip(pod.created).is_some_and(|(revision, pod)| pod >= revision)
         })
     };
-    if current.body.shape.fixed != template.shape().fixed {
-        return None;
-    }
     Some(KeptBack {
         pods: below.iter().map(|(_, pod)| *pod).filter(|pod| is_newer(pod)).collect(),
         template: Template::new(template.reshaped(&current.body.shape)),

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod property;
 #[cfg(test)]
+mod restarts;
+#[cfg(test)]
 mod steps;
 #[cfg(test)]
 mod world;

@@ -17,12 +17,21 @@ const DEPLOYMENT: &str = include_str!("fixtures/deployment.json");
 const REPLICA_SET: &str = include_str!("fixtures/replicaset.json");
 const POD: &str = include_str!("fixtures/pod.json");
 pub(crate) const MARK: &str = "hitless.dev/rollout";
+/// What the pod's containers were started from, see [`runs`]; nobody but these tests reads it.
+pub(crate) const RUNS: &str = "test/runs";
 
 pub(crate) struct World {
     pub(crate) deployment: Value,
     pub(crate) sets: BTreeMap<String, Value>,
     pub(crate) pods: BTreeMap<String, Value>,
     version: u64,
+}
+
+/// Image of the template and its annotations, as text.
+pub(crate) fn runs(template: &Value) -> Value {
+    let mut annotations = template["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    annotations.remove("hitless.dev/mixed");
+    json!(json!([template["spec"]["containers"][0]["image"], annotations]).to_string())
 }
 
 pub(crate) fn image(version: u8) -> String {
@@ -146,6 +155,9 @@ impl World {
             next["metadata"]["annotations"][name] = json!(change.to);
         }
         next["metadata"]["resourceVersion"] = json!(version);
+        let runs = runs(&self.deployment["spec"]["template"]);
+        assert_ne!(next["metadata"]["annotations"][RUNS], runs, "it runs that already");
+        next["metadata"]["annotations"][RUNS] = runs;
         *pod = next;
         true
     }

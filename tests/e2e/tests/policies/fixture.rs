@@ -336,7 +336,8 @@ async fn create_sets(api: &Api) -> anyhow::Result<()> {
     let only = json!({"annotations": {"hitless.dev/update": "in-place-only"}});
     let on_delete = || json!({"type": "OnDelete"});
     for of in [Set::StatefulSet, Set::DaemonSet] {
-        let held = json!({"annotations": {"hitless.dev/update": "in-place", "hitless.dev/rollout": "held", "hitless.dev/update-strategy": of.wanted()}});
+        let held = json!({"annotations": {"hitless.dev/update": "in-place", "hitless.dev/rollout": "held", "hitless.dev/update-strategy": of.wanted(),
+            "hitless.dev/restart-annotations": "own, example.com/*,h*"}});
         let mut host = set(of, "host", &opted, of.rolling());
         host["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
         let mut owners = set(of, "owners", &opted, on_delete());

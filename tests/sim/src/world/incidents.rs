@@ -45,6 +45,7 @@ impl World {
                 0..14 => Deed::Scale(who, chance.pick(&[-2, -1, 1, 2])),
                 14..30 => Deed::CrashPod(who),
                 30..42 => Deed::DeletePod(who),
+                42..54 if who.is_multiple_of(2) => Deed::NewChecksum(who),
                 42..54 => Deed::RestartPod(who),
                 54..59 => {
                     let back = chance.happens(5_000).then_some(some);
@@ -154,6 +155,7 @@ impl World {
                     });
                 }
             }
+            Deed::NewChecksum(who) => self.new_checksum(who),
             Deed::KillNode(index, back) => self.kill_node(index, back),
             Deed::ReturnNode(index) => self.return_node(index),
             Deed::RemakeNode(index) => self.remake_node(index),
@@ -218,15 +220,36 @@ impl World {
         self.workload(index).is_some_and(|known| known.view.held_by_guard())
     }
 
-    /// `kubectl set image`, with what the guard policy makes of it.
+    /// `kubectl set image`.
     fn set_image(&mut self, index: usize, image: u32) {
-        let Some(known) = self.workload(index).cloned() else { return };
+        let Some(known) = self.workload(index) else { return };
+        let reference = format!("{}:v{image}", known.view.id.name);
         let wish = &mut self.user.wishes[index];
         (wish.before, wish.image) = (wish.image, image);
         self.user.rollouts += 1;
-        let name = &known.view.id.name;
+        let kind = self.ground.images.get(&image.to_string()).copied();
+        self.ground.say(Who::User, || format!("sets image {reference} ({kind:?})"));
+        self.change_template(index, |template| template["spec"]["containers"][0]["image"] = json!(reference));
+    }
+
+    /// What a chart does when the configuration has changed.
+    fn new_checksum(&mut self, who: usize) {
+        let index = who % self.user.wishes.len();
+        let overtakes = self.is_held_by_guard(index);
+        self.ground.fault(if overtakes { Fault::ChecksumOvertaken } else { Fault::ChecksumChanged });
+        self.user.tokens += 1;
+        let checksum = format!("sum{}", self.user.tokens);
+        self.ground.say(Who::User, || format!("gives workload {index} the checksum {checksum}"));
+        self.change_template(index, |template| {
+            template["metadata"]["annotations"]["checksum/config"] = json!(checksum);
+        });
+    }
+
+    /// A change of a workload's template, with what the guard policy makes of it.
+    fn change_template(&mut self, index: usize, change: impl FnOnce(&mut serde_json::Value)) {
+        let Some(known) = self.workload(index).cloned() else { return };
         let mut next = serde_json::Value::clone(&known.json);
-        next["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{name}:v{image}"));
+        change(&mut next["spec"]["template"]);
         if next["spec"]["replicas"] != 0
             && (known.view.held_by_guard()
                 || known.view.opt_in() != OptIn::No && next["spec"]["template"] != known.json["spec"]["template"])
@@ -234,8 +257,6 @@ impl World {
         {
             next = kind.held(next);
         }
-        let kind = self.ground.images.get(&image.to_string()).copied();
-        self.ground.say(Who::User, || format!("sets image {name}:v{image} ({kind:?})"));
         self.ground.server.change_object(&known.key(), |object| *object = next);
     }
 

@@ -1,8 +1,9 @@
 //! What must be true once nothing happens any more.
 
+use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_rollout::round::Round;
-use hitless_workloads::Object;
+use hitless_workloads::{Object, Template};
 
 use super::World;
 use crate::checks::{image_number, partition};
@@ -98,14 +99,23 @@ impl World {
         let mut owners: Vec<&str> = server.owned_by(uid).map(|each| each.view.id.uid.as_str()).collect();
         owners.push(uid);
         let partition = partition(&workload.view);
-        let mut pods = server.pods.values().map(|pod| &pod.view);
-        let behind = pods.find(|pod| {
+        let mut pods: Vec<&PodView> = server.pods.values().map(|pod| &*pod.view).collect();
+        pods.retain(|pod| {
             pod.owner.as_ref().is_some_and(|owner| owners.contains(&owner.uid.as_str()))
                 && (partition == 0 || ordinal(pod).is_some_and(|ordinal| ordinal >= partition))
-                && image_number(&pod.containers[0].image) != wanted
         });
-        if let Some(pod) = behind {
+        if let Some(pod) = pods.iter().find(|pod| image_number(&pod.containers[0].image) != wanted) {
             return Some(format!("pod {} has image {}", pod.id.name, pod.containers[0].image));
+        }
+        // A pod that was brought to no revision has the annotations with which it was made.
+        let template = Template::new(workload.json["spec"]["template"].clone());
+        let checksum = template.content()["metadata"]["annotations"]["checksum/config"].as_str();
+        let was_started = |pod: &&&PodView| match pod.annotations.get(annotations::REVISION) {
+            Some(revision) => revision == template.revision(),
+            None => pod.annotations.get("checksum/config").map(String::as_str) == checksum,
+        };
+        if let Some(pod) = pods.iter().find(|pod| !was_started(pod)) {
+            return Some(format!("pod {} was not restarted for {checksum:?}", pod.id.name));
         }
         let mut sets = server.owned_by(uid).filter_map(|each| each.view.replica_set());
         let mixed = sets.find(|set| set.body.template.is_mixed());

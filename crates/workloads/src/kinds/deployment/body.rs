@@ -1,6 +1,7 @@
 //! What only Deployments and ReplicaSets have.
 
-use hitless_api::names::labels;
+use hitless_api::names::{annotations, labels};
+use hitless_api::pod::PodView;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -67,6 +68,12 @@ impl Object {
 }
 
 impl Deployment<'_> {
+    /// Whether Reloader has paused it to collect changes, and nobody else holds it.
+    pub(super) fn is_paused_by_reloader(&self) -> bool {
+        let since = self.object.annotations.get(annotations::RELOADER_PAUSED_AT);
+        self.body.paused && !self.object.held_by_guard() && since.is_some_and(|since| !since.is_empty())
+    }
+
     /// Value of the label [`labels::SETTLED`] for this generation.
     #[must_use]
     pub(super) fn settled_mark(&self) -> String {
@@ -74,7 +81,7 @@ impl Deployment<'_> {
     }
 }
 
-impl ReplicaSet<'_> {
+impl<'a> ReplicaSet<'a> {
     /// Whether it is one of ours that only keeps a template for `kubectl rollout undo`.
     #[must_use]
     pub fn is_history(&self) -> bool {
@@ -85,6 +92,27 @@ impl ReplicaSet<'_> {
     #[must_use]
     pub fn is_marked_live(&self) -> bool {
         self.labels.contains_key(labels::LIVE)
+    }
+
+    /// Digest of the annotations of the template that its pods were made from before the rollout began. Its pods that were brought
+    /// to no revision and carry no mark are of that one: a rollout that changes annotations ends only when it has reached every pod.
+    /// `None`: the rollout was begun by a version that did not keep it.
+    pub(super) fn left(&self) -> Option<&'a str> {
+        let ReplicaSet { object, body } = *self;
+        if !body.template.is_mixed() {
+            return Some(body.template.shape().annotations.digest());
+        }
+        object.labels.get(labels::LIVE).map(String::as_str).filter(|left| *left != "true")
+    }
+
+    /// Digest of the annotations of the template that one of its pods was made from; of one that was brought to no revision since.
+    pub(super) fn annotations_of<'p>(&self, pod: &'p PodView) -> Option<&'p str>
+    where
+        'a: 'p,
+    {
+        // A version before this one wrote 1 there.
+        let mark = pod.annotations.get(annotations::MIXED).filter(|mark| *mark != "1");
+        mark.map(String::as_str).or_else(|| self.left())
     }
 
     /// Those of our labels that are on it.

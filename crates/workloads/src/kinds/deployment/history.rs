@@ -48,12 +48,14 @@ fn free_hash(revision: &str, owned: &[ReplicaSet<'_>]) -> String {
 }
 
 /// The Deployment's annotations as they were at the time of that template (the live ReplicaSet has a copy of them, with the
-/// change cause and the revision number), and its opt-in as it is now: `undo` must not opt it out.
+/// change cause and the revision number), and what its owner tells hitless as it is now: `undo` must not opt it out.
 fn kept_annotations(deployment: Deployment<'_>, live: ReplicaSet<'_>) -> BTreeMap<String, String> {
     let mut kept = deployment.annotations.clone();
     kept.extend(live.annotations.clone());
-    if let Some(update) = deployment.annotations.get(annotations::UPDATE) {
-        kept.insert(annotations::UPDATE.to_owned(), update.clone());
+    for own in [annotations::UPDATE, annotations::RESTART_ANNOTATIONS] {
+        if let Some(value) = deployment.annotations.get(own) {
+            kept.insert(own.to_owned(), value.clone());
+        }
     }
     for size in ["deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"] {
         kept.insert(size.to_owned(), "0".to_owned());

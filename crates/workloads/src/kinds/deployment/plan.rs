@@ -9,9 +9,10 @@ use super::body::{Deployment, ReplicaSet};
 use super::{DEPLOYMENT, history, live, writes};
 use crate::diff::first_native_change;
 use crate::intent::{PodWish, share};
-use crate::need::{Goal, Need, need};
+use crate::need::{Goal, Need, Origin, need};
 use crate::object::{Object, OptIn};
 use crate::plan::{Because, Plan, Stage, note};
+use crate::restart_annotations::OwnList;
 use crate::world::World;
 use crate::write::Write;
 
@@ -23,6 +24,7 @@ pub(super) fn plan(root: &Object, world: &World<'_>) -> Plan {
     let planner = Planner { deployment, owned: &owned, world, permanent: !deployment.held_by_guard() };
     let mut plan = planner.plan();
     plan.notes = planner.notes(&plan);
+    plan.notes.extend(OwnList::notes(root, &DEPLOYMENT).filter(|_| plan.stage != Stage::NotOurs));
     plan
 }
 
@@ -58,12 +60,15 @@ impl<'a> Planner<'a> {
         if !deployment.body.paused {
             return self.unpaused(live);
         }
+        if deployment.is_paused_by_reloader() {
+            return self.collecting(live);
+        }
         if live::is_split(live, self.owned) {
             let text = "a native rollout was under way".to_owned();
             return self.step_aside(Because { reason: "NativeRollout", text });
         }
-        if let Some(field) = first_native_change(&live.body.template, &deployment.body.template) {
-            return self.step_aside(Because::field(&field));
+        if let Some(because) = first_native_change(deployment.object, &live.body.template, &deployment.body.template) {
+            return self.step_aside(because);
         }
         self.drive(live)
     }
@@ -134,15 +139,24 @@ impl<'a> Planner<'a> {
         }
         let template = &live.body.template;
         if template.revision() == self.deployment.body.template.revision() && !template.is_mixed() {
-            let mut plan = self.idle(Stage::Idle, self.strip(&[labels::LIVE]));
-            let pods = self.pods(live);
-            plan.total = pods.len();
-            let behind = pods.iter().filter(|pod| !matches!(self.need(pod), Need::Nothing));
-            plan.behind = behind.map(|pod| pod.id.uid.clone()).collect();
-            return plan;
+            return self.counted(live, self.idle(Stage::Idle, self.strip(&[labels::LIVE])));
         }
         // The Deployment controller may need any of them now.
         self.idle(Stage::Native, self.strip(&[labels::HISTORY, labels::LIVE]))
+    }
+
+    /// With the pods that are there, and those of them that are not as the template says.
+    fn counted(&self, live: ReplicaSet<'_>, plan: Plan) -> Plan {
+        let pods = self.pods(live);
+        let behind = pods.iter().filter(|pod| !matches!(self.need(live, pod), Need::Nothing));
+        Plan { total: pods.len(), behind: behind.map(|pod| pod.id.uid.clone()).collect(), ..plan }
+    }
+
+    /// Reloader collects changes. When it resumes the Deployment, the guard holds it, and all of them are one rollout.
+    fn collecting(&self, live: ReplicaSet<'_>) -> Plan {
+        let plan = self.counted(live, self.idle(Stage::Idle, None));
+        let stage = if plan.behind.is_empty() { Stage::Idle } else { Stage::Rolling };
+        Plan { stage, ..plan }
     }
 
     fn drive(&self, live: ReplicaSet<'_>) -> Plan {
@@ -150,7 +164,7 @@ impl<'a> Planner<'a> {
         let pods = self.pods(live);
         let mut wishes: Vec<PodWish> = pods
             .iter()
-            .filter_map(|pod| match self.need(pod) {
+            .filter_map(|pod| match self.need(live, pod) {
                 Need::Nothing => None,
                 Need::Operation(intent) => Some(PodWish::new(pod, intent)),
             })
@@ -196,10 +210,11 @@ impl<'a> Planner<'a> {
         pods.filter(|pod| !pod.terminating && !pod.finished).collect()
     }
 
-    fn need(&self, pod: &PodView) -> Need {
+    fn need(&self, live: ReplicaSet<'_>, pod: &PodView) -> Need {
         let goal = Goal::of(&self.deployment.body.template);
         let recorded = pod.annotations.get(annotations::REVISION).map(String::as_str);
-        need(pod, &goal, recorded, self.owned.iter().map(|set| set.body.template.shape()))
+        let annotations = if recorded.is_some() { live.left() } else { live.annotations_of(pod) };
+        need(pod, &goal, &Origin { recorded, annotations }, self.owned.iter().map(|set| set.body.template.shape()))
     }
 
     /// Whether the pods that are listed are all there are and will be: the ReplicaSet controller has seen the template that
@@ -262,6 +277,16 @@ impl<'a> Planner<'a> {
     /// What people should know, for as long as it holds.
     fn notes(&self, plan: &Plan) -> Vec<Note> {
         let note = match &plan.stage {
+            Stage::Rolling if self.deployment.is_paused_by_reloader() => {
+                let text = format!(
+                    "Reloader has paused it to collect changes ({}); its pods are brought to revision {} when Reloader \
+                     resumes it. If that never happens: kubectl rollout resume deployment {}",
+                    annotations::RELOADER_PAUSED_AT,
+                    plan.target,
+                    self.deployment.id.name
+                );
+                self.note(Severity::Normal, "PausedByReloader", text)
+            }
             Stage::Rolling if !plan.permanent => {
                 let text = format!(
                     "paused while its pods are brought to revision {} in place; scaling works, undo and restart wait",

@@ -21,7 +21,9 @@ pub(super) fn create_history(replica_set: Value) -> Write {
 
 /// Gives the live ReplicaSet the target template, marked as mixed: new pods come up new, and the rollout is not done.
 pub(super) fn set_mixed(live: ReplicaSet<'_>, template: Value) -> Write {
-    Write::patch("set-mixed", live.object, |patch| patch.replace(&TEMPLATE, template).add(&label(labels::LIVE), "true"))
+    // Nobody knows what a version before this one left, so its pods are restarted: no digest is equal to this word.
+    let left = live.left().unwrap_or("unknown").to_owned();
+    Write::patch("set-mixed", live.object, |patch| patch.replace(&TEMPLATE, template).add(&label(labels::LIVE), left))
 }
 
 /// Gives the live ReplicaSet exactly this template; `settled` is the value of the label `hitless.dev/settled`, if the rollout

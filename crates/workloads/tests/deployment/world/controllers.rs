@@ -140,6 +140,7 @@ impl World {
         pod["metadata"]["resourceVersion"] = json!(version);
         pod["metadata"]["labels"] = set["spec"]["template"]["metadata"]["labels"].clone();
         pod["metadata"]["annotations"] = set["spec"]["template"]["metadata"]["annotations"].clone();
+        pod["metadata"]["annotations"][super::RUNS] = super::runs(&set["spec"]["template"]);
         pod["metadata"]["ownerReferences"][0]["name"] = set["metadata"]["name"].clone();
         pod["metadata"]["ownerReferences"][0]["uid"] = set["metadata"]["uid"].clone();
         for (index, container) in set["spec"]["template"]["spec"]["containers"].as_array().unwrap().iter().enumerate() {

@@ -190,6 +190,8 @@ fn template(of: Set) -> Vec<Row> {
     let mut whole = set(of, "held", &json!({}), of.rolling())["spec"]["template"].clone();
     whole["spec"]["containers"][0]["image"] = json!("web:0");
     let (opted, only) = ("never in kube-system", "only set images of containers");
+    let restarts = json!({"rollme": "x", "checksum/config": "x", "reloader.stakater.com/last-reloaded-from": "x", "keel.sh/update-time": "x",
+        "own": "x", "example.com/config": "x"});
     let mut rows = vec![
         allowed_as(
             Who::Controller,
@@ -199,6 +201,12 @@ fn template(of: Set) -> Vec<Row> {
                 ("/spec/template/spec/containers/0/image", json!("web:0")),
                 ("/spec/template/metadata/annotations/kubectl.kubernetes.io~1restartedAt", json!("then")),
             ],
+        ),
+        allowed_as(
+            Who::Controller,
+            "and with all restart annotations, the owner's, too",
+            patch(json!([{"op": "add", "path": "/spec/template/metadata/annotations", "value": restarts}])),
+            [("/spec/template/metadata/annotations", restarts.clone())],
         ),
         denied(Who::Uninstall, "the account it leaves by changes no image of a set", opted, patch(json!([image()]))),
         denied(
@@ -232,6 +240,8 @@ fn template(of: Set) -> Vec<Row> {
         ("no account of the pods", "/spec/serviceAccountName", json!("other")),
         ("no network of the host", "/spec/hostNetwork", json!(true)),
         ("no other annotation of the template", "/metadata/annotations", json!({"a": "b"})),
+        ("no key that only begins like an own one", "/metadata/annotations", json!({"owner": "b"})),
+        ("no annotation that hitless reads from pods", "/metadata/annotations", json!({"hitless.dev/hooks": "b"})),
         ("no label of the template", "/metadata/labels/a", json!("b")),
     ] {
         let operation = json!([{"op": "add", "path": format!("/spec/template{path}"), "value": value}]);
@@ -254,6 +264,8 @@ fn rest(of: Set) -> Vec<Row> {
     for (says, value) in [
         ("no end of an opt-in of a set", json!({"annotations": {"hitless.dev/update": null}})),
         ("no foreign annotation of a set", json!({"annotations": {"a": "b"}})),
+        ("no restart annotations of its own making", json!({"annotations": {"hitless.dev/restart-annotations": "a"}})),
+        ("nor takes it the owner's away", json!({"annotations": {"hitless.dev/restart-annotations": null}})),
         ("no label of a set", json!({"labels": {"a": "b"}})),
         ("no finalizer of a set", json!({"finalizers": ["example.com/x"]})),
         (

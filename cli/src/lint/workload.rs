@@ -1,0 +1,19 @@
+//! What a workload says wrong to hitless.
+
+use hitless_api::GroupKind;
+use hitless_api::names::annotations::RESTART_ANNOTATIONS;
+use hitless_workloads::kind;
+use hitless_workloads::restart_annotations::OwnList;
+
+use super::finding::Finding;
+use crate::files::Object;
+
+/// One finding for each entry of its restart annotations that means nothing.
+pub(super) fn check(object: &Object) -> Vec<Finding> {
+    let group_kind = GroupKind::of(object.value["apiVersion"].as_str().unwrap_or_default(), object.kind());
+    let list = object.value["metadata"]["annotations"][RESTART_ANNOTATIONS].as_str();
+    let Some(list) = list.filter(|_| kind::of_workload(&group_kind).is_some()) else { return Vec::new() };
+    let line = object.node.line_of(&["metadata", "annotations", RESTART_ANNOTATIONS]);
+    let broken = OwnList::parse(list).broken.into_iter();
+    broken.map(|broken| Finding::error(object, line, broken.to_string())).collect()
+}
