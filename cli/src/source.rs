@@ -2,6 +2,7 @@
 
 mod live;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{
     DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, names,
 };
-use hitless_rollout::prefetch::{PrefetchView, SELECTOR};
+use hitless_rollout::prefetch::{NamePool, PrefetchView, SELECTOR};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, Snapshot as Cluster, Unknown, agents};
 use hitless_runtime::list;
 use hitless_workloads::kind;
@@ -61,6 +62,9 @@ impl Scope {
         Self::Namespace(names::SYSTEM_NAMESPACE.to_owned())
     }
 }
+
+/// Of so many nodes the images are read.
+const FEW_NODES: usize = 100;
 
 /// The interfaces of all kinds in scope.
 struct Apis {
@@ -244,8 +248,7 @@ fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
     cluster.unknown = Unknown {
         nodes: unread.contains_key(&Part::Nodes),
         agents: unread.contains_key(&Part::Agents),
-        // A Node's status is long, and there are many: only their metadata is read.
-        images: true,
+        images: unread.contains_key(&Part::Nodes) || cluster.nodes.len() > FEW_NODES,
         modes: false,
         outside: namespace.clone().filter(|_| !reads_all),
     };
@@ -336,12 +339,18 @@ where
     }
 }
 
-/// Only their metadata: a Node's status is long.
+/// With what they have, if they are few: a Node's status is long.
 async fn nodes(client: &Client) -> Result<Vec<Arc<NodeView>>, Failure> {
     let api: Api<Node> = Api::all(client.clone());
-    let listed =
-        list::all_metadata(&api, ListParams::default(), |node| Some(Arc::new(NodeView::from(&node.metadata)))).await;
-    listed.map_err(|error| Failure::of("list nodes", error))
+    let (all, failed) = (ListParams::default, |error| Failure::of("list nodes", error));
+    let metadata = list::all_metadata(&api, all(), |node| Some(Arc::new(NodeView::from(&node.metadata)))).await;
+    let metadata = metadata.map_err(failed)?;
+    if metadata.len() > FEW_NODES {
+        return Ok(metadata);
+    }
+    let names = RefCell::new(NamePool::default());
+    let view = |node: Node| Some(Arc::new(NodeView::of(&node, &mut names.borrow_mut())));
+    list::all(&api, all(), view).await.map_err(failed)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-pub(crate) use observe::{observe, observe_all};
+pub(crate) use observe::{BLOCKED, observe, observe_all};
 pub(crate) use report::{PodStatus, State, WorkloadStatus};
 pub(crate) use table::span;
 

@@ -173,6 +173,10 @@ impl<'a> Observer<'a> {
         let verdict = self.explanation.pods.get(&pod.id.uid).and_then(|known| known.verdict.as_ref());
         match verdict.and_then(|verdict| Some((verdict, verdict.waiting.as_ref()?))) {
             Some((verdict, Waiting::Rules)) => return (verdict.text().unwrap_or_default(), true),
+            // Whether the API server accepts the pod that fetches an image only the controller knows.
+            Some((_, Waiting::ImagePulling { .. })) if self.blocked(group).is_some() => {
+                return (self.blocked(group).unwrap_or_default(), false);
+            }
             Some((_, waiting)) => return (InTheWay::from(waiting).to_string(), false),
             None => {}
         }
@@ -181,6 +185,12 @@ impl<'a> Observer<'a> {
         let events = || self.snapshot.events.iter().map(|event| &**event);
         let said = uids.into_iter().find_map(|uid| last_event(events(), uid));
         (said.unwrap_or_else(|| "the controller; no rule is in the way".to_owned()), false)
+    }
+
+    /// The last thing that the controller said of the workload, if it was that nothing moves.
+    fn blocked(&self, group: &Group<'_>) -> Option<String> {
+        let uid = &group.workload?.id.uid;
+        last_event(self.snapshot.events.iter().map(|event| &**event), uid).filter(|said| said.starts_with(BLOCKED))
     }
 
     fn seconds_since(&self, time: &MicroTime) -> i64 {
@@ -192,6 +202,9 @@ impl<'a> Observer<'a> {
 fn mode(grant: &Grant) -> Option<String> {
     (!grant.mode_reason.is_empty()).then(|| format!("{} ({})", grant.mode.as_str(), grant.mode_reason))
 }
+
+/// Reason of the Event that no pod of a workload moves.
+pub(crate) const BLOCKED: &str = "RolloutBlocked";
 
 /// The last thing that the controller said of an object, if it was of the kind that explains waiting.
 fn last_event<'a>(events: impl IntoIterator<Item = &'a EventView>, uid: &str) -> Option<String> {

@@ -10,7 +10,7 @@ use crate::args::Target;
 use crate::forecast::Expected;
 use crate::obstacle::InTheWay;
 use crate::snapshot::Snapshot;
-use crate::status::{PodStatus, State, WorkloadStatus, observe_all};
+use crate::status::{BLOCKED, PodStatus, State, WorkloadStatus, observe_all};
 
 /// What is said of a pod, or of all pods of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -90,6 +90,8 @@ impl Answer {
                     workload.name
                 ));
             }
+            let blocked = workload.pods.iter().map(|pod| &pod.why).find(|why| why.starts_with(BLOCKED));
+            notes.extend(blocked.map(|why| format!("{}: {why}", workload.name)));
             if workload.pods.is_empty() {
                 notes.push(format!("{} has no pods", workload.name));
             }

@@ -44,7 +44,8 @@ pub mod annotations {
     pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
     /// On a pod: hash of the template it was last brought to; where present it alone decides the pod's revision.
     pub const REVISION: &str = "hitless.dev/revision";
-    /// On a pod: token of a wished restart; wished until `RESTARTED` has the same value.
+    /// On a pod: token of a wished restart; wished until `RESTARTED` has the same value. On a workload, value [`super::KEEP_DIGEST`]:
+    /// a restart of its template is one of the same bytes.
     pub const RESTART: &str = "hitless.dev/restart";
     /// On a pod: comma-separated containers that `RESTART` means; absent means all.
     pub const RESTART_CONTAINERS: &str = "hitless.dev/restart-containers";
@@ -110,6 +111,8 @@ pub mod labels {
 pub const UPDATE_IN_PLACE: &str = "in-place";
 /// Value of [`annotations::UPDATE`]: a change that cannot be made in place is refused and waits.
 pub const UPDATE_IN_PLACE_ONLY: &str = "in-place-only";
+/// Value of [`annotations::RESTART`] on a workload.
+pub const KEEP_DIGEST: &str = "keep-digest";
 /// Value of [`annotations::PREFETCH`].
 pub const PREFETCH_ONLY: &str = "only";
 /// Value of [`annotations::ROLLOUT`].

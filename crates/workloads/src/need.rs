@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use hitless_api::grant::ImageChange;
-use hitless_api::names::annotations;
-use hitless_api::pod::PodView;
-use hitless_api::{Change, GrantOp};
+use hitless_api::names::{KEEP_DIGEST, annotations};
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{Change, GrantOp, PullPolicy};
 
 use crate::image;
 use crate::intent::{Obstacle, Operation, PodIntent};
+use crate::object::Object;
 use crate::requests::restart;
 use crate::template::{Shape, Template};
 
@@ -26,12 +27,27 @@ pub(crate) struct Goal<'a> {
     pub(crate) template: &'a Template,
     /// Labels by which the native controller tells that a pod is up to date; they go into the same patch.
     pub(crate) labels: BTreeMap<String, String>,
+    /// A restart is one of the same bytes, whatever a tag means by now (annotation `hitless.dev/restart: keep-digest`).
+    pub(crate) keeps_digest: bool,
 }
 
 impl<'a> Goal<'a> {
-    /// A template without labels of its own.
-    pub(crate) fn of(template: &'a Template) -> Self {
-        Self { template, labels: BTreeMap::new() }
+    /// Of the workload, for pods that get these labels.
+    pub(crate) fn of(root: &Object, template: &'a Template, labels: BTreeMap<String, String>) -> Self {
+        let keeps_digest = root.annotations.get(annotations::RESTART).is_some_and(|value| value == KEEP_DIGEST);
+        Self { template, labels, keeps_digest }
+    }
+
+    /// The image change that restarts the container.
+    fn restart(&self, container: &ContainerView) -> Result<ImageChange, Obstacle> {
+        let tag = self.template.image(&container.name).filter(|image| image::digest_of(image).is_none());
+        match tag {
+            // As at every other start, the registry is asked what the tag means; all pods get the same answer.
+            Some(tag) if container.pull_policy == PullPolicy::Always && !self.keeps_digest => {
+                Ok(ImageChange { from: container.image.clone(), to: tag.to_owned() })
+            }
+            _ => restart::alias(container, self.template.revision()),
+        }
     }
 
     fn label_changes(&self, pod: &PodView) -> BTreeMap<String, Change> {
@@ -83,7 +99,7 @@ pub(crate) fn need<'a>(
     if differing.is_empty() && !restarted {
         return Need::Nothing;
     }
-    Need::Operation(operation(pod, target, differing, restarted, labels))
+    Need::Operation(operation(pod, goal, differing, restarted, labels))
 }
 
 /// Image changes of the containers that differ from the target's.
@@ -109,18 +125,19 @@ fn differing(
 
 fn operation(
     pod: &PodView,
-    target: &Template,
+    goal: &Goal<'_>,
     differing: BTreeMap<String, ImageChange>,
     restarted: bool,
     labels: BTreeMap<String, Change>,
 ) -> Result<PodIntent, Obstacle> {
+    let target = goal.template;
     let op = if differing.is_empty() { GrantOp::Restart } else { GrantOp::Update };
     let mut containers = differing;
     if restarted {
         // Containers that something else put into the pod are not the template's to restart.
         for container in pod.containers.iter().filter(|container| target.image(&container.name).is_some()) {
             if !containers.contains_key(&container.name) {
-                containers.insert(container.name.clone(), restart::alias(container, target.revision())?);
+                containers.insert(container.name.clone(), goal.restart(container)?);
             }
         }
     }

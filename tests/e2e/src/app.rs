@@ -1,5 +1,6 @@
 //! An application on the cluster: a namespace, a workload of the reference server and a Service.
 
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -190,6 +191,13 @@ impl App {
     #[must_use]
     pub fn image(&self, version: &str) -> String {
         image(&self.repository, version)
+    }
+
+    /// Digests of what the pods run.
+    pub fn digests(&self) -> anyhow::Result<BTreeSet<String>> {
+        let pods = self.kubectl.list(&["pods", "-l", OWN])?;
+        let ids = pods.iter().filter_map(|pod| pod["status"]["containerStatuses"][0]["imageID"].as_str());
+        Ok(ids.map(|id| id.rsplit('@').next().unwrap_or_default().to_owned()).collect())
     }
 
     /// `kubectl set image <workload> web=<its server of that version>`.

@@ -75,19 +75,20 @@ impl Stack {
     }
 
     /// Pushes a version of the reference server: `environment` sets what it does, `ballast` makes its image large. A version that no
-    /// node has seen yet must have a name of its own: it is in the environment, and so in the digest.
+    /// node has seen yet must have a name of its own: it is in the environment, and so in the digest, which is returned.
     pub fn push_echo(
         &self,
         repository: &str,
         version: &str,
         environment: &[(&str, &str)],
         ballast: Option<Ballast>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<String> {
         let spec = ImageSpec::from_binary(&self.programs.echo_server)?.with_env("VERSION", version);
         let spec = environment.iter().fold(spec, |spec, (name, value)| spec.with_env(name, value));
         // The registry stands for every other one, so it is pushed without the name of one.
-        self.cluster.push_image(&format!("{repository}:{version}"), &ImageSpec { ballast, ..spec }.build()?)?;
-        Ok(())
+        let pushed =
+            self.cluster.push_image(&format!("{repository}:{version}"), &ImageSpec { ballast, ..spec }.build()?)?;
+        Ok(pushed.rsplit('@').next().unwrap_or_default().to_owned())
     }
 
     /// `kubectl apply -k` of the manifests with these images, and waits until all parts are ready.

@@ -202,3 +202,38 @@ fn a_quota_without_room_for_another_pod_takes_nobody_out_and_more_room_heals_it(
     scene.app.kubectl.feed(&["apply"], &quota(5))?;
     scene.finish(&version)
 }
+
+/// A tag that is pushed again means other bytes; natively each node might get others.
+#[test]
+fn a_restart_of_a_tag_that_was_pushed_again_brings_every_pod_to_the_same_new_digest() -> anyhow::Result<()> {
+    let _nodes = with_others();
+    let (name, version) = ("latest", "latest");
+    Stack::attach()?.push_echo(&format!("images/{name}"), version, &[], None)?;
+    let scene = Scene::start(name, Shape { version, ..replicas(3) })?;
+    let old = scene.app.digests()?;
+    ensure!(old.len() == 1, "before the restart: {old:?}");
+    let now = jiff::Timestamp::now().as_millisecond().to_string();
+    let pushed = scene.stack.push_echo(&scene.repository, version, &[("BUILD", now.as_str())], None)?;
+    scene.app.kubectl.run(&["rollout", "restart", "deployment/web"])?;
+    scene.app.wait_held()?;
+    scene.app.wait_unheld()?;
+    let new = scene.app.digests()?;
+    ensure!(new.iter().map(String::as_str).eq([pushed.as_str()]), "{old:?} became {new:?}, and {pushed} was pushed");
+    scene.finish(version)
+}
+
+/// The kubelet remembers for ten minutes what a container has run, and starts the same again later and later.
+#[test]
+fn a_single_replica_that_goes_to_and_fro_loses_nobody() -> anyhow::Result<()> {
+    let _nodes = with_others();
+    let scene = Scene::start("flips", replicas(1))?;
+    let other = scene.push_new(0)?;
+    for _ in 0..3 {
+        for version in [other.as_str(), "v1"] {
+            scene.app.set_version(version)?;
+            scene.app.wait_version(version, 1)?;
+            scene.app.wait_unheld()?;
+        }
+    }
+    scene.finish("v1")
+}

@@ -91,6 +91,9 @@ impl<'a> Basis<'a, '_> {
         if let Some(waiting) = self.images.waiting(pod, &intent) {
             return Err(waiting);
         }
+        if let Some(waiting) = self.images.without_digest(&intent) {
+            return Err(waiting);
+        }
         if wish.workload.is_some_and(|index| self.wishes.plans[index].prefetch_only) {
             return Err(Waiting::PrefetchOnly);
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use hitless_api::PullPolicy;
 use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
-use hitless_workloads::{PodIntent, image};
+use hitless_workloads::{Obstacle, PodIntent, image};
 use jiff::{SignedDuration, Timestamp};
 
 use super::waiting::{NotFetched, Waiting};
@@ -61,7 +61,7 @@ impl<'a> Images<'a> {
     /// The first image that has to be on the pod's node and is not known to be there; else the first whose registry has to be
     /// asked again.
     fn first_missing(&self, pod: &PodView, intent: &PodIntent) -> Option<(Pull, Known<'a>)> {
-        let known = pulls(pod, &intent.operation.containers).map(|pull| {
+        let known = pulls(pod, intent).map(|pull| {
             let known = self.known(&pull);
             (pull, known)
         });
@@ -189,6 +189,16 @@ impl<'a> Images<'a> {
         }
     }
 
+    /// A container that would get the name that it has: nobody could tell the digest.
+    pub(super) fn without_digest(&self, intent: &PodIntent) -> Option<Waiting> {
+        let operation = &intent.operation;
+        if operation.annotations.is_empty() || self.snapshot.unknown.images {
+            return None;
+        }
+        let (container, _) = operation.containers.iter().find(|(_, change)| change.from == change.to)?;
+        Some(Waiting::Obstacle(Obstacle::DigestUnknown { container: container.clone() }))
+    }
+
     /// The same once the rules have let it go.
     pub(super) fn waiting_for_answer(&self, pod: &PodView, intent: &PodIntent) -> Option<Waiting> {
         let (pull, _) = self.first_missing(pod, intent)?;
@@ -209,13 +219,19 @@ impl<'a> Images<'a> {
     }
 }
 
-/// What has to be on the pod's node, container by container.
-pub(super) fn pulls<'p>(
+/// What the operation needs on the pod's node, container by container. A container that gets the name that it has is one whose
+/// digest is asked for first; nothing is asked for an operation that nobody wishes.
+pub(super) fn pulls<'p>(pod: &'p PodView, intent: &'p PodIntent) -> impl Iterator<Item = Pull> + 'p {
+    let is_wished = !intent.operation.annotations.is_empty();
+    pulls_of(pod, &intent.operation.containers).filter(move |_| is_wished)
+}
+
+/// The same for what was granted.
+pub(super) fn pulls_of<'p>(
     pod: &'p PodView,
     containers: &'p BTreeMap<String, ImageChange>,
 ) -> impl Iterator<Item = Pull> + 'p {
-    let changes = containers.iter().filter(|(_, change)| change.from != change.to);
-    changes.filter_map(|(name, change)| Pull::of(pod, pod.container(name)?, &change.to))
+    containers.iter().filter_map(|(name, change)| Pull::of(pod, pod.container(name)?, &change.to))
 }
 
 fn pulling(pull: Pull) -> Waiting {

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::PodVerdict;
 use super::candidates::Basis;
 use super::change::Change;
-use super::images::{Known, pulls};
+use super::images::{Known, pulls, pulls_of};
 use super::waiting::Waiting;
 use super::write::PrefetchWrite;
 use crate::prefetch::{PrefetchState, PrefetchView, Pull};
@@ -44,7 +44,7 @@ pub(super) fn decide<'a>(basis: &Basis<'a, '_>, verdicts: &[PodVerdict], now: Ti
     let mut begun = BTreeSet::new();
     let mut under_way = under_way(basis);
     for Waiter { pod, intent, owner, .. } in waiters {
-        for pull in pulls(pod, &intent.operation.containers) {
+        for pull in pulls(pod, intent) {
             let known = basis.images.known(&pull);
             if matches!(known, Known::There | Known::Pulling)
                 || basis.images.unfit(&pull).is_some()
@@ -117,11 +117,12 @@ fn wanted(basis: &Basis<'_, '_>, verdicts: &[PodVerdict]) -> BTreeSet<String> {
     let is_halted = |verdict: &&PodVerdict| matches!(verdict.waiting, Some(Waiting::Halted { .. }));
     let halted: BTreeSet<&str> = verdicts.iter().filter(is_halted).map(|verdict| verdict.pod.uid.as_str()).collect();
     let to_come = basis.wishes.by_pod.values().filter(|wish| !halted.contains(wish.pod.id.uid.as_str()));
-    let to_come = to_come.filter_map(|wish| Some((wish.pod, &wish.intent.as_ref().ok()?.operation.containers)));
+    let to_come = to_come.filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?)));
     let granted = basis.snapshot.node_transitions.values().flat_map(|node| node.unfinished());
     let granted =
         granted.filter_map(|grant| Some((*basis.wishes.pods.get(grant.pod.uid.as_str())?, &grant.containers)));
-    let pulls = to_come.chain(granted).flat_map(|(pod, containers)| pulls(pod, containers));
+    let granted = granted.flat_map(|(pod, containers)| pulls_of(pod, containers));
+    let pulls = to_come.flat_map(|(pod, intent)| pulls(pod, intent)).chain(granted);
     // What was fetched by tag tells the digest.
     let keys = pulls.flat_map(|pull| [pull.key(), Pull { image: image::unpinned(&pull.image), ..pull }.key()]);
     keys.collect()

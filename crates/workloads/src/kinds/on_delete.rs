@@ -168,7 +168,7 @@ impl<'a> Subject<'a> {
 
     fn kept_back(&self) -> Vec<(&'a PodView, Need)> {
         let Some(kept) = &self.kept_back else { return Vec::new() };
-        let goal = Goal { template: &kept.template, labels: kept.labels.clone() };
+        let goal = Goal::of(self.object, &kept.template, kept.labels.clone());
         kept.pods.iter().map(|pod| (*pod, self.need_for(&goal, pod))).collect()
     }
 
@@ -176,7 +176,7 @@ impl<'a> Subject<'a> {
         if self.is_at_target(pod) {
             return Need::Nothing;
         }
-        self.need_for(&Goal { template: self.template, labels: self.labels.clone().unwrap_or_default() }, pod)
+        self.need_for(&Goal::of(self.object, self.template, self.labels.clone().unwrap_or_default()), pod)
     }
 
     fn need_for(&self, goal: &Goal<'_>, pod: &PodView) -> Need {

@@ -1,5 +1,7 @@
 //! The next step of a Deployment.
 
+use std::collections::BTreeMap;
+
 use hitless_api::event::{Note, Severity};
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
@@ -211,7 +213,7 @@ impl<'a> Planner<'a> {
     }
 
     fn need(&self, live: ReplicaSet<'_>, pod: &PodView) -> Need {
-        let goal = Goal::of(&self.deployment.body.template);
+        let goal = Goal::of(self.deployment.object, &self.deployment.body.template, BTreeMap::new());
         let recorded = pod.annotations.get(annotations::REVISION).map(String::as_str);
         let annotations = if recorded.is_some() { live.left() } else { live.annotations_of(pod) };
         need(pod, &goal, &Origin { recorded, annotations }, self.owned.iter().map(|set| set.body.template.shape()))
