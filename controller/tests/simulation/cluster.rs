@@ -15,6 +15,7 @@ use hitless_rollout::round::{PrefetchWrite, Write};
 use hitless_rollout::snapshot::{
     AgentState, LedgerView, NodeTransitionView, NodeUnfit, NodeView, RuleView, Snapshot, Version,
 };
+use hitless_workloads::image::unpinned;
 use hitless_workloads::kind;
 use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
@@ -322,7 +323,7 @@ impl Cluster {
     /// Nothing is left to do: pods as wished, no grant, no reservation, no pause.
     pub(crate) fn assert_at_rest(&self) {
         let target = self.deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
-        assert!(self.images().iter().all(|image| *image == target), "{:?} but wanted {target}", self.images());
+        assert!(self.images().iter().all(|image| unpinned(image) == target), "{:?} but wanted {target}", self.images());
         assert!(self.pods.values().all(|pod| view(pod).ready()), "a pod was left out of service");
         assert!(self.grants().is_empty(), "{:#?}", self.grants());
         assert!(self.ledgers.values().all(|ledger| ledger.spec.reservations.is_empty()), "{:#?}", self.ledgers);

@@ -70,7 +70,7 @@ fn an_image_that_cannot_be_pulled_takes_no_pod_out_and_is_tried_again() {
     let (_, text) = &controller.said(cluster.now)[0];
     assert!(text.contains("ErrImagePull: web:v2: not found"), "{text}");
     assert_eq!(cluster.written["prefetch"], 2, "not tried again at once");
-    cluster.pass(60_000);
+    cluster.pass(30_000);
     turns(&mut cluster, &mut controller, 3);
     assert_eq!(cluster.prefetches.len(), 4, "a second attempt beside the first");
     assert_eq!(reasons(&cluster, &mut controller), ["ImageNotFetched"; 3], "what is known is said until more is known");

@@ -98,6 +98,8 @@ pub struct PodView {
     pub gated: bool,
     /// `spec.hostNetwork`.
     pub host_network: bool,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace_seconds: u32,
     /// Has a deletion timestamp.
     pub terminating: bool,
     /// Phase is Succeeded or Failed.
@@ -107,6 +109,9 @@ pub struct PodView {
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
 }
+
+/// `spec.terminationGracePeriodSeconds` where it is absent.
+const DEFAULT_GRACE_SECONDS: u32 = 30;
 
 impl PodView {
     /// Whether the pod's condition of that type is True.
@@ -196,6 +201,9 @@ impl From<&Pod> for PodView {
                 .and_then(|s| s.readiness_gates.as_ref())
                 .is_some_and(|gates| gates.iter().any(|gate| gate.condition_type == names::IN_SERVICE)),
             host_network: spec.and_then(|s| s.host_network).unwrap_or_default(),
+            grace_seconds: spec
+                .and_then(|s| s.termination_grace_period_seconds)
+                .map_or(DEFAULT_GRACE_SECONDS, |seconds| u32::try_from(seconds).unwrap_or_default()),
             terminating: meta.deletion_timestamp.is_some(),
             finished: status
                 .and_then(|s| s.phase.as_deref())

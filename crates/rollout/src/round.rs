@@ -22,6 +22,7 @@ mod policy_conflicts;
 mod prefetch;
 mod rule_status;
 mod service_publishing;
+mod start_up;
 mod waiting;
 mod wishes;
 mod write;
@@ -150,8 +151,12 @@ impl<'a, 'g> Pass<'a, 'g> {
         let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
-        let learned = gaps::learned(&wishes, snapshot);
-        Ok(Self { basis: Basis { snapshot, wishes, ended, gate, policies, traffic, images, learned }, draft, asked })
+        let (learned, ready_within) = (gaps::learned(&wishes, snapshot), start_up::ready_within(&wishes));
+        Ok(Self {
+            basis: Basis { snapshot, wishes, ended, gate, policies, traffic, images, ready_within, learned },
+            draft,
+            asked,
+        })
     }
 
     fn finish(self) -> Finished<'a> {

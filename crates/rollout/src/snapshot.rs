@@ -200,6 +200,7 @@ pub struct Snapshot {
 
 /// What an observer could not read. A check that needs it is left out; whoever asks has to tell the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub struct Unknown {
     /// Nodes. Whether the Node of a pod is there is not checked.
     pub nodes: bool,

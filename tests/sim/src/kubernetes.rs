@@ -361,6 +361,7 @@ fn empty(id: PodRef) -> NodePod {
         conditions: BTreeMap::new(),
         gated: false,
         host_network: false,
+        grace_seconds: 30,
         terminating: false,
         finished: false,
         ip: None,

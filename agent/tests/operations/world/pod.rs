@@ -59,6 +59,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         ]),
         gated: true,
         host_network: false,
+        grace_seconds: 30,
         terminating: false,
         finished: false,
         ip: None,

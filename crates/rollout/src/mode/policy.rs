@@ -73,6 +73,8 @@ pub struct Resolved {
     pub drain: DrainSpec,
     /// How the result is judged.
     pub verify: VerifySpec,
+    /// A policy says how long a new version may take.
+    pub progress_is_wished: bool,
     /// What it is told or asked meanwhile.
     pub hooks: Vec<Hook>,
     /// Leave, Hold, or what is best.
@@ -149,7 +151,8 @@ impl<'a> Policies<'a> {
         let by_policy = || chain.iter().find_map(|known| Some((known.policy.spec.mode?, known.origin.clone())));
         let by_pod = ModeWish::of(pod)?.map(|mode| (mode, format!("annotation {}", annotations::MODE)));
         let (mode, mode_origin) = by_pod.or_else(by_policy).unwrap_or_else(|| (ModeWish::Auto, "default".to_owned()));
-        Ok(Resolved { drain, verify, hooks, mode, mode_origin })
+        let progress_is_wished = verifies().any(|verify| verify.progress_seconds.is_some());
+        Ok(Resolved { drain, verify, progress_is_wished, hooks, mode, mode_origin })
     }
 
     /// Of several that select the pod: the one that counts, and the first that does not.

@@ -2,7 +2,7 @@
 
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, Grant, Hook, ModeWish, Outcome, Transition, TransitionResult, VerifySpec};
+use hitless_api::{DrainSpec, Grant, Hook, HookTime, ModeWish, Outcome, Transition, TransitionResult, VerifySpec};
 use hitless_workloads::Plan;
 
 use super::Gaps;
@@ -29,6 +29,8 @@ pub struct PodContext<'a> {
 pub struct WorkloadFacts {
     /// How long a new version may take, in seconds.
     pub progress_deadline_seconds: Option<u32>,
+    /// How long it may take judged by the version before, in seconds.
+    pub ready_within_seconds: Option<u32>,
     /// The longest time of late that its containers were away, in milliseconds (annotation `hitless.dev/gap`).
     pub gap_milliseconds: Option<u32>,
 }
@@ -39,6 +41,7 @@ impl WorkloadFacts {
     pub fn of(plan: &Plan) -> Self {
         Self {
             progress_deadline_seconds: plan.progress_deadline_seconds,
+            ready_within_seconds: None,
             gap_milliseconds: Gaps::parse(plan.gaps.as_deref()).longest(),
         }
     }
@@ -110,8 +113,15 @@ impl OperationSettings {
     /// If it can't be operated before something is mended.
     pub fn of(context: PodContext<'_>, policies: &Policies<'_>, traffic: &Traffic<'_>) -> Result<Self, NotOperable> {
         let PodContext { pod, workload, post_check, agent } = context;
-        let resolved =
+        let hooks_wait = |hooks: &[Hook]| hooks.iter().any(|hook| hook.when == HookTime::AfterStart);
+        let mut resolved =
             policies.resolve(pod, |port| traffic.treatment(pod, port), workload.progress_deadline_seconds)?;
+        // What a person or a program decides meanwhile takes its own time.
+        if let Some(seconds) = workload.ready_within_seconds.filter(|_| !post_check && !hooks_wait(&resolved.hooks))
+            && !resolved.progress_is_wished
+        {
+            resolved.verify.progress_seconds = resolved.verify.progress_seconds.min(seconds);
+        }
         if let Some(feature) = agent.lacks(&resolved.hooks) {
             return Err(NotOperable::HooksUnsupported(feature));
         }

@@ -30,6 +30,8 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) policies: Policies<'a>,
     pub(super) traffic: Traffic<'a>,
     pub(super) images: Images<'a>,
+    /// How long a new version may take to get Ready, judged by the one before, in seconds, by index of the plan.
+    pub(super) ready_within: BTreeMap<usize, u32>,
     /// What was learned of gaps and does not stand on the workload yet, by index of the plan.
     pub(super) learned: BTreeMap<usize, Gaps>,
 }
@@ -159,7 +161,8 @@ impl<'a> Basis<'a, '_> {
     fn facts(&self, index: usize) -> WorkloadFacts {
         let known = WorkloadFacts::of(&self.wishes.plans[index]);
         let longest = self.learned.get(&index).and_then(Gaps::longest).max(known.gap_milliseconds);
-        WorkloadFacts { gap_milliseconds: longest, ..known }
+        let ready_within_seconds = self.ready_within.get(&index).copied();
+        WorkloadFacts { gap_milliseconds: longest, ready_within_seconds, ..known }
     }
 
     /// The pod of the same workload that is being operated as the first one, and that will teach how long the workload is away.

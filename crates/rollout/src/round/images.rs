@@ -49,7 +49,9 @@ impl<'a> Images<'a> {
         for each in &snapshot.prefetches {
             attempts.entry(each.key.as_str()).or_default().push(each);
         }
-        attempts.values_mut().for_each(|attempts| attempts.sort_by_key(|each| Reverse(each.attempt)));
+        for attempts in attempts.values_mut() {
+            attempts.sort_by_key(|each| Reverse(each.attempt));
+        }
         Self { snapshot, now, attempts, by_node: OnceCell::new() }
     }
 

@@ -18,7 +18,7 @@ use crate::prefetch::{PrefetchState, PrefetchView, Pull};
 /// So many nodes fetch the same image at a time, so that a registry is not overrun, and a bad tag is not tried everywhere.
 const NODES_AT_A_TIME: usize = 10;
 /// A failed attempt is followed by another one after so long: the kubelet's own back-off grows to five minutes, and goes by pod.
-const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(60);
+const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is written, and when to look again.
 pub(super) struct Prefetches<'a> {
