@@ -75,7 +75,9 @@ impl TestController {
         let mut snapshot = Snapshot { epoch: self.epoch, ..self.cache.clone() };
         snapshot.agents.clone_from(&self.cache.agents);
         let steps = round(&snapshot, &mut GateCache::default(), cluster.now).steps;
-        steps.iter().for_each(|step| self.memory.refused(&step.write, words));
+        for step in &steps {
+            self.memory.refused(&step.write, words);
+        }
     }
 
     /// One turn on what is in the caches; says whether anything was done.

@@ -56,7 +56,7 @@ fn an_image_change_reaches_the_same_pods_without_a_failed_request() -> anyhow::R
     app.set_version("v2")?;
     app.wait_held()?;
     app.rollout_status()?;
-    let images: Vec<String> = app.pods.objects().values().map(|pod| image_of(pod).to_owned()).collect();
+    let images: Vec<String> = app.pods.objects().values().map(image_of).collect();
     ensure!(images.iter().all(|image| *image == echo_image("v2")), "rollout status said done too early: {images:?}");
     let report = traffic.stop()?;
     ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");

@@ -33,7 +33,7 @@ fn assert_finished(app: &App, version: &str, replicas: usize, partition: usize) 
 }
 
 fn version_of(app: &App, pod: &str) -> String {
-    app.pods.objects().get(pod).map(|pod| image_of(pod).to_owned()).unwrap_or_default()
+    app.pods.objects().get(pod).map(image_of).unwrap_or_default()
 }
 
 #[test]
