@@ -1,6 +1,7 @@
 //! An application on the cluster: a namespace, a workload of the reference server and a Service.
 
-use std::collections::BTreeSet;
+mod images;
+
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -193,13 +194,6 @@ impl App {
         image(&self.repository, version)
     }
 
-    /// Digests of what the pods run.
-    pub fn digests(&self) -> anyhow::Result<BTreeSet<String>> {
-        let pods = self.kubectl.list(&["pods", "-l", OWN])?;
-        let ids = pods.iter().filter_map(|pod| pod["status"]["containerStatuses"][0]["imageID"].as_str());
-        Ok(ids.map(|id| id.rsplit('@').next().unwrap_or_default().to_owned()).collect())
-    }
-
     /// `kubectl set image <workload> web=<its server of that version>`.
     pub fn set_version(&self, version: &str) -> anyhow::Result<()> {
         self.kubectl.run(&["set", "image", self.workload.web(), &format!("web={}", self.image(version))]).map(drop)
@@ -294,12 +288,6 @@ impl App {
                 events.values().filter(|event| event["reason"] == reason).filter_map(|event| event["note"].as_str());
             notes.find(|note| note.contains(words)).map(str::to_owned)
         })
-    }
-
-    /// Waits until no pod is left that brought an image to a node.
-    pub fn wait_no_prefetch(&self) -> anyhow::Result<()> {
-        let timeout = format!("--timeout={}s", PATIENCE.as_secs());
-        self.kubectl.run(&["wait", "--for=delete", "pods", "-l", PREFETCH, &timeout]).map(drop)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Kubernetes' own controllers: Deployments, ReplicaSets, scheduler, node lifecycle, DaemonSet of the agents.
 
+mod pulls;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -7,20 +9,19 @@ use hitless_agent::view::NodePod;
 use hitless_api::names::{self, labels};
 use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{ObjectRef, PodRef, PortTreatment, PullPolicy};
-use hitless_rollout::prefetch::{PrefetchState, PrefetchView};
+use hitless_rollout::prefetch::PrefetchState;
 use hitless_rollout::snapshot::NodeView;
 use hitless_workloads::{Body, Object as View, Template};
 
-use crate::checks::image_number;
 use crate::clock::{MS, Micros, NEVER, SECOND};
 use crate::controller::AGENTS;
-use crate::faults::Fault;
 use crate::ground::Ground;
-use crate::kubelet::{Image, set_condition};
+use crate::kubelet::set_condition;
 use crate::native;
-use crate::server::{Kind, Object, Told, WorkloadObject, by_digest, object_key};
+use crate::server::{Kind, Object, Told, WorkloadObject, object_key};
 use crate::trace::Who;
 use crate::watch::Key;
+use pulls::node_images;
 
 #[derive(Clone)]
 enum Job {
@@ -179,13 +180,7 @@ impl Kubernetes {
             }
             Job::Pods(object) => self.pods(&object, ground),
             Job::Pulled(at) => self.pulled(&at, ground),
-            Job::NodeImages(node) => {
-                let images = ground.server.images.of(&node);
-                if let Some(known) = ground.server.nodes.get(node.as_str()).filter(|known| known.images != images) {
-                    let known = NodeView { images, ..NodeView::clone(known) };
-                    ground.server.put_node(known);
-                }
-            }
+            Job::NodeImages(node) => node_images(&node, ground),
             Job::Bind(uid) => self.bind(&uid, ground),
             Job::AgentPod(node, ready) => {
                 let wall = ground.wall(0);
@@ -215,33 +210,6 @@ impl Kubernetes {
                 ground.server.remove_node(&format!("n{node}").into());
             }
         }
-    }
-
-    /// A kubelet has tried to pull an image.
-    fn pulled(&mut self, at: &Key, ground: &mut Ground) {
-        let Some(pod) = ground.server.prefetches.get(at).cloned() else { return };
-        if !self.usable.iter().any(|node| format!("n{node}") == pod.node) {
-            return self.later(ground.now + SECOND, Job::Pulled(at.clone()));
-        }
-        let kind = ground.images.get(image_number(&pod.image).unwrap_or_default());
-        let is_missing = kind == Some(&Image::Missing);
-        let fails = is_missing || ground.chance.happens(ground.weather.pull_fails);
-        let wall = ground.wall(0);
-        let state = if fails {
-            if !is_missing {
-                ground.fault(Fault::PullFailed);
-                let again = ground.now + ground.chance.delay(SECOND, 90 * SECOND);
-                self.later(again, Job::Pulled(at.clone()));
-            }
-            PrefetchState::Failed { reason: "ErrImagePull".to_owned(), message: "no such image".to_owned() }
-        } else {
-            ground.server.images.pulled(ground.now, &pod.node, &pod.image);
-            let due = ground.now + ground.chance.delay(SECOND, 12 * SECOND);
-            self.later(due, Job::NodeImages(pod.node.clone()));
-            PrefetchState::Fetched { at: Some(wall), image_id: by_digest(&pod.image) }
-        };
-        ground.say(Who::Kubernetes, || format!("{}: {} {state:?}", pod.node, pod.image));
-        ground.server.put_prefetch(PrefetchView { state, ..PrefetchView::clone(&pod) });
     }
 
     /// Makes and removes pods, and counts them.

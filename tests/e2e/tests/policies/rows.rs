@@ -4,6 +4,7 @@ mod agent;
 mod controller;
 mod gate;
 mod objects;
+mod prefetch;
 mod sets;
 mod workloads;
 
@@ -14,10 +15,18 @@ use crate::{Expect, Row};
 
 /// All rows.
 pub(crate) fn all() -> Vec<Row> {
-    [agent::rows(), controller::rows(), gate::rows(), objects::rows(), sets::rows(), workloads::rows()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        agent::rows(),
+        controller::rows(),
+        gate::rows(),
+        objects::rows(),
+        prefetch::rows(),
+        sets::rows(),
+        workloads::rows(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn denied(who: Who, says: &'static str, words: &'static str, call: Call) -> Row {

@@ -1,8 +1,6 @@
 //! What the controller's accounts may do: `policies/controller.yaml`.
 
 use hitless_api::names::{CONTROLLER, IN_SERVICE, SYSTEM_NAMESPACE};
-use hitless_api::{GroupKind, ObjectRef, PullIdentity, PullPolicy};
-use hitless_rollout::prefetch::{Pull, manifest};
 use serde_json::{Value, json};
 
 use super::{allowed, allowed_as, denied};
@@ -11,10 +9,7 @@ use crate::fixture::{BARE, NAMESPACE, Set, apps, pods, set, workload};
 use crate::request::{Call, Who};
 
 pub(super) fn rows() -> Vec<Row> {
-    [stand_in(), prefetch(), deployments(), sets(), replica_sets(), services(), rights()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [stand_in(), deployments(), sets(), replica_sets(), services(), rights()].into_iter().flatten().collect()
 }
 
 fn status(name: &str, value: Value) -> Call {
@@ -52,66 +47,6 @@ fn stand_in() -> Vec<Row> {
         ),
         allowed(Who::Uninstall, "at the end everything is put into service", in_service("left", "True")),
         denied(Who::Uninstall, "and nothing out of it", add, in_service("free", "False")),
-    ]
-}
-
-/// The pod that fetches an image, as the controller makes it, and with one thing changed.
-fn prefetch() -> Vec<Row> {
-    let (ours, nothing, no_right) = ("make and delete pods that fetch", "nothing that would run", "without any right");
-    let pull = Pull {
-        namespace: NAMESPACE.to_owned(),
-        node: "n1".to_owned(),
-        image: "web:v2".to_owned(),
-        policy: PullPolicy::IfNotPresent,
-        identity: PullIdentity::default(),
-    };
-    let group_kind = GroupKind::new("apps", "Deployment");
-    let owner = ObjectRef { group_kind, namespace: NAMESPACE.to_owned(), name: "held".to_owned(), uid: "u".to_owned() };
-    let pod = manifest(&pull, 1, &owner);
-    let make = |changes: &[(&str, Value)]| {
-        let mut pod = pod.clone();
-        for (path, value) in changes {
-            if let Some(at) = path.rsplit_once('/').and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key])) {
-                *at = value.clone();
-            }
-        }
-        Call::create(pods(NAMESPACE), pod)
-    };
-    let one = |path: &str, value: Value| make(&[(path, value)]);
-    let token = json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
-    let mounted = |path: &str, volume: &Value| {
-        let mounts = json!([{"name": "v", "mountPath": path}]);
-        make(&[("/spec/containers/0/volumeMounts", mounts), ("/spec/volumes", json!([volume]))])
-    };
-    let host = json!({"name": "v", "hostPath": {"path": "/"}});
-    let escalation = "/spec/containers/0/securityContext/allowPrivilegeEscalation";
-    vec![
-        allowed(Who::Controller, "the controller makes a pod that fetches an image", make(&[])),
-        allowed(Who::Controller, "also where a webhook adds a volume", mounted("/var/run/secrets/x.example", &token)),
-        denied(Who::Controller, "no other pod", ours, one("/metadata/labels", json!({}))),
-        denied(Who::Controller, "under no other name", ours, one("/metadata/name", json!("web"))),
-        denied(Who::Controller, "it runs nothing", nothing, one("/spec/containers/0/command", json!(["/bin/sh"]))),
-        denied(Who::Controller, "nor what the image runs", nothing, one("/spec/containers/0/command", json!([]))),
-        denied(Who::Controller, "nothing is put where its command is", nothing, mounted("/hitless.dev", &token)),
-        denied(Who::Controller, "nor in a roundabout way", nothing, mounted("//hitless.dev", &token)),
-        denied(Who::Controller, "nothing of the node is mounted", nothing, mounted("/host", &host)),
-        denied(
-            Who::Controller,
-            "it does not share the node's network",
-            no_right,
-            one("/spec/hostNetwork", json!(true)),
-        ),
-        denied(Who::Controller, "it gets no token", no_right, one("/spec/automountServiceAccountToken", json!(true))),
-        denied(Who::Controller, "nor a privilege", no_right, one(escalation, json!(true))),
-        denied(Who::Controller, "and belongs to somebody", no_right, one("/metadata/ownerReferences", json!([]))),
-        denied(Who::Uninstall, "who leaves makes none", nothing, make(&[])),
-        denied(
-            Who::Controller,
-            "the controller deletes no other pod",
-            ours,
-            Call::delete(format!("{}/free", pods(NAMESPACE))),
-        ),
-        denied(Who::Uninstall, "nor does who leaves", ours, Call::delete(format!("{}/free", pods(NAMESPACE)))),
     ]
 }
 
