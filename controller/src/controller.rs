@@ -27,8 +27,9 @@ use crate::approval::client::Approvers;
 use crate::metrics::Metrics;
 use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
+use hitless_api::ObjectRef;
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::round::{Read, Round, Step, round};
+use hitless_rollout::round::{Read, Round, Step, round, under_way};
 use hitless_rollout::snapshot::Evidence;
 
 use approval_calls::ApprovalCalls;
@@ -41,6 +42,9 @@ use retries::Retries;
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// The loop turns at least this often; it must be well within [`Heartbeat::LIMIT`].
 const TURN: Duration = Duration::from_secs(10);
+
+/// A read at the begin of a term that was not answered is tried again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The controller of one process.
 pub struct Controller {
@@ -127,6 +131,13 @@ impl Controller {
         }
         snapshot.epoch = leadership.epoch;
         snapshot.holder.clone_from(&self.holder);
+        if memory.has_to_read_workloads(leadership.epoch) {
+            if !self.read_workloads(&under_way(&snapshot)).await {
+                return Instant::now() + AGAIN;
+            }
+            memory.workloads_read(leadership.epoch);
+            return Instant::now();
+        }
         memory.fill(&mut snapshot);
         approval_calls.fill(&mut snapshot, now);
 
@@ -150,6 +161,17 @@ impl Controller {
         });
         let at_once = read_again.then(Instant::now);
         [Some(latest), retry_at, event_at, wake_at, at_once].into_iter().flatten().min().unwrap_or(latest)
+    }
+
+    /// Reads these workloads afresh; says whether all of them were.
+    async fn read_workloads(&self, workloads: &[ObjectRef]) -> bool {
+        let answers = join_all(workloads.iter().map(|workload| self.caches.read(&self.client, workload))).await;
+        for (workload, answer) in workloads.iter().zip(&answers) {
+            if let Err(error) = answer {
+                tracing::warn!(workload = %workload.label(), namespace = %workload.namespace, %error, "can't read the workload");
+            }
+        }
+        answers.iter().all(Result::is_ok)
     }
 
     async fn publish(&self, note: Note) {

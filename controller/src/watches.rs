@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use hitless_api::pod::PodView;
-use hitless_api::{DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use hitless_api::{
+    DrainPolicy, GroupKind, NodeTransition, ObjectRef, PodTransitionRule, TransitionBudget, TransitionLedger,
+};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
 use hitless_rollout::prefetch::{NamePool, PrefetchView, SELECTOR};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
+use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::{Kind, Object, Resource, kind};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -155,6 +158,21 @@ impl Caches {
             && self.disruption_budgets.synced()
             && self.services.synced()
             && self.drain_policies.synced()
+    }
+
+    /// Reads a workload afresh. One that is gone stays until the watch tells.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub(crate) async fn read(&self, client: &Client, workload: &ObjectRef) -> Result<(), WriteError> {
+        let known = self.objects.iter().find(|known| known.resource.group_kind == workload.group_kind);
+        let Some(Objects { resource, cache }) = known else { return Ok(()) };
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(client.clone(), &workload.namespace, &api_resource(resource));
+        if let Some(object) = Writes::read(api.get_opt(&workload.name)).await? {
+            cache.put(object);
+        }
+        Ok(())
     }
 
     /// What is in them now. Who leads and what is remembered is added by the caller.

@@ -13,6 +13,8 @@ pub struct Memory {
     agents: BTreeMap<String, AgentState>,
     evidence: BTreeMap<OperationKey, Evidence>,
     own_writes: OwnWrites,
+    /// Epoch of the term in which workloads that are under way were read anew.
+    workloads_read: Option<i64>,
     /// Saves the rounds time.
     pub gate_cache: GateCache,
 }
@@ -49,6 +51,18 @@ impl Memory {
     pub fn end_of_term(&mut self) {
         self.evidence.clear();
         self.own_writes = OwnWrites::default();
+        self.workloads_read = None;
+    }
+
+    /// Whether workloads have still to be read in this term ([`hitless_rollout::round::under_way`]).
+    #[must_use]
+    pub fn has_to_read_workloads(&self, epoch: i64) -> bool {
+        self.workloads_read != Some(epoch)
+    }
+
+    /// They were.
+    pub fn workloads_read(&mut self, epoch: i64) {
+        self.workloads_read = Some(epoch);
     }
 
     /// A pod was read afresh.

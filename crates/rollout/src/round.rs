@@ -37,6 +37,7 @@ pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
 pub use waiting::{NotFetched, Waiting, unfit};
 pub(crate) use wishes::operations;
+pub use wishes::under_way;
 pub use write::{
     EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite, RuleStatusWrite,
     ServiceWrite, Step, Write,

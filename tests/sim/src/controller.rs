@@ -11,7 +11,7 @@ use hitless_api::GrantMode;
 use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_controller::controller::memory::Memory;
 use hitless_controller::controller::retries::Retries;
-use hitless_rollout::round::{Read, Round, Step, Write};
+use hitless_rollout::round::{Read, Round, Step, Write, under_way};
 use hitless_rollout::snapshot::{Evidence, Snapshot};
 
 use crate::checks::Seen;
@@ -162,6 +162,16 @@ impl Controller {
         let wall = ground.wall(self.skew);
         self.snapshot.epoch = epoch;
         self.caches.fill(&mut self.snapshot);
+        if self.memory.has_to_read_workloads(epoch) {
+            if ground.server.is_away() {
+                self.next = ground.now + SECOND;
+                return;
+            }
+            let workloads = under_way(&self.snapshot);
+            self.caches.read_workloads(&workloads, &ground.server);
+            self.caches.fill(&mut self.snapshot);
+            self.memory.workloads_read(epoch);
+        }
         self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);
         self.memory.observe(&self.snapshot, wall);
         self.memory.fill(&mut self.snapshot);

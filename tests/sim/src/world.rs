@@ -136,7 +136,9 @@ impl World {
         while self.ground.checks.broken.is_none() {
             let next = self.next();
             // Only images that can't be pulled are tried again and again.
-            if next == NEVER || next.saturating_sub(self.ground.server.changed_at) > QUIET {
+            let is_quiet = next.saturating_sub(self.ground.server.changed_at) > QUIET
+                && self.controllers.iter().any(|each| each.leads(self.ground.now));
+            if next == NEVER || is_quiet {
                 return true;
             }
             if next > end || steps > STEPS {

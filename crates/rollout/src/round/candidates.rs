@@ -6,7 +6,7 @@ use std::iter::once_with;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, ObjectRef};
 use hitless_gate::{Gate, Verdict};
-use hitless_workloads::PodIntent;
+use hitless_workloads::{Obstacle, PodIntent, kind};
 use jiff::SignedDuration;
 
 use super::draft::Draft;
@@ -49,6 +49,25 @@ pub(super) struct Operable<'a> {
     pub(super) rank: i32,
 }
 
+/// Pods that wait and before which no later one of their workload goes: the first of each workload, by its place.
+#[derive(Default)]
+pub(super) struct InTurn<'a>(BTreeMap<usize, (i32, &'a str)>);
+
+impl<'a> InTurn<'a> {
+    /// The pod waits.
+    pub(super) fn wait(&mut self, workload: Option<usize>, rank: i32, pod: &'a PodView) {
+        let Some(workload) = workload else { return };
+        let place = (rank, pod.id.name.as_str());
+        let known = self.0.entry(workload).or_insert(place);
+        *known = place.min(*known);
+    }
+
+    /// Name of the one that comes before this place.
+    fn before(&self, workload: usize, rank: i32) -> Option<&'a str> {
+        self.0.get(&workload).filter(|(first, _)| *first < rank).map(|(_, name)| *name)
+    }
+}
+
 /// Those that only rules can keep, and what is said of the others.
 pub(super) struct Candidates<'a> {
     pub(super) draft: Draft<'a>,
@@ -68,6 +87,7 @@ impl<'a> Basis<'a, '_> {
     {
         let unseen = self.unseen(&draft);
         let (mut operable, mut verdicts) = (HashMap::new(), Vec::new());
+        let mut in_turn = InTurn::default();
         for (uid, wish) in wishes {
             let found = self.candidate(wish, &draft).and_then(|found| {
                 let is_uncounted = unseen.contains(found.pod.id.namespace.as_str())
@@ -76,7 +96,19 @@ impl<'a> Basis<'a, '_> {
             });
             match found {
                 Ok(found) => _ = operable.insert(*uid, found),
-                Err(waiting) => verdicts.push(self.verdict(wish.pod, Err(waiting), None)),
+                Err(waiting) => {
+                    if matches!(waiting, Waiting::ImagePulling { .. } | Waiting::ImageNotFetched { .. }) {
+                        in_turn.wait(wish.workload, wish.rank, wish.pod);
+                    }
+                    verdicts.push(self.verdict(wish.pod, Err(waiting), None));
+                }
+            }
+        }
+        // Where pods go in order, none goes before one whose image is not there.
+        let overtaking = operable.iter().filter_map(|(uid, pod)| Some((*uid, self.not_its_turn(&in_turn, pod)?)));
+        for (uid, waiting) in overtaking.collect::<Vec<_>>() {
+            if let Some(pod) = operable.remove(uid) {
+                verdicts.push(self.verdict(pod.pod, Err(waiting), None));
             }
         }
         Candidates { draft, operable, verdicts }
@@ -100,6 +132,15 @@ impl<'a> Basis<'a, '_> {
             return Err(Waiting::PrefetchOnly);
         }
         Ok(Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank })
+    }
+
+    /// Whether a pod of its workload that comes before it waits.
+    pub(super) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<Waiting> {
+        let workload = self.wishes.workload_of(pod.pod)?;
+        let first = in_turn.before(workload, pod.rank)?;
+        let kind = kind::of_workload(&self.wishes.plans[workload].workload.group_kind)?;
+        let kind = kind.resources().first().map_or("", |own| own.group_kind.kind.as_ref());
+        Some(Waiting::Obstacle(Obstacle::NotItsTurn { kind, first: first.to_owned() }))
     }
 
     /// Namespaces with an operated pod that our cache does not have (yet): what it takes from a budget can't be counted.

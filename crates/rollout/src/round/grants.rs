@@ -9,7 +9,7 @@ use hitless_api::{Grant, GrantMode, ObjectRef, Outcome, PostCheck, Reservation};
 use hitless_gate::{Candidate, LedgerError, Reserved, Verdict};
 use jiff::{SignedDuration, Timestamp};
 
-use super::candidates::{Basis, Candidates, Operable};
+use super::candidates::{Basis, Candidates, InTurn, Operable};
 use super::change::Change;
 use super::draft::Draft;
 use super::endings::Ended;
@@ -101,9 +101,18 @@ impl<'a> Judged<'a> {
     /// Reserves and grants, each on what the ones before have left.
     pub(super) fn grant(self, basis: &Basis<'a, '_>) -> Granted<'a> {
         let Self { mut draft, answers, mut verdicts } = self;
+        let mut in_turn = InTurn::default();
         for (pod, answer) in answers {
-            let Decided { changes, outcome } =
-                if answer.allowed { basis.grant(&pod, &answer, &draft) } else { Decided::waits(Waiting::Rules) };
+            let Decided { changes, outcome } = if !answer.allowed {
+                Decided::waits(Waiting::Rules)
+            } else if let Some(waiting) = basis.not_its_turn(&in_turn, &pod) {
+                Decided::waits(waiting)
+            } else {
+                basis.grant(&pod, &answer, &draft)
+            };
+            if answer.allowed && outcome.is_err() && changes.is_empty() {
+                in_turn.wait(basis.wishes.workload_of(pod.pod), pod.rank, pod.pod);
+            }
             draft = draft.with(changes);
             verdicts.push(basis.verdict(pod.pod, outcome, Some(answer)));
         }

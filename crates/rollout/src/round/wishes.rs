@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, ObjectRef};
-use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, World, image};
+use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Stage, World, image};
 use jiff::Timestamp;
 
 use super::images::Images;
@@ -100,6 +100,15 @@ pub(crate) fn operations(snapshot: &Snapshot, now: Timestamp) -> Vec<(&PodView, 
     let granted = granted.filter_map(|grant| Some((*wishes.pods.get(grant.pod.uid.as_str())?, grant.id.clone())));
     let others = snapshot.pods.iter().filter(|pod| !wishes.by_pod.contains_key(pod.id.uid.as_str()));
     needed.chain(granted).chain(others.map(|pod| (&**pod, PodIntent::assumed(pod).id()))).collect()
+}
+
+/// Workloads whose pods are being brought to a revision. A leader that has just begun reads them before it decides: its watch may not
+/// have told yet that its predecessor has ended a rollout, or has put a template back.
+#[must_use]
+pub fn under_way(snapshot: &Snapshot) -> Vec<ObjectRef> {
+    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot));
+    let moving = |plan: &Plan| matches!(plan.stage, Stage::Rolling | Stage::Finishing);
+    world.plans().into_iter().filter(moving).map(|plan| plan.workload).collect()
 }
 
 /// Revision that the grant brings its pod to.

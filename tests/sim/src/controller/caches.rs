@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hitless_api::ObjectRef;
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::prefetch::PrefetchView;
 use hitless_rollout::snapshot::{LedgerView, NodeView, RuleView, Snapshot};
@@ -176,6 +177,16 @@ impl Caches {
             Told::Deleted(Kind::Node) => self.nodes.tell(due, version, key, None),
             Told::Deleted(Kind::NodeTransition) => self.transitions.tell(due, version, key, None),
             Told::Deleted(Kind::Service) => self.services.tell(due, version, key, None),
+        }
+    }
+
+    /// A fresh read of these workloads.
+    pub(crate) fn read_workloads(&mut self, workloads: &[ObjectRef], server: &Server) {
+        for workload in workloads {
+            let object = server.object(&workload.group_kind.kind, &workload.namespace, &workload.name);
+            if let Some(object) = object.cloned() {
+                self.put(Object::Workload(object));
+            }
         }
     }
 
