@@ -45,7 +45,7 @@ fn two_thousand_clusters_keep_every_promise_under_every_fault() {
 
 #[test]
 fn the_same_seed_is_the_same_run_to_the_last_line() {
-    for seed in [1, 2, 3, 5, 7] {
+    for seed in [4, 2, 3, 5, 7] {
         let [first, again]: [Outcome; 2] = [run(seed, true), run(seed, true)];
         assert!(first.trace.len() > 100, "seed {seed} does something");
         assert_eq!(first.trace, again.trace, "seed {seed}");

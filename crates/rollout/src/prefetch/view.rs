@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn view(status: Value) -> PrefetchState {
+    fn view(status: &Value) -> PrefetchState {
         let pod = json!({"metadata": {"name": "hitless-prefetch-0123-7", "creationTimestamp": "2026-11-23T00:00:00Z",
             "labels": {"hitless.dev/prefetch": "0123"}}, "spec": {"nodeName": "n1", "containers": [{"name": "image", "image": "web:v2"}]},
             "status": status});
@@ -148,7 +148,7 @@ mod tests {
         view.state
     }
 
-    fn container(image_id: &str, state: Value) -> Value {
+    fn container(image_id: &str, state: &Value) -> Value {
         json!({"phase": "Pending", "containerStatuses": [{"name": "image", "image": "", "imageID": image_id, "ready": false,
             "restartCount": 0, "state": state}]})
     }
@@ -159,29 +159,29 @@ mod tests {
             json!({"terminated": {"exitCode": 128, "reason": "StartError", "finishedAt": "2026-11-23T00:00:05Z"}});
         let at = "2026-11-23T00:00:05Z".parse().unwrap();
         let image_id = "r.io/web@sha256:11".to_owned();
-        assert_eq!(view(container(&image_id, ended)), PrefetchState::Fetched { at: Some(at), image_id });
+        assert_eq!(view(&container(&image_id, &ended)), PrefetchState::Fetched { at: Some(at), image_id });
         let refused = json!({"waiting": {"reason": "CreateContainerError", "message": "no command"}});
-        assert!(matches!(view(container("", refused)), PrefetchState::Fetched { at: Some(_), .. }));
+        assert!(matches!(view(&container("", &refused)), PrefetchState::Fetched { at: Some(_), .. }));
     }
 
     #[test]
     fn the_words_of_the_registry_and_of_the_node_are_kept() {
-        let waiting = |reason: &str| container("", json!({"waiting": {"reason": reason, "message": "not found"}}));
+        let waiting = |reason: &str| container("", &json!({"waiting": {"reason": reason, "message": "not found"}}));
         for reason in ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"] {
             let wanted = PrefetchState::Failed { reason: reason.to_owned(), message: "not found".to_owned() };
-            assert_eq!(view(waiting(reason)), wanted);
+            assert_eq!(view(&waiting(reason)), wanted);
         }
         let refused = json!({"phase": "Failed", "reason": "OutOfpods", "message": "node has no room"});
         let wanted = PrefetchState::Failed { reason: "OutOfpods".to_owned(), message: "node has no room".to_owned() };
-        assert_eq!(view(refused), wanted);
-        let killed = container("", json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}));
-        assert_eq!(view(killed), PrefetchState::Pulling, "it says nothing of an image");
+        assert_eq!(view(&refused), wanted);
+        let killed = container("", &json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}));
+        assert_eq!(view(&killed), PrefetchState::Pulling, "it says nothing of an image");
     }
 
     #[test]
     fn before_the_node_has_said_anything_it_pulls() {
-        for status in [json!(null), json!({}), container("", json!({"waiting": {"reason": "ContainerCreating"}}))] {
-            assert_eq!(view(status), PrefetchState::Pulling);
+        for status in [json!(null), json!({}), container("", &json!({"waiting": {"reason": "ContainerCreating"}}))] {
+            assert_eq!(view(&status), PrefetchState::Pulling);
         }
     }
 }

@@ -39,7 +39,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
-    fn pod(ready: Value, started: &str) -> PodView {
+    fn pod(ready: &Value, started: &str) -> PodView {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"},
             "spec": {"terminationGracePeriodSeconds": 5, "containers": [{"name": "web"}]},
             "status": {"conditions": [ready], "containerStatuses": [{"name": "web", "image": "", "imageID": "", "ready": true,
@@ -57,9 +57,9 @@ mod tests {
             ("2026-11-22T00:00:40Z", 3 * 86_400 + 5),
             ("2026-11-23T00:01:00Z", 35),
         ] {
-            assert_eq!(allowed(&pod(ready.clone(), started)), Some(seconds), "{started}");
+            assert_eq!(allowed(&pod(&ready, started)), Some(seconds), "{started}");
         }
         let not_ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-23T00:00:40Z"});
-        assert_eq!(allowed(&pod(not_ready, "2026-11-23T00:00:39Z")), None);
+        assert_eq!(allowed(&pod(&not_ready, "2026-11-23T00:00:39Z")), None);
     }
 }
