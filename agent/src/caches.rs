@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hitless_api::NodeTransition;
-use hitless_api::names::labels;
+use hitless_api::names::OTHER_PODS;
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::watch::{self, Cache, Listing, Metrics, Selection};
 use k8s_openapi::api::core::v1::Pod;
@@ -53,7 +53,7 @@ impl Caches {
     ) -> [WatchTask; 2] {
         // Pods that fetch images are none of ours.
         let pods = Selection {
-            labels: Some(format!("!{}", labels::PREFETCH)),
+            labels: Some(OTHER_PODS.to_owned()),
             ..Selection::fields(format!("spec.nodeName={node}"), Listing::Paged(PAGE))
         };
         let transitions = Selection::fields(format!("metadata.name={node}"), Listing::Paged(PAGE));

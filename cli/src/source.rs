@@ -14,7 +14,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{
     DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, names,
 };
-use hitless_rollout::prefetch::{NamePool, PrefetchView, SELECTOR};
+use hitless_rollout::prefetch::{NamePool, PrefetchView};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, Snapshot as Cluster, Unknown, agents};
 use hitless_runtime::list;
 use hitless_workloads::kind;
@@ -140,7 +140,7 @@ fn only_default() -> ListParams {
 }
 
 fn no_prefetches() -> ListParams {
-    ListParams::default().labels(&format!("!{SELECTOR}"))
+    ListParams::default().labels(names::OTHER_PODS)
 }
 
 fn agents_label() -> String {
@@ -168,7 +168,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     let (objects, pods, prefetches) = futures::try_join!(
         try_join_all(objects),
         list("list pods", &apis.pods, no_prefetches(), pod),
-        list("list pods that fetch images", &apis.pods, all().labels(SELECTOR), prefetch),
+        list("list pods that fetch images", &apis.pods, all().labels(names::PREFETCH_PODS), prefetch),
     )?;
     let transitions = match list("list NodeTransitions", &apis.transitions, all(), view::<_, NodeTransitionView>).await
     {

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
+use hitless_api::names::{OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
 use hitless_api::{
     DrainPolicy, GroupKind, NodeTransition, ObjectRef, PodTransitionRule, TransitionBudget, TransitionLedger,
 };
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
-use hitless_rollout::prefetch::{NamePool, PrefetchView, SELECTOR};
+use hitless_rollout::prefetch::{NamePool, PrefetchView};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
@@ -130,8 +131,8 @@ impl Caches {
             }
         });
         let others = [
-            start.watch_selected("pods", Api::all(client.clone()), Some(&format!("!{SELECTOR}")), &self.pods),
-            start.watch_selected("prefetch pods", Api::all(client.clone()), Some(SELECTOR), &self.prefetches),
+            start.watch_selected("pods", Api::all(client.clone()), Some(OTHER_PODS), &self.pods),
+            start.watch_selected("prefetch pods", Api::all(client.clone()), Some(PREFETCH_PODS), &self.prefetches),
             start.watch("nodes", Api::all(client.clone()), &self.nodes),
             start.watch("nodetransitions", Api::all(client.clone()), &self.node_transitions),
             start.watch("transitionledgers", Api::all(client.clone()), &self.ledgers),

@@ -2,9 +2,9 @@
 
 use futures::StreamExt;
 use futures::stream;
-use hitless_api::JsonPatch;
 use hitless_api::ledger::CLUSTER;
 use hitless_api::names;
+use hitless_api::{JsonPatch, PodRef};
 use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::write::{WriteError, Writes};
@@ -204,16 +204,13 @@ impl Writer {
                 Ok(())
             }
             PrefetchWrite::Delete(pod) => {
-                let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
-                let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
-                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                match self.writes.send("pods", api.delete(&pod.name, &params)).await {
-                    Ok(answer) => {
-                        answer.map_left(|stored| self.caches.prefetches.put(stored));
+                match delete_pod(&self.writes, &self.client, pod).await {
+                    Ok(Some(stored)) => {
+                        self.caches.prefetches.put(stored);
                         Ok(())
                     }
                     // It is gone already.
-                    Err(WriteError::Gone { .. }) => Ok(()),
+                    Ok(None) | Err(WriteError::Gone { .. }) => Ok(()),
                     Err(error) => Err(error),
                 }
             }
@@ -248,6 +245,15 @@ impl Writer {
         self.caches.rules.put(stored);
         Ok(())
     }
+}
+
+/// Deletes exactly this pod; returns it if the API server shows it once more.
+pub(crate) async fn delete_pod(writes: &Writes, client: &Client, pod: &PodRef) -> Result<Option<Pod>, WriteError> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
+    let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let answer = writes.send("pods", api.delete(&pod.name, &params)).await?;
+    Ok(answer.left())
 }
 
 /// Sends a write to a workload's object; returns it as it is stored then, unless it was deleted.

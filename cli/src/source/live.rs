@@ -3,11 +3,12 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use hitless_api::names::{OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
 use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
-use hitless_rollout::prefetch::{PrefetchView, SELECTOR};
+use hitless_rollout::prefetch::PrefetchView;
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, RuleView, Snapshot as Cluster};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::watch::{self, Cache, Listing, Selection};
@@ -97,9 +98,9 @@ impl Live {
                 live.watch(None, api, all(), cache);
             }
         }
-        let pods = Selection::labels(format!("!{SELECTOR}"), Listing::Paged(PAGE));
+        let pods = Selection::labels(OTHER_PODS, Listing::Paged(PAGE));
         live.watch(None, apis.pods.clone(), pods, live.pods.clone());
-        live.watch(None, apis.pods, Selection::labels(SELECTOR, Listing::Paged(PAGE)), live.prefetches.clone());
+        live.watch(None, apis.pods, Selection::labels(PREFETCH_PODS, Listing::Paged(PAGE)), live.prefetches.clone());
         live.watch(Some(Part::Transitions), apis.transitions, all(), live.transitions.clone());
         live.watch(Some(Part::Ledgers), apis.ledgers, all(), live.ledgers.clone());
         live.watch(Some(Part::Rules), apis.rules, all(), live.rules.clone());

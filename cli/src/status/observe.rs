@@ -173,11 +173,12 @@ impl<'a> Observer<'a> {
         let verdict = self.explanation.pods.get(&pod.id.uid).and_then(|known| known.verdict.as_ref());
         match verdict.and_then(|verdict| Some((verdict, verdict.waiting.as_ref()?))) {
             Some((verdict, Waiting::Rules)) => return (verdict.text().unwrap_or_default(), true),
-            // Whether the API server accepts the pod that fetches an image only the controller knows.
-            Some((_, Waiting::ImagePulling { .. })) if self.blocked(group).is_some() => {
-                return (self.blocked(group).unwrap_or_default(), false);
+            Some((_, waiting)) => {
+                // Whether the API server accepts the pod that fetches an image only the controller knows.
+                let is_pulling = matches!(waiting, Waiting::ImagePulling { .. });
+                let said = is_pulling.then(|| self.blocked(group)).flatten();
+                return (said.unwrap_or_else(|| InTheWay::from(waiting).to_string()), false);
             }
-            Some((_, waiting)) => return (InTheWay::from(waiting).to_string(), false),
             None => {}
         }
         // What was said of the pod itself is closer than what was said of its workload.

@@ -9,7 +9,7 @@ use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::object::ReadError;
 use hitless_workloads::{Kind, Object, Resource, Write, kind};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 
@@ -153,10 +153,7 @@ impl Restorer<'_> {
     }
 
     async fn delete(&self, pod: &PodRef) -> Result<usize, RestoreError> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
-        let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        once(self.writes.send("pods", async { api.delete(&pod.name, &params).await.map(drop) }).await)
+        once(writer::delete_pod(self.writes, self.client, pod).await.map(drop))
     }
 
     async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, RestoreError> {

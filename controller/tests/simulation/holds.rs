@@ -8,12 +8,7 @@ use crate::node::Fate;
 use crate::test_controller::{ALL, PODS, TestController, Writing};
 
 fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
-    for _ in 0..count {
-        cluster.pass(400);
-        controller.refresh(cluster, ALL);
-        let _ = controller.turn(cluster, Writing::All);
-        cluster.controllers();
-    }
+    controller.turns(cluster, count, 400);
 }
 
 /// One replica behind these Services, changed, with its grant given and not begun.

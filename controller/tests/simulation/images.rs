@@ -6,34 +6,15 @@ use hitless_api::names::annotations;
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::node::Fate;
-use crate::test_controller::{ALL, TestController, Writing};
-
-/// Turns a moment apart, on fresh caches.
-fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
-    for _ in 0..count {
-        cluster.pass(100);
-        controller.refresh(cluster, ALL);
-        let _ = controller.turn(cluster, Writing::All);
-        cluster.controllers();
-    }
-    controller.refresh(cluster, ALL);
-}
-
-fn roll(cluster: &mut Cluster, controller: &mut TestController) {
-    for _ in 0..200 {
-        turns(cluster, controller, 1);
-        let _ = cluster.agent(0, Fate::Done);
-    }
-    cluster.agents_forget();
-    turns(cluster, controller, 5);
-}
+use crate::scenarios::{roll, turns};
+use crate::test_controller::{ALL, TestController};
 
 fn started() -> serde_json::Value {
     json!({"terminated": {"exitCode": 128, "reason": "StartError", "finishedAt": "2026-11-22T00:00:02Z"}})
 }
 
 fn reasons(cluster: &Cluster, controller: &mut TestController) -> Vec<&'static str> {
+    controller.refresh(cluster, ALL);
     controller.said(cluster.now).into_iter().map(|(reason, _)| reason).collect()
 }
 
@@ -161,6 +142,7 @@ fn nothing_is_fetched_to_a_cordoned_node() {
     cluster.set_image(2);
     turns(&mut cluster, &mut controller, 5);
     assert!(cluster.prefetches.is_empty());
+    controller.refresh(&cluster, ALL);
     let (reason, text) = &controller.said(cluster.now)[0];
     assert_eq!((*reason, text.contains("cordoned")), ("ImageNotFetched", true), "{text}");
 }

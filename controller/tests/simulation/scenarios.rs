@@ -9,11 +9,8 @@ use crate::cluster::{Cluster, NODES};
 use crate::node::Fate;
 use crate::test_controller::{ALL, PODS, TRANSITIONS, TestController, Writing};
 
-fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
-    for _ in 0..count {
-        turn(cluster, controller, Writing::All);
-        cluster.controllers();
-    }
+pub(crate) fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
+    controller.turns(cluster, count, 100);
 }
 
 /// One turn a moment later, on fresh caches; Kubernetes' own controllers have not acted on it yet.
@@ -23,7 +20,7 @@ fn turn(cluster: &mut Cluster, controller: &mut TestController, writing: Writing
     let _ = controller.turn(cluster, writing);
 }
 
-fn roll(cluster: &mut Cluster, controller: &mut TestController) {
+pub(crate) fn roll(cluster: &mut Cluster, controller: &mut TestController) {
     for _ in 0..200 {
         turns(cluster, controller, 1);
         let _ = cluster.agent(0, Fate::Done);

@@ -80,6 +80,16 @@ impl TestController {
         }
     }
 
+    /// Turns so many milliseconds apart, on fresh caches; Kubernetes' own controllers act after each.
+    pub(crate) fn turns(&mut self, cluster: &mut Cluster, count: usize, milliseconds: i64) {
+        for _ in 0..count {
+            cluster.pass(milliseconds);
+            self.refresh(cluster, ALL);
+            let _ = self.turn(cluster, Writing::All);
+            cluster.controllers();
+        }
+    }
+
     /// One turn on what is in the caches; says whether anything was done.
     pub(crate) fn turn(&mut self, cluster: &mut Cluster, writing: Writing) -> bool {
         self.memory.observe(&self.cache, cluster.now);

@@ -107,6 +107,10 @@ pub mod labels {
     pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 }
 
+/// Label selector of the pods that fetch images.
+pub const PREFETCH_PODS: &str = labels::PREFETCH;
+/// Label selector of all other pods.
+pub const OTHER_PODS: &str = "!hitless.dev/prefetch";
 /// Value of [`annotations::UPDATE`]: in place where possible, else the native way.
 pub const UPDATE_IN_PLACE: &str = "in-place";
 /// Value of [`annotations::UPDATE`]: a change that cannot be made in place is refused and waits.

@@ -16,9 +16,6 @@ use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{PullIdentity, PullPolicy, digest};
 use serde_json::json;
 
-/// Label selector of prefetch pods.
-pub const SELECTOR: &str = hitless_api::names::labels::PREFETCH;
-
 /// What is pulled where, and for whom. Pods for which it is the same share a prefetch pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pull {
@@ -45,6 +42,12 @@ impl Pull {
             policy: container.pull_policy,
             identity: pod.pull_identity.clone(),
         })
+    }
+
+    /// Name of the prefetch pod of an attempt.
+    #[must_use]
+    pub fn pod_name(&self, attempt: u32) -> String {
+        format!("hitless-prefetch-{}-{attempt}", self.key())
     }
 
     /// Value of the label `hitless.dev/prefetch`: the same pull always has the same.

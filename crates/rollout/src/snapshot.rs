@@ -78,8 +78,12 @@ impl NodeTransitionView {
 
     /// The grants whose operation the agent has not reported to be over.
     pub fn unfinished(&self) -> impl Iterator<Item = &Grant> {
-        let has_ended = |grant: &Grant| self.transition(grant).is_some_and(|transition| transition.result.is_some());
-        self.spec.grants.iter().filter(move |grant| !has_ended(grant))
+        self.spec.grants.iter().filter(|grant| !self.has_ended(grant))
+    }
+
+    /// Whether the agent has reported that the grant's operation is over.
+    pub(crate) fn has_ended(&self, grant: &Grant) -> bool {
+        self.transition(grant).is_some_and(|transition| transition.result.is_some())
     }
 }
 

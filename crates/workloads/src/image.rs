@@ -57,6 +57,12 @@ pub fn running_digest(container: &ContainerView) -> Option<&str> {
     (running.repository() == Reference::parse(&container.image).repository()).then_some(running.digest)?
 }
 
+/// Whether both references name the same repository.
+#[must_use]
+pub fn is_same_repository(one: &str, other: &str) -> bool {
+    Reference::parse(one).repository() == Reference::parse(other).repository()
+}
+
 /// The digest that a reference or an image id names.
 #[must_use]
 pub fn digest_of(reference: &str) -> Option<&str> {
@@ -107,7 +113,7 @@ pub fn canonical(reference: &str) -> String {
 /// What the node has, because the container runs there: its image as the spec names it and as the runtime does, both
 /// [`canonical`]. Nothing for a container that does not run: its image may have been removed since.
 pub fn proven(container: &ContainerView) -> impl Iterator<Item = String> {
-    let status = container.status.as_ref().filter(|status| status.running_since.is_some());
+    let status = container.status.as_ref().filter(|_| is_running(container));
     let by_id = status.map(|status| status.image_id.as_str()).filter(|id| id.contains('@'));
     status.map(|_| container.image.as_str()).into_iter().chain(by_id).map(canonical)
 }
@@ -129,8 +135,7 @@ pub fn is_same(container: &ContainerView, target: &str) -> bool {
     if now.repository() != then.repository() {
         return false;
     }
-    let tag = |reference: Reference<'_>| without_fresh(reference.tag.unwrap_or(DEFAULT_TAG)).to_owned();
-    let same_tag = tag(now) == tag(then);
+    let same_tag = without_fresh(now.tag.unwrap_or(DEFAULT_TAG)) == without_fresh(then.tag.unwrap_or(DEFAULT_TAG));
     match (now.digest, then.digest) {
         (Some(now), Some(then)) => now == then,
         (None, Some(then)) => running_digest(container) == Some(then),

@@ -136,6 +136,12 @@ pub fn resource(group_kind: &GroupKind) -> Option<(&'static dyn Kind, &'static R
     of_every_kind().find(|(_, resource)| resource.group_kind == *group_kind)
 }
 
+/// Version of the API of such objects; `v1` where no kind has them.
+#[must_use]
+pub fn version(group_kind: &GroupKind) -> &'static str {
+    resource(group_kind).map_or("v1", |(_, resource)| resource.version)
+}
+
 /// How many pods the object is meant to have, if that makes sense.
 #[must_use]
 pub fn size(object: &Object) -> Option<Size> {

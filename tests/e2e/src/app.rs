@@ -27,9 +27,9 @@ pub fn patience_for(pods: usize) -> Duration {
 }
 
 /// Label selector of pods that hitless has made to bring images to nodes. They serve nobody.
-pub const PREFETCH: &str = hitless_api::names::labels::PREFETCH;
+pub const PREFETCH: &str = hitless_api::names::PREFETCH_PODS;
 /// Label selector of all other pods: those of the application.
-pub const OWN: &str = "!hitless.dev/prefetch";
+pub const OWN: &str = hitless_api::names::OTHER_PODS;
 
 /// The Service that gives a StatefulSet's pods their names.
 const HEADLESS: &str = "web-pods";

@@ -16,11 +16,9 @@ impl NodeImages {
         let mut all = BTreeMap::new();
         for names in images {
             let names: Vec<Arc<str>> = names.into_iter().map(|name| pool.shared(&image::canonical(name))).collect();
-            let repository = |name: &str| image::unpinned(name).rsplit_once(':').map(|(name, _)| name.to_owned());
             for name in &names {
-                let by_digest = names.iter().find(|other| {
-                    image::digest_of(other).is_some() && repository(name) == Some(image::unpinned(other))
-                });
+                let mut by_digest = names.iter().filter(|other| image::digest_of(other).is_some());
+                let by_digest = by_digest.find(|other| image::is_same_repository(name, other));
                 all.insert(name.clone(), by_digest.cloned());
             }
         }

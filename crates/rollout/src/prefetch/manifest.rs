@@ -3,6 +3,7 @@
 use hitless_api::ObjectRef;
 use hitless_api::names::labels;
 use hitless_workloads::kind;
+use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
 
 use super::Pull;
@@ -13,11 +14,6 @@ pub(super) const CONTAINER: &str = "image";
 const COMMAND: &str = "/hitless.dev/prefetch";
 /// Seconds after which the kubelet ends it, whatever has become of us: a large image on a slow line takes long.
 const DEADLINE_SECONDS: u32 = 3600;
-
-/// Name of an attempt's pod.
-pub(crate) fn name(pull: &Pull, attempt: u32) -> String {
-    format!("hitless-prefetch-{}-{attempt}", pull.key())
-}
 
 /// The pod, owned by the workload that needs the image, so that it goes with it.
 #[must_use]
@@ -54,7 +50,7 @@ pub fn manifest(pull: &Pull, attempt: u32, owner: &ObjectRef) -> Value {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name(pull, attempt),
+            "name": pull.pod_name(attempt),
             "namespace": pull.namespace,
             "labels": {
                 labels::PREFETCH: pull.key(),
@@ -74,11 +70,9 @@ pub fn manifest(pull: &Pull, attempt: u32, owner: &ObjectRef) -> Value {
 }
 
 fn owner_reference(owner: &ObjectRef) -> Value {
-    let version = kind::resource(&owner.group_kind).map_or("v1", |(_, resource)| resource.version);
-    let group = &owner.group_kind.group;
-    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let ObjectReference { api_version, kind, name, uid, .. } = owner.reference(kind::version(&owner.group_kind));
     // Not its controller: a native controller counts what it controls.
-    json!({"apiVersion": api_version, "kind": owner.group_kind.kind, "name": owner.name, "uid": owner.uid, "controller": false})
+    json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": false})
 }
 
 #[cfg(test)]

@@ -219,9 +219,8 @@ impl<'a> Basis<'a, '_> {
     }
 
     fn has_ended(&self, grant: &Grant) -> bool {
-        let known = self.wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| pod.node.as_ref());
-        let known = known.and_then(|node| self.snapshot.node_transitions.get(node));
-        known.and_then(|known| known.transition(grant)).is_some_and(|transition| transition.result.is_some())
+        let node = self.wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| pod.node.as_ref());
+        node.and_then(|node| self.snapshot.node_transitions.get(node)).is_some_and(|known| known.has_ended(grant))
     }
 
     /// How the pod is now: it may have been granted in this very round.

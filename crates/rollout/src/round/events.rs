@@ -82,8 +82,7 @@ fn note(regarding: ObjectReference, severity: Severity, reason: &'static str, te
 }
 
 fn regarding(plan: &Plan) -> ObjectReference {
-    let version = kind::resource(&plan.workload.group_kind).map_or("v1", |(_, resource)| resource.version);
-    plan.workload.reference(version)
+    plan.workload.reference(kind::version(&plan.workload.group_kind))
 }
 
 fn pod(pod: &PodRef) -> ObjectReference {

@@ -37,8 +37,8 @@ pub(super) enum Known<'a> {
     Old,
     /// A prefetch pod pulls it.
     Pulling,
-    /// This prefetch pod could not pull it; a later one may be trying again.
-    Failed(&'a PrefetchView),
+    /// A prefetch pod could not pull it, in the kubelet's words; a later one may be trying again.
+    Failed { reason: &'a str, message: &'a str },
     /// Nobody says that it is there.
     Unknown,
 }
@@ -148,10 +148,8 @@ impl<'a> Images<'a> {
                 let is_fresh = at.is_some_and(|at| self.now.duration_since(at) <= FRESH);
                 if is_fresh { Known::There } else { Known::Old }
             }
-            PrefetchState::Failed { .. } => Known::Failed(latest),
-            PrefetchState::Pulling => {
-                let failed = attempts.iter().find(|attempt| matches!(attempt.state, PrefetchState::Failed { .. }));
-                failed.map_or(Known::Pulling, |failed| Known::Failed(failed))
+            PrefetchState::Failed { .. } | PrefetchState::Pulling => {
+                attempts.iter().find_map(|attempt| failure(attempt)).unwrap_or(Known::Pulling)
             }
         }
     }
@@ -186,7 +184,10 @@ impl<'a> Images<'a> {
         match known {
             Known::There | Known::Old => None,
             Known::Pulling => Some(pulling(pull)),
-            Known::Failed(attempt) => Some(failed(pull, attempt)),
+            Known::Failed { reason, message } => {
+                let why = NotFetched::Failed { reason: reason.to_owned(), message: message.to_owned() };
+                Some(Waiting::ImageNotFetched { image: pull.image, node: pull.node, why })
+            }
             Known::Unknown => Some(self.not_begun(pull)),
         }
     }
@@ -240,12 +241,9 @@ fn pulling(pull: Pull) -> Waiting {
     Waiting::ImagePulling { image: pull.image, node: pull.node }
 }
 
-fn failed(pull: Pull, attempt: &PrefetchView) -> Waiting {
+fn failure(attempt: &PrefetchView) -> Option<Known<'_>> {
     match &attempt.state {
-        PrefetchState::Failed { reason, message } => {
-            let why = NotFetched::Failed { reason: reason.clone(), message: message.clone() };
-            Waiting::ImageNotFetched { image: pull.image, node: pull.node, why }
-        }
-        PrefetchState::Pulling | PrefetchState::Fetched { .. } => pulling(pull),
+        PrefetchState::Failed { reason, message } => Some(Known::Failed { reason, message }),
+        PrefetchState::Pulling | PrefetchState::Fetched { .. } => None,
     }
 }

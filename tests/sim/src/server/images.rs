@@ -54,7 +54,7 @@ impl Server {
     pub(super) fn prefetch(&mut self, write: PrefetchWrite) -> Result<Option<Object>, Refusal> {
         match write {
             PrefetchWrite::Create { pull, attempt, owner: _ } => {
-                let name = format!("hitless-prefetch-{}-{attempt}", pull.key());
+                let name = pull.pod_name(attempt);
                 let at = key(&pull.namespace, &name);
                 if self.prefetches.contains_key(&at) {
                     return Err(Refusal::Conflict);
