@@ -56,6 +56,8 @@ pub struct ContainerView {
 pub struct ContainerState {
     /// `containerID`, e.g. `containerd://…`; empty before it was created.
     pub container_id: String,
+    /// The image that runs, by name: until the kubelet has followed it is not yet the one of the spec.
+    pub image: String,
     /// Resolved image with its digest, e.g. `registry/repo@sha256:…`; without `@` when only an id is known.
     pub image_id: String,
     /// Readiness probe passes.
@@ -293,6 +295,7 @@ fn container_state(status: &ContainerStatus) -> ContainerState {
     let state = status.state.as_ref();
     ContainerState {
         container_id: status.container_id.clone().unwrap_or_default(),
+        image: status.image.clone(),
         image_id: status.image_id.clone(),
         ready: status.ready,
         running_since: state.and_then(|s| s.running.as_ref()).and_then(|r| r.started_at.as_ref()).map(|time| time.0),

@@ -110,12 +110,21 @@ pub fn canonical(reference: &str) -> String {
     }
 }
 
-/// What the node has, because the container runs there: its image as the spec names it and as the runtime does, both
-/// [`canonical`]. Nothing for a container that does not run: its image may have been removed since.
+/// What the node has, because the container runs there: its image by name and by digest, both [`canonical`]. Its spec proves nothing:
+/// it may name another image already. Nothing for a container that does not run: its image may have been removed since.
 pub fn proven(container: &ContainerView) -> impl Iterator<Item = String> {
     let status = container.status.as_ref().filter(|_| is_running(container));
     let by_id = status.map(|status| status.image_id.as_str()).filter(|id| id.contains('@'));
-    status.map(|_| container.image.as_str()).into_iter().chain(by_id).map(canonical)
+    status.map(|status| status.image.as_str()).into_iter().chain(by_id).map(canonical)
+}
+
+/// The digest that the reference means on the node, because a container of this image runs there.
+#[must_use]
+pub fn running_as<'c>(container: &'c ContainerView, reference: &str) -> Option<&'c str> {
+    let status = container.status.as_ref().filter(|_| is_running(container))?;
+    let is_same =
+        canonical(&status.image) == canonical(reference) && is_same_repository(&status.image, &status.image_id);
+    is_same.then(|| digest_of(&status.image_id)).flatten()
 }
 
 /// Whether the container runs, so that its image is on the node.
@@ -177,6 +186,7 @@ mod tests {
             probe_periods: vec![],
             status: Some(ContainerState {
                 container_id: "containerd://1".into(),
+                image: image.into(),
                 image_id: image_id.into(),
                 ready: true,
                 running_since: None,
@@ -227,6 +237,11 @@ mod tests {
         runs.status.as_mut().unwrap().running_since = Some(jiff::Timestamp::UNIX_EPOCH);
         let names: Vec<String> = proven(&runs).collect();
         assert_eq!(names, ["r.io/web:v1".to_owned(), format!("r.io/web@{D1}")]);
+        assert_eq!((running_as(&runs, "r.io/web:v1"), running_as(&runs, "r.io/web:v2")), (Some(D1), None));
+        // Its spec was changed, and the kubelet has not followed.
+        let runs = ContainerView { image: "r.io/web:v2".into(), ..runs };
+        assert_eq!(proven(&runs).next().as_deref(), Some("r.io/web:v1"));
+        assert_eq!((running_as(&runs, "r.io/web:v1"), running_as(&runs, "r.io/web:v2")), (Some(D1), None));
     }
 
     #[test]

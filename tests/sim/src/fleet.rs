@@ -348,6 +348,7 @@ fn run(pod: &mut hitless_agent::view::NodePod, node: usize) {
     for container in &mut pod.view.containers {
         container.status = Some(ContainerState {
             container_id: "containerd://1".to_owned(),
+            image: container.image.clone(),
             image_id: String::new(),
             ready: true,
             running_since: Some(wall),

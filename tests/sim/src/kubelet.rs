@@ -197,6 +197,7 @@ impl Kubelet {
                 change(ground, uid, |pod| {
                     status(pod, |status| {
                         status.container_id = format!("containerd://{container}-{}", u8::from(is_new));
+                        status.image.clone_from(&wanted);
                         status.image_id = format!("{repository}@sha256:{number}");
                         status.running_since = Some(whole_seconds(wall));
                         status.ready = false;
@@ -248,6 +249,7 @@ fn status(pod: &mut NodePod, change: impl FnOnce(&mut ContainerState)) {
     let Some(container) = pod.view.containers.first_mut() else { return };
     let empty = || ContainerState {
         container_id: String::new(),
+        image: String::new(),
         image_id: String::new(),
         ready: false,
         running_since: None,

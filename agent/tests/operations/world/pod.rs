@@ -34,6 +34,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         probe_periods: vec![1],
         status: Some(ContainerState {
             container_id: "containerd://0".into(),
+            image: FROM.into(),
             image_id: "web@sha256:00".into(),
             ready: true,
             running_since: Some(earlier),

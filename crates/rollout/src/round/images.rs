@@ -106,10 +106,7 @@ impl<'a> Images<'a> {
         let fetched = || self.attempts(&pull.key()).iter().find_map(|each| each.digest()).map(ToOwned::to_owned);
         let runs = || {
             let mut containers = self.pods_of(&pull.node).flat_map(|pod| &pod.containers);
-            containers.find_map(|container| {
-                let is_same = image::canonical(&container.image) == canonical;
-                image::running_digest(container).filter(|_| is_same && image::is_running(container))
-            })
+            containers.find_map(|container| image::running_as(container, &pull.image))
         };
         said().or_else(fetched).or_else(|| runs().map(ToOwned::to_owned))
     }

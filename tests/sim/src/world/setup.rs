@@ -208,6 +208,7 @@ fn running(mut pod: NodePod, node: usize, nodes: &mut [Node], ground: &mut Groun
     let repository = container.image.split(':').next().unwrap_or_default().to_owned();
     container.status = Some(ContainerState {
         container_id: "containerd://1-1".to_owned(),
+        image: container.image.clone(),
         image_id: format!("{repository}@sha256:1"),
         ready: true,
         running_since: Some(whole_seconds(wall)),
