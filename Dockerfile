@@ -1,13 +1,16 @@
 # The two images of Hitless: `docker build --target agent .` and `docker build --target controller .`
+# The reference server of the demo: `docker build --target echo --build-arg VERSION=v1 .`
 #
-# Each is one static binary in an empty image. `cargo xtask` makes the same images from the stages below without a
-# builder, so these may use only COPY --from, ENTRYPOINT, USER, ENV, LABEL and WORKDIR.
+# Each is static binaries in an empty image. `cargo xtask` makes the same images from the stages below without a
+# builder, so these may use only COPY --from, ENTRYPOINT, USER, ARG with a default, ENV, LABEL and WORKDIR.
 
-FROM rust:1.95-slim-bookworm AS build
+FROM rust:1.95-slim-bookworm AS source
 WORKDIR /src
 COPY . .
 # For glibc this flag makes static binaries. It needs --target: without it, build scripts and macros would get the flag.
 ENV RUSTFLAGS="-C target-feature=+crt-static"
+
+FROM source AS build
 RUN cargo build --locked --release --target x86_64-unknown-linux-gnu -p hitless-agent -p hitless-controller \
     && mkdir /out \
     && cp target/x86_64-unknown-linux-gnu/release/hitless-agent target/x86_64-unknown-linux-gnu/release/hitless-controller /out/
@@ -22,3 +25,17 @@ FROM scratch AS controller
 COPY --from=build /out/hitless-controller /hitless-controller
 USER 65532:65532
 ENTRYPOINT ["/hitless-controller"]
+
+# Apart, because cargo gives all packages of one build the features that any of them wishes of a library.
+FROM source AS build-load
+RUN cargo build --locked --release --target x86_64-unknown-linux-gnu -p hitless-load \
+    && mkdir /out \
+    && cp target/x86_64-unknown-linux-gnu/release/echo-server target/x86_64-unknown-linux-gnu/release/load /out/
+
+# The reference server, and the load client for a pod that sends requests to it. Tags differ in what the server answers.
+FROM scratch AS echo
+COPY --from=build-load /out/echo-server /echo-server
+COPY --from=build-load /out/load /load
+ARG VERSION=v1
+ENV VERSION=${VERSION}
+ENTRYPOINT ["/echo-server"]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{DrainSpec, Grant, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_api::{DrainSpec, Grant, GrantOp, Hook, NodeTransition, NodeTransitionStatus, Transition, names};
 use hitless_kernel::exec::can_exec;
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::liveness::Heartbeat;
@@ -370,6 +370,7 @@ fn features() -> Vec<String> {
     let all = [
         ("Leave", true),
         ("gap", true),
+        (GrantOp::DRAIN_FEATURE, true),
         (DrainSpec::IDLE_AFTER_FEATURE, true),
         ("destroy", destroys),
         ("hold", holds),

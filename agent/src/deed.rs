@@ -9,7 +9,7 @@ mod images;
 use std::collections::BTreeMap;
 
 use hitless_api::pod::{ContainerState, ContainerView, PodView};
-use hitless_api::{Grant, GrantOp, JsonPatch};
+use hitless_api::{Grant, GrantMode, GrantOp, JsonPatch};
 use jiff::Timestamp;
 
 use crate::decision::Direction;
@@ -21,6 +21,8 @@ use images::Images;
 pub enum Deed<'a> {
     /// The agent patches images, labels and annotations, and the kubelet replaces the containers.
     Images(Images<'a>),
+    /// Nothing: the pod is out of service and drained for good.
+    Drain(&'a Grant),
 }
 
 /// How far it is, as far as the pod's spec and metadata tell.
@@ -64,6 +66,16 @@ impl<'a> Deed<'a> {
         match grant.op {
             // An operation that is not known is refused before anything is asked.
             GrantOp::Update | GrantOp::Restart | GrantOp::Unknown(_) => Self::Images(Images::new(grant)),
+            GrantOp::Drain => Self::Drain(grant),
+        }
+    }
+
+    /// Nothing is done to a pod that is drained.
+    #[must_use]
+    pub const fn is_over_once_drained(self) -> bool {
+        match self {
+            Self::Images(_) => false,
+            Self::Drain(_) => true,
         }
     }
 
@@ -72,6 +84,10 @@ impl<'a> Deed<'a> {
     pub fn flaw(self) -> Option<Reason<'static>> {
         match self {
             Self::Images(images) => images.flaw(),
+            Self::Drain(grant) => {
+                let message = || "a pod that is held stays in service".to_owned();
+                (grant.mode == GrantMode::Hold).then(|| ("UnsupportedMode", message()))
+            }
         }
     }
 
@@ -80,6 +96,7 @@ impl<'a> Deed<'a> {
     pub fn refusal(self, pod: &PodView) -> Option<Reason<'static>> {
         match self {
             Self::Images(images) => images.refusal(pod),
+            Self::Drain(_) => None,
         }
     }
 
@@ -88,6 +105,7 @@ impl<'a> Deed<'a> {
     pub fn progress(self, pod: &PodView) -> Progress {
         match self {
             Self::Images(images) => images.progress(pod),
+            Self::Drain(_) => Progress::NotPatched,
         }
     }
 
@@ -96,6 +114,7 @@ impl<'a> Deed<'a> {
     pub fn patch(self, pod: &NodePod, direction: Direction) -> JsonPatch {
         match self {
             Self::Images(images) => images.patch(pod, direction),
+            Self::Drain(_) => JsonPatch::of(&pod.view.id.uid),
         }
     }
 
@@ -104,6 +123,7 @@ impl<'a> Deed<'a> {
     pub fn is_as_granted(self, pod: &PodView) -> bool {
         match self {
             Self::Images(images) => images.is_as_granted(pod),
+            Self::Drain(_) => true,
         }
     }
 
@@ -112,6 +132,7 @@ impl<'a> Deed<'a> {
     pub fn effect(self, pod: &PodView, baseline: Baseline<'_>) -> Effect {
         match self {
             Self::Images(images) => images.effect(pod, baseline),
+            Self::Drain(_) => Effect::Ready,
         }
     }
 
@@ -120,6 +141,7 @@ impl<'a> Deed<'a> {
     pub fn first_start(self, pod: &PodView, baseline: Baseline<'_>) -> Option<Timestamp> {
         match self {
             Self::Images(images) => images.first_start(pod, baseline),
+            Self::Drain(_) => None,
         }
     }
 
@@ -128,6 +150,7 @@ impl<'a> Deed<'a> {
     pub fn failure<'p>(self, pod: &'p PodView, baseline: Baseline<'_>, is_late: bool) -> Option<Reason<'p>> {
         match self {
             Self::Images(images) => images.failure(pod, baseline, is_late),
+            Self::Drain(_) => None,
         }
     }
 
@@ -143,14 +166,17 @@ impl<'a> Deed<'a> {
     ) -> String {
         match self {
             Self::Images(images) => images.not_reverted(pod, undone, since, is_late),
+            Self::Drain(_) => String::new(),
         }
     }
 
-    /// The containers that it replaces; one that the pod does not have is left out.
+    /// The containers that it replaces, or that go; one that the pod does not have is left out.
     pub fn containers<'p>(self, pod: &'p PodView) -> impl Iterator<Item = &'p ContainerView> + use<'a, 'p> {
-        match self {
-            Self::Images(images) => images.containers(pod),
-        }
+        pod.containers.iter().filter(move |container| match self {
+            Self::Images(images) => images.has(container),
+            // Whoever is connected to any of them is waited for.
+            Self::Drain(_) => true,
+        })
     }
 
     /// Name and containerID of each of them that has a status.

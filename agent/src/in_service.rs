@@ -1,5 +1,6 @@
 //! Who is in service without any operation: every gated pod, as soon as it is bound.
 
+use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 
 /// Reason of the condition on a pod that has just been bound.
@@ -13,7 +14,8 @@ const NO_TRANSITION: &str = "NoTransition";
 /// ended.
 #[must_use]
 pub fn reason_to_raise(pod: &PodView, synced: bool, live: bool) -> Option<&'static str> {
-    if !pod.gated || pod.terminating || pod.finished {
+    // When a companion pod serves is the controller's to say (docs/contract.md 33).
+    if !pod.gated || pod.terminating || pod.finished || pod.labels.contains_key(labels::COMPANION) {
         return None;
     }
     match pod.in_service() {

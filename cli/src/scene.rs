@@ -44,7 +44,7 @@ pub(crate) fn rollout(pods: &[Value]) -> Snapshot {
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "team", "uid": "deployment",
-            "annotations": {"hitless.dev/update": "in-place", "hitless.dev/rollout": "held"}},
+            "annotations": {"hitless.dev/update": "in-place", "hitless.dev/rollout": "held", "hitless.dev/companion": "Never"}},
         "spec": {"replicas": count, "paused": true, "template": template("web:v2", false)}
     });
     let set = json!({

@@ -245,11 +245,14 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
 /// Adds what follows from what was read: which nodes have an agent, and what is not known.
 fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
     let Snapshot { cluster, namespace, unread, .. } = snapshot;
+    let all = std::mem::take(&mut cluster.pods);
+    *cluster = std::mem::take(cluster).with_pods(all);
     cluster.unknown = Unknown {
         nodes: unread.contains_key(&Part::Nodes),
         agents: unread.contains_key(&Part::Agents),
         images: unread.contains_key(&Part::Nodes) || cluster.nodes.len() > FEW_NODES,
         modes: false,
+        companions: false,
         outside: namespace.clone().filter(|_| !reads_all),
     };
     let nodes: Vec<&str> = if cluster.unknown.nodes {

@@ -181,7 +181,6 @@ impl Caches {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             objects: self.objects.iter().flat_map(|objects| objects.cache.values()).collect(),
-            pods: self.pods.values(),
             prefetches: self.prefetches.values(),
             nodes: by_name(&self.nodes),
             node_transitions: by_name(&self.node_transitions),
@@ -193,6 +192,7 @@ impl Caches {
             drain_policies: self.drain_policies.values(),
             ..Snapshot::default()
         }
+        .with_pods(self.pods.values())
     }
 }
 

@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use crate::watches::{self, Caches, Objects};
 use hitless_rollout::prefetch;
 use hitless_rollout::round::{
-    FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite, RuleStatusWrite,
-    ServiceWrite, Step, Write,
+    CompanionWrite, FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite,
+    RuleStatusWrite, ServiceWrite, Step, Write,
 };
 
 mod rights;
@@ -94,6 +94,7 @@ impl Writer {
             Write::Workload(write) => self.workload(write).await,
             Write::Service(write) => self.service(write).await,
             Write::Prefetch(write) => self.prefetch(write).await,
+            Write::Companion(write) => self.companion(write).await,
             Write::InServiceFallback(write) => self.in_service_fallback(write).await,
             Write::RuleStatus(write) => self.rule_status(write).await,
         }
@@ -204,9 +205,31 @@ impl Writer {
                 Ok(())
             }
             PrefetchWrite::Delete(pod) => {
-                match delete_pod(&self.writes, &self.client, pod).await {
+                match delete_pod(&self.writes, &self.client, pod, None).await {
                     Ok(Some(stored)) => {
                         self.caches.prefetches.put(stored);
+                        Ok(())
+                    }
+                    // It is gone already.
+                    Ok(None) | Err(WriteError::Gone { .. }) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+
+    async fn companion(&self, write: &CompanionWrite) -> Result<(), WriteError> {
+        match write {
+            CompanionWrite::Create { namespace, manifest, .. } => {
+                let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+                let pod = serde_json::from_value(manifest.clone()).map_err(|error| invalid(&error))?;
+                self.caches.pods.put(self.writes.send("pods", api.create(&post(), &pod)).await?);
+                Ok(())
+            }
+            CompanionWrite::Delete { pod, at_once } => {
+                match delete_pod(&self.writes, &self.client, pod, at_once.then_some(0)).await {
+                    Ok(Some(stored)) => {
+                        self.caches.pods.put(stored);
                         Ok(())
                     }
                     // It is gone already.
@@ -220,8 +243,8 @@ impl Writer {
     async fn in_service_fallback(&self, write: &InServiceFallback) -> Result<(), WriteError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.pod.namespace);
         let condition = json!({
-            "type": names::IN_SERVICE, "status": "True", "reason": "NoAgent",
-            "message": "set by hitless-controller: the node has no Ready agent",
+            "type": names::IN_SERVICE, "status": "True", "reason": write.because.reason(),
+            "message": write.because.message(),
             "lastTransitionTime": jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string(),
         });
         let patch = JsonPatch::of(&write.pod.uid)
@@ -247,11 +270,21 @@ impl Writer {
     }
 }
 
-/// Deletes exactly this pod; returns it if the API server shows it once more.
-pub(crate) async fn delete_pod(writes: &Writes, client: &Client, pod: &PodRef) -> Result<Option<Pod>, WriteError> {
+/// Deletes exactly this pod, with so many seconds for its containers if not with those of its spec; returns it if the API
+/// server shows it once more.
+pub(crate) async fn delete_pod(
+    writes: &Writes,
+    client: &Client,
+    pod: &PodRef,
+    grace_seconds: Option<u32>,
+) -> Result<Option<Pod>, WriteError> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let params = DeleteParams {
+        preconditions: Some(preconditions),
+        grace_period_seconds: grace_seconds,
+        ..DeleteParams::default()
+    };
     let answer = writes.send("pods", api.delete(&pod.name, &params)).await?;
     Ok(answer.left())
 }

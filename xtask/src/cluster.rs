@@ -40,7 +40,8 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Run a command inside a cluster, with KUBECONFIG set and the cluster's kubectl on PATH.
+    /// Run a command inside a cluster, with KUBECONFIG set and the cluster's kubectl on PATH; `kubectl hitless` too, where this
+    /// repository has installed hitless.
     Exec {
         #[command(flatten)]
         name: Name,

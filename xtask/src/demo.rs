@@ -1,60 +1,102 @@
-//! `cargo xtask demo`: the main job, from nothing, for a person to watch.
+//! `cargo xtask demo`: what hitless does, from nothing or on a cluster that somebody has, for a person to watch.
 
-mod view;
+mod acts;
+mod bad_tag;
+mod hints;
+mod progress;
+mod say;
+mod summary;
 
-use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
 
+use anyhow::Context as _;
 use clap::Args;
 use hitless_cluster::{Cluster, UpOptions, missing_requirements};
-use hitless_e2e::app::Shape;
 use hitless_e2e::build::Programs;
-use hitless_e2e::measure::{self, Rollout};
-use hitless_e2e::traffic::Rate;
-use hitless_e2e::{App, Stack, Watch};
+use hitless_e2e::measure::Rollout;
+use hitless_e2e::{Own, Site, Stack};
 use serde::Serialize;
 
-use view::View;
+use acts::Told;
+use bad_tag::BadTag;
+use hints::Hints;
+use say::Say;
 
-/// Upgrades a Deployment in place under load on a real cluster, and natively beside it.
+/// Namespace of the Deployment that `--keep` keeps. The others' names begin with it.
+const NAMESPACE: &str = "demo";
+
+/// Upgrades Deployments in place under load on a real cluster, and natively beside it.
 #[derive(Args)]
 pub(crate) struct Demo {
     /// Print one JSON object as the last line, and nothing else on standard output.
     #[arg(long)]
     json: bool,
-    /// Leave the cluster up and say how to use it.
+    /// Leave the Deployment, and the cluster if it was made for this, and say how to use them.
     #[arg(long)]
     keep: bool,
-    /// Name of the cluster.
+    /// Name of the cluster that is made.
     #[arg(long, default_value = "demo")]
     name: String,
-    /// Requests to send during the in-place upgrade, at least.
+    /// Requests to send to Deployments that hitless upgrades, at least, in all acts together.
     #[arg(long, default_value_t = 20_000)]
     requests: u64,
     /// Requests per second, half of them on fresh and half on kept-alive connections.
     #[arg(long, default_value_t = 600)]
     rate: u32,
+    /// Make no cluster, but use the one of this kubeconfig. hitless must be installed there.
+    #[arg(long, value_name = "FILE", requires = "image", conflicts_with = "name")]
+    kubeconfig: Option<PathBuf>,
+    /// With --kubeconfig: repository of the reference server's images, without a tag. You push v1, v2 and v3 there: for each
+    /// `docker build --target echo --build-arg VERSION=v1 -t REPO:v1 .` and `docker push REPO:v1`.
+    #[arg(long, value_name = "REPO", requires = "kubeconfig")]
+    image: Option<String>,
 }
 
 /// The last line of `--json`.
 #[derive(Serialize)]
 struct Outcome {
+    /// To Deployments that hitless upgraded, in all acts.
     requests: u64,
+    /// Of these.
     failed: u64,
-    seconds: f64,
+    /// Of these Deployments.
     pods_recreated: usize,
-    /// Of hitless itself: agent and controller.
-    writes_per_pod: f64,
+    /// Of the first rollout.
+    seconds: f64,
+    /// Of the first rollout, by hitless itself: agent and controller. Nothing where there is no audit log to read.
+    writes_per_pod: Option<f64>,
+    /// The first rollout of three replicas. It fetches the image and learns.
     in_place: Rollout,
+    /// The second, to an image that the nodes do not have.
+    second: Rollout,
+    /// A later one, to an image that they have.
+    later: Rollout,
+    /// The same without hitless.
     native: Rollout,
+    /// A single replica.
+    single: Rollout,
+    bad_tag: BadTag,
     /// From the start of the command, builds included.
     total_seconds: f64,
 }
 
 pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
-    let begin = Instant::now();
+    let say = Say::new();
+    if let (Some(kubeconfig), Some(image)) = (&options.kubeconfig, &options.image) {
+        say.line("looking for hitless on the cluster, and building the plugin kubectl-hitless");
+        let site = Own::attach(kubeconfig, image, &format!("{NAMESPACE}-load"))?;
+        let hints = Hints::Own {
+            kubeconfig: std::path::absolute(kubeconfig)?,
+            image: image.clone(),
+            plugin: site.cli.parent().map(Path::to_path_buf).unwrap_or_default(),
+        };
+        let outcome = show(options, &say, &site).with_context(|| {
+            format!("v1, v2 and v3 of {image} must be there, and the nodes must be able to pull them")
+        })?;
+        return finish(options, &say, outcome, &hints);
+    }
     let missing = missing_requirements();
     if !missing.is_empty() {
         eprintln!("The demo needs a real cluster on this machine, and that needs:");
@@ -62,96 +104,63 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
             eprintln!("  - {}: {}", what.what, what.why);
         }
         eprintln!(
-            "What works without: `cargo xtask test` runs every test that needs no cluster and lists what it left out."
+            "What works without: `cargo xtask demo --kubeconfig FILE` uses a cluster that you have; `cargo xtask test` runs every test that needs no cluster and lists what it left out."
         );
         return Ok(ExitCode::FAILURE);
     }
-    let say = |text: &str| eprintln!("[{:5.1} s] {text}", begin.elapsed().as_secs_f64());
-    say("building hitless (static binaries, as shipped)");
+    say.line("building hitless (static binaries, as shipped)");
     let programs = Programs::build()?;
-    say("bringing up a Kubernetes of two nodes");
-    let options_up = UpOptions { name: options.name.clone(), nodes: 2 };
-    let cluster = Arc::new(Cluster::up(&options_up, &|line| say(line))?);
-    let outcome = show(options, begin, &say, cluster, programs);
-    if options.keep {
-        keep_hint(&options.name);
-    } else {
-        say("taking the cluster down");
+    say.line("bringing up a Kubernetes of two nodes");
+    let up = UpOptions { name: options.name.clone(), nodes: 2 };
+    let cluster = Arc::new(Cluster::up(&up, &|line| say.line(line))?);
+    let outcome = install_and_show(options, &say, cluster, programs);
+    let hints = Hints::Made { name: options.name.clone() };
+    if !options.keep {
+        say.line("taking the cluster down");
         Cluster::down(&options.name)?;
+    } else if outcome.is_err() {
+        hints.print_kept();
     }
-    let outcome = outcome?;
-    let good = outcome.failed == 0 && outcome.pods_recreated == 0;
-    if options.json {
-        println!("{}", serde_json::to_string(&outcome)?);
-    } else {
-        print!("{}", view::summary(&outcome.in_place, &outcome.native));
-        if !options.keep {
-            println!("\nNext:");
-            println!(
-                "  cargo xtask demo --keep                                  # leave the cluster up and play with it"
-            );
-            println!(
-                "  cargo xtask cluster exec --name demo -- kubectl hitless status -A -w   # after that, in a second terminal"
-            );
-            println!("  cargo xtask test                                         # every test, on a real cluster too");
-        }
-    }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    finish(options, &say, outcome?, &hints)
 }
 
-fn show(
-    options: &Demo,
-    begin: Instant,
-    say: &dyn Fn(&str),
-    cluster: Arc<Cluster>,
-    programs: Programs,
-) -> anyhow::Result<Outcome> {
-    say("installing hitless: kubectl apply -k manifests");
+fn install_and_show(options: &Demo, say: &Say, cluster: Arc<Cluster>, programs: Programs) -> anyhow::Result<Outcome> {
+    say.line("installing hitless: kubectl apply -k manifests");
     let stack = Stack::install_on(cluster, programs)?;
-    let rate =
-        Rate { fresh: options.rate / 2, keepalive: options.rate - options.rate / 2, connections: 20, delay_ms: 0 };
-    let live = std::io::stderr().is_terminal();
+    show(options, say, &stack)
+}
 
-    say("Deployment web: 3 replicas of a server that exits at once on SIGTERM, behind a Service; opted in by");
-    say("  metadata.annotations: {hitless.dev/update: in-place}");
-    let app = App::start(&stack.cluster, "demo", &Shape::default())?;
-    say(&format!("load: {} requests/s on fresh and {} on kept-alive connections", rate.fresh, rate.keepalive));
-    say("$ kubectl set image deployment/web web=…:v2");
-    let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
-    let mut view = View::new(live);
-    let in_place = measure::rollout(&stack, &app, "v2", rate, options.requests, &mut |app, report| {
-        view.show(app, Some(&transitions), report);
-    })?;
-    view.end();
-    drop(app);
-
-    say("the same without hitless: a Deployment that did not opt in, rolled by Kubernetes");
-    let app = App::start(&stack.cluster, "demo-native", &Shape { update: None, gate: false, ..Shape::default() })?;
-    say("$ kubectl set image deployment/web web=…:v2");
-    let mut view = View::new(live);
-    let native = measure::rollout(&stack, &app, "v2", rate, 0, &mut |app, report| {
-        view.show(app, None, report);
-    })?;
-    view.end();
-    let ours = ["hitless-agent", "hitless-controller"];
-    let writes_per_pod = ours.iter().filter_map(|who| in_place.writes_per_pod.get(*who)).sum();
+fn show(options: &Demo, say: &Say, site: &dyn Site) -> anyhow::Result<Outcome> {
+    let Told { first, second, later, native, single, bad_tag } = acts::play(options, say, site)?;
+    let ours = [&first, &second, &later, &single];
     Ok(Outcome {
-        requests: in_place.requests,
-        failed: in_place.failed,
-        seconds: in_place.seconds,
-        pods_recreated: in_place.pods_recreated,
-        writes_per_pod,
-        in_place,
+        requests: ours.iter().map(|act| act.requests).sum::<u64>() + bad_tag.requests,
+        failed: ours.iter().map(|act| act.failed).sum::<u64>() + bad_tag.failed,
+        pods_recreated: ours.iter().map(|act| act.pods_recreated).sum::<usize>() + bad_tag.pods_recreated,
+        seconds: first.seconds,
+        writes_per_pod: first.own_writes_per_pod(),
+        in_place: first,
+        second,
+        later,
         native,
-        total_seconds: begin.elapsed().as_secs_f64(),
+        single,
+        bad_tag,
+        total_seconds: say.seconds(),
     })
 }
 
-fn keep_hint(name: &str) {
-    eprintln!("\nThe cluster is up. Try:");
-    eprintln!("  cargo xtask cluster exec --name {name} -- kubectl get pods -A");
-    eprintln!(
-        "  cargo xtask cluster exec --name {name} -- kubectl -n demo set image deployment/web web=hitless.test/echo:v3"
-    );
-    eprintln!("  cargo xtask cluster down --name {name}");
+fn finish(options: &Demo, say: &Say, outcome: Outcome, hints: &Hints) -> anyhow::Result<ExitCode> {
+    let outcome = Outcome { total_seconds: say.seconds(), ..outcome };
+    if options.json {
+        println!("{}", serde_json::to_string(&outcome)?);
+    } else {
+        print!("\n{}", summary::text(&outcome));
+    }
+    if options.keep {
+        hints.print_kept();
+    } else if !options.json {
+        hints.print_next();
+    }
+    let good = outcome.failed == 0 && outcome.pods_recreated == 0 && outcome.bad_tag.pods_out_of_service == 0;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -151,8 +151,11 @@ fn is_empty(operation: &Operation<'_>) -> bool {
     matches!(operation.observation, Observation::Counted(count) if count.is_empty())
 }
 
-/// The image patch, whatever is still open.
+/// The image patch, if there is one, whatever is still open.
 pub(super) fn operate(operation: &Operation<'_>) -> Decision {
+    if operation.deed().is_over_once_drained() {
+        return Decision::end(Phase::Draining, Outcome::Done, "Done").saying("drained, and out of service for good");
+    }
     if let Some(denied) = operation.denied(&Action::Patch(Direction::Forward)) {
         return operation.give_up(denied.reason, &denied.words);
     }

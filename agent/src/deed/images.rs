@@ -143,8 +143,12 @@ impl<'a> Images<'a> {
         names(self.containers(pod).filter(|container| !self.is_back(pod, container, undone, since, is_late)))
     }
 
-    pub(super) fn containers<'p>(self, pod: &'p PodView) -> impl Iterator<Item = &'p ContainerView> + use<'a, 'p> {
-        pod.containers.iter().filter(move |container| self.grant.containers.contains_key(&container.name))
+    fn containers<'p>(self, pod: &'p PodView) -> impl Iterator<Item = &'p ContainerView> + use<'a, 'p> {
+        pod.containers.iter().filter(move |container| self.has(container))
+    }
+
+    pub(super) fn has(self, container: &ContainerView) -> bool {
+        self.grant.containers.contains_key(&container.name)
     }
 
     /// The container is another one than the one that was operated, and the kubelet has seen the new image.

@@ -116,6 +116,7 @@ fn stays(waiting: &Waiting) -> bool {
         | Waiting::NodeFull(_)
         | Waiting::ImagePulling { .. }
         | Waiting::Learning(_)
+        | Waiting::Companion { .. }
         | Waiting::LedgerFull => false,
     }
 }

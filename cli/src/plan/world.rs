@@ -29,6 +29,7 @@ impl World {
         cluster.approvals = Approvals::new();
         // What is being fetched comes.
         cluster.unknown.images = true;
+        cluster.unknown.companions = true;
         cluster.prefetches.retain(|prefetch| prefetch.state != PrefetchState::Pulling);
         let mut without_node = BTreeSet::new();
         if from_files {
@@ -111,6 +112,7 @@ impl World {
                 // What comes before the pods was written already, and what comes after them is of no interest.
                 Write::Workload(_)
                 | Write::Prefetch(_)
+                | Write::Companion(_)
                 | Write::InServiceFallback(_)
                 | Write::RuleStatus(_)
                 | Write::RoleBinding(_) => false,

@@ -73,6 +73,7 @@ fn variant(waiting: &Waiting) -> &'static str {
         | Waiting::ImagePulling { .. }
         | Waiting::ImageNotFetched { .. }
         | Waiting::Learning(_)
+        | Waiting::Companion { .. }
         | Waiting::PrefetchOnly
         | Waiting::LedgerFull
         | Waiting::Halted { .. } => waiting.reason(),

@@ -41,7 +41,7 @@ enum Restore {
         pod: PodRef,
         resource_version: String,
     },
-    /// A pod of ours that fetches an image.
+    /// A pod of ours that fetches an image, or a companion pod.
     Delete(PodRef),
 }
 
@@ -107,11 +107,13 @@ pub(super) async fn pass(client: &Client, writes: &Writes) -> Passed {
 fn raise(pods: &[PodView]) -> impl Iterator<Item = Restore> {
     pods.iter()
         .filter(|pod| pod.gated && !pod.terminating && !pod.finished && !pod.is(names::IN_SERVICE))
+        .filter(|pod| !pod.labels.contains_key(labels::COMPANION))
         .map(|pod| Restore::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() })
 }
 
 fn delete(pods: &[PodView]) -> impl Iterator<Item = Restore> {
-    let ours = pods.iter().filter(|pod| pod.labels.contains_key(labels::PREFETCH) && !pod.terminating);
+    let ours = |pod: &&PodView| [labels::PREFETCH, labels::COMPANION].iter().any(|name| pod.labels.contains_key(*name));
+    let ours = pods.iter().filter(ours).filter(|pod| !pod.terminating);
     ours.map(|pod| Restore::Delete(pod.id.clone()))
 }
 
@@ -153,7 +155,7 @@ impl Restorer<'_> {
     }
 
     async fn delete(&self, pod: &PodRef) -> Result<usize, RestoreError> {
-        once(writer::delete_pod(self.writes, self.client, pod).await.map(drop))
+        once(writer::delete_pod(self.writes, self.client, pod, None).await.map(drop))
     }
 
     async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, RestoreError> {

@@ -11,7 +11,7 @@ use hitless_api::{Grant, PodTransitionRuleSpec};
 use hitless_gate::Budget;
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::prefetch::{self, NamePool, NodeImages, PrefetchView};
-use hitless_rollout::round::{PrefetchWrite, Write};
+use hitless_rollout::round::{CompanionWrite, PrefetchWrite, Write};
 use hitless_rollout::snapshot::{
     AgentState, LedgerView, NodeTransitionView, NodeUnfit, NodeView, RuleView, Snapshot, Version,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Cluster {
     pub(crate) deployment: Value,
     pub(crate) sets: BTreeMap<String, Value>,
     pub(crate) pods: BTreeMap<String, Value>,
+    /// Companion pods by name.
+    pub(crate) companions: BTreeMap<String, Value>,
     pub(crate) nodes: BTreeMap<String, Arc<NodeView>>,
     pub(crate) transitions: BTreeMap<String, NodeTransitionView>,
     pub(crate) ledgers: BTreeMap<String, LedgerView>,
@@ -66,7 +68,9 @@ impl Cluster {
         hashed["metadata"]["labels"]["pod-template-hash"] = json!("h1");
         let meta = |name: &str| json!({"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 1});
         let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("web"), "spec": {"replicas": replicas, "template": template}});
-        deployment["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
+        // Stories about companions allow them.
+        deployment["metadata"]["annotations"] =
+            json!({"hitless.dev/update": "in-place", "hitless.dev/companion": "Never"});
         let mut set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta("web-h1"), "status": {"replicas": 0},
             "spec": {"replicas": replicas, "template": hashed, "selector": {"matchLabels": {"app": "web", "pod-template-hash": "h1"}}}});
         set["metadata"]["labels"] = json!({"app": "web", "pod-template-hash": "h1"});
@@ -86,6 +90,7 @@ impl Cluster {
             deployment,
             sets: BTreeMap::from([("web-h1".to_owned(), set)]),
             pods: BTreeMap::new(),
+            companions: BTreeMap::new(),
             nodes: (0..NODES).map(|index| (format!("n{index}"), Arc::new(node(index)))).collect(),
             transitions: BTreeMap::new(),
             ledgers: BTreeMap::new(),
@@ -148,7 +153,6 @@ impl Cluster {
         let read = |value: &Value| Arc::new(kind::read(value.clone()).unwrap().unwrap());
         Snapshot {
             objects: std::iter::once(&self.deployment).chain(self.sets.values()).map(read).collect(),
-            pods: self.pods.values().map(|pod| Arc::new(view(pod))).collect(),
             prefetches: self.prefetches.values().map(|pod| Arc::new(see_prefetch(pod))).collect(),
             nodes: self.nodes.clone(),
             node_transitions: self
@@ -163,6 +167,7 @@ impl Cluster {
             agents: self.nodes.keys().map(|node| (node.clone(), AgentState::Ready)).collect(),
             ..Snapshot::default()
         }
+        .with_pods(self.pods.values().chain(self.companions.values()).map(|pod| Arc::new(view(pod))).collect())
     }
 
     /// What the API server does with one write; `false` if a precondition fails.
@@ -211,12 +216,20 @@ impl Cluster {
                 })
             }
             Write::Prefetch(write) => self.prefetch(write).then_some("prefetch"),
+            Write::Companion(write) => self.companion(write).then_some("companion"),
             Write::RoleBinding(write) => self.ledgers.contains_key(&write.namespace).then_some("role-binding"),
-            Write::InServiceFallback(write) => self
-                .pods
-                .get(&write.pod.uid)
-                .is_some_and(|pod| pod["metadata"]["resourceVersion"] == write.resource_version.as_str())
-                .then_some("in-service-fallback"),
+            Write::InServiceFallback(write) => {
+                let is_meant = |pod: &&mut Value| {
+                    pod["metadata"]["uid"] == write.pod.uid.as_str()
+                        && pod["metadata"]["resourceVersion"] == write.resource_version.as_str()
+                };
+                let mut pods = self.pods.values_mut().chain(self.companions.values_mut());
+                pods.find(is_meant).map(|pod| {
+                    let conditions = pod["status"]["conditions"].as_array_mut().unwrap();
+                    conditions.push(json!({"type": "hitless.dev/InService", "status": "True"}));
+                    "in-service-fallback"
+                })
+            }
             Write::RuleStatus(write) => self.rules.iter_mut().find(|rule| rule.version == write.version).map(|rule| {
                 rule.status = Some(write.status.clone());
                 rule.version.resource_version = version;
@@ -239,6 +252,39 @@ impl Cluster {
                 self.prefetches.insert(name, pod).is_none()
             }
             PrefetchWrite::Delete(pod) => self.prefetches.remove(&pod.name).is_some(),
+        }
+    }
+
+    fn companion(&mut self, write: &CompanionWrite) -> bool {
+        match write {
+            CompanionWrite::Create { manifest, .. } => {
+                let mut pod = manifest.clone();
+                let (name, version) = (pod["metadata"]["name"].as_str().unwrap().to_owned(), self.bump());
+                pod["metadata"]["uid"] = json!(format!("uid-{name}"));
+                pod["metadata"]["resourceVersion"] = json!(version);
+                pod["metadata"]["creationTimestamp"] = json!(self.now.to_string());
+                pod["status"] = json!({"conditions": []});
+                self.companions.insert(name, pod).is_none()
+            }
+            CompanionWrite::Delete { pod, .. } => self.companions.remove(&pod.name).is_some(),
+        }
+    }
+
+    /// The owner lets companions run.
+    pub(crate) fn with_companions(mut self) -> Self {
+        self.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/companion");
+        self.agent.features.push("drain".to_owned());
+        self
+    }
+
+    /// The kubelet of node n1 has this to say of the companion's container.
+    pub(crate) fn companion_is(&mut self, state: &Value, conditions: &Value) {
+        let version = self.bump();
+        for pod in self.companions.values_mut() {
+            pod["metadata"]["resourceVersion"] = json!(version);
+            pod["spec"]["nodeName"] = json!("n1");
+            pod["status"] = json!({"conditions": conditions, "containerStatuses": [{"name": "web", "image": "",
+                "imageID": "web@sha256:2", "containerID": "c://companion", "ready": true, "restartCount": 0, "state": state}]});
         }
     }
 

@@ -4,6 +4,8 @@
 
 #[cfg(test)]
 mod cluster;
+#[cfg(test)]
+mod companions;
 mod holds;
 mod images;
 #[cfg(test)]

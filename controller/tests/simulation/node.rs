@@ -30,7 +30,7 @@ fn annotate(pod: &mut Value, changes: &BTreeMap<String, Change>, to: impl Fn(&Ch
 }
 
 impl Cluster {
-    fn report(&mut self, grant: &Grant, phase: Phase, result: Option<(Outcome, &str)>) {
+    pub(crate) fn report(&mut self, grant: &Grant, phase: Phase, result: Option<(Outcome, &str)>) {
         let (version, since) = (self.bump(), MicroTime(self.now));
         let gap_milliseconds = self.gap_milliseconds.filter(|_| result.is_some());
         let report: BTreeMap<String, i64> =

@@ -42,7 +42,7 @@ impl TestController {
     pub(crate) fn refresh(&mut self, cluster: &Cluster, kinds: u8) {
         let now = cluster.snapshot();
         if kinds & PODS != 0 {
-            self.cache.pods = now.pods;
+            (self.cache.pods, self.cache.companions) = (now.pods, now.companions);
         }
         if kinds & TRANSITIONS != 0 {
             self.cache.node_transitions = now.node_transitions;
@@ -161,6 +161,7 @@ impl TestController {
             Write::RuleStatus(_) => self.cache.rules = now.rules,
             Write::Service(_) => self.cache.services = now.services,
             Write::Prefetch(_) => self.cache.prefetches = now.prefetches,
+            Write::Companion(_) => (self.cache.pods, self.cache.companions) = (now.pods, now.companions),
             Write::InServiceFallback(_) | Write::RoleBinding(_) => {}
         }
     }

@@ -25,9 +25,16 @@ pub enum GrantOp {
     Update,
     /// The same images under another equal name, so that the kubelet restarts the containers.
     Restart,
+    /// Nothing but to leave service, for good: it is deleted then.
+    Drain,
     /// A value this build does not know: parsed, and refused by name.
     #[serde(untagged)]
     Unknown(String),
+}
+
+impl GrantOp {
+    /// What an agent's features must contain to be asked to [`Self::Drain`].
+    pub const DRAIN_FEATURE: &str = "drain";
 }
 
 /// How the pod is kept from losing requests meanwhile; decided by the controller, never by the agent.

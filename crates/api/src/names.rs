@@ -72,6 +72,12 @@ pub mod annotations {
     pub const SKIP_RULES: &str = "podtransitionrule.kusionstack.io/skip-rule-conditions";
     /// On a workload, value [`super::PREFETCH_ONLY`]: the images of its next version are fetched, and no pod is operated.
     pub const PREFETCH: &str = "hitless.dev/prefetch";
+    /// On a workload: whether a companion pod tries its next version first. Values [`super::COMPANION_ALWAYS`] and
+    /// [`super::COMPANION_NEVER`]; absent: where it has a single pod.
+    pub const COMPANION: &str = "hitless.dev/companion";
+    /// On a workload: JSON `{"revision": …, "result": …}`, what became of the last companion pod that was not to serve. Written by
+    /// the controller.
+    pub const TRIED: &str = "hitless.dev/tried";
     /// On a live ReplicaSet's template during a rollout: makes it equal to neither the old nor the new template. Value: digest of the
     /// new one's annotations; pods that are made meanwhile carry it.
     pub const MIXED: &str = "hitless.dev/mixed";
@@ -97,6 +103,8 @@ pub mod labels {
     pub const SETTLED: &str = "hitless.dev/settled";
     /// On a pod of ours that fetches an image to a node: which image, for whom and where, as a hash.
     pub const PREFETCH: &str = "hitless.dev/prefetch";
+    /// On a companion pod of ours: which revision of which workload it runs, as a hash.
+    pub const COMPANION: &str = "hitless.dev/companion";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
     /// Label by which the StatefulSet and DaemonSet controllers know a pod's revision.
@@ -119,5 +127,9 @@ pub const UPDATE_IN_PLACE_ONLY: &str = "in-place-only";
 pub const KEEP_DIGEST: &str = "keep-digest";
 /// Value of [`annotations::PREFETCH`].
 pub const PREFETCH_ONLY: &str = "only";
+/// Value of [`annotations::COMPANION`]: a companion pod tries each version, however many pods there are.
+pub const COMPANION_ALWAYS: &str = "Always";
+/// Value of [`annotations::COMPANION`]: no companion pod is made.
+pub const COMPANION_NEVER: &str = "Never";
 /// Value of [`annotations::ROLLOUT`].
 pub const ROLLOUT_HELD: &str = "held";

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, Probe};
+use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, Pod, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::names::{self, annotations};
@@ -66,6 +66,8 @@ pub struct ContainerState {
     pub running_since: Option<Timestamp>,
     /// Reason of the waiting state, e.g. `ImagePullBackOff`.
     pub waiting: Option<String>,
+    /// What the kubelet says of a container that does not run, in words: how it ended, else why it waits.
+    pub trouble: Option<Box<str>>,
     /// How often it was restarted.
     pub restarts: u32,
 }
@@ -300,8 +302,31 @@ fn container_state(status: &ContainerStatus) -> ContainerState {
         ready: status.ready,
         running_since: state.and_then(|s| s.running.as_ref()).and_then(|r| r.started_at.as_ref()).map(|time| time.0),
         waiting: state.and_then(|s| s.waiting.as_ref()).and_then(|w| w.reason.clone()),
+        trouble: trouble(status),
         restarts: u32::try_from(status.restart_count).unwrap_or_default(),
     }
+}
+
+/// Longest words of the kubelet that are kept, in characters.
+const LONGEST_TROUBLE: usize = 400;
+
+fn trouble(status: &ContainerStatus) -> Option<Box<str>> {
+    let state = status.state.as_ref()?;
+    if state.running.is_some() {
+        return None;
+    }
+    let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    let words = match (state.terminated.as_ref().or(last), &state.waiting) {
+        (Some(ended), _) => {
+            let ContainerStateTerminated { exit_code, reason, message, .. } = ended;
+            let reason = reason.as_deref().unwrap_or("ended");
+            let message = message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
+            format!("{reason} with exit code {exit_code}{message}")
+        }
+        (None, Some(waiting)) => waiting.message.clone()?,
+        (None, None) => return None,
+    };
+    Some(words.chars().take(LONGEST_TROUBLE).collect())
 }
 
 #[cfg(test)]
@@ -335,6 +360,24 @@ mod tests {
         );
         let failed = serde_json::json!({"phase": "Failed", "conditions": [{"type": "Ready", "status": "True"}]});
         assert!(!pod(serde_json::json!({"metadata": {}, "status": failed})).available());
+    }
+
+    #[test]
+    fn a_container_that_does_not_run_has_the_words_of_the_kubelet() {
+        let words = |state: serde_json::Value, last: serde_json::Value| {
+            let status = serde_json::json!({"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 1,
+                "state": state, "lastState": last});
+            let view = pod(serde_json::json!({"metadata": {}, "spec": {"containers": [{"name": "c"}]},
+                "status": {"containerStatuses": [status]}}));
+            view.containers[0].status.as_ref().unwrap().trouble.as_deref().map(ToOwned::to_owned)
+        };
+        let none = || serde_json::json!({});
+        let ended = serde_json::json!({"terminated": {"exitCode": 3, "reason": "Error", "message": "no key"}});
+        let waiting = serde_json::json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}});
+        assert_eq!(words(waiting.clone(), ended.clone()).as_deref(), Some("Error with exit code 3: no key"));
+        assert_eq!(words(ended, none()).as_deref(), Some("Error with exit code 3: no key"));
+        assert_eq!(words(waiting, none()).as_deref(), Some("back-off 10s"));
+        assert_eq!(words(serde_json::json!({"running": {}}), none()), None);
     }
 
     #[test]

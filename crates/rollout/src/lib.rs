@@ -3,8 +3,10 @@
 //! The controller carries the writes out; `kubectl hitless` asks the same function and tells. Nothing else decides.
 
 pub mod ask;
+pub mod companion;
 pub mod gate_cache;
 pub mod mode;
+mod owner_reference;
 pub mod prefetch;
 pub mod round;
 pub mod snapshot;

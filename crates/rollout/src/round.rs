@@ -8,6 +8,7 @@
 mod approvals;
 mod candidates;
 mod change;
+mod companions;
 mod draft;
 mod endings;
 mod events;
@@ -33,14 +34,15 @@ use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
 use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
 
+pub use companions::Companion;
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
 pub use waiting::{NotFetched, Waiting, unfit};
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
 pub use write::{
-    EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite, RuleStatusWrite,
-    ServiceWrite, Step, Write,
+    CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite,
+    RuleStatusWrite, ServiceWrite, Step, WithoutAgent, Write,
 };
 
 use candidates::Basis;
@@ -141,7 +143,7 @@ impl<'a, 'g> Pass<'a, 'g> {
             Fence::Ours => {}
         }
         let images = images::Images::new(snapshot, now);
-        let wishes = wishes::derive(snapshot, &images);
+        let mut wishes = wishes::derive(snapshot, &images);
         let gate = cache.sync(snapshot, &wishes.world);
         let endings::Endings { ended, changes } = endings::derive(&wishes, snapshot, now);
         let draft = Draft::new(snapshot, now).with(changes);
@@ -152,9 +154,22 @@ impl<'a, 'g> Pass<'a, 'g> {
         let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
+        wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, snapshot));
+        let companions = companions::Companions::new(snapshot, now);
         let (learned, ready_within) = (gaps::learned(&wishes, snapshot), start_up::ready_within(&wishes));
         Ok(Self {
-            basis: Basis { snapshot, wishes, ended, gate, policies, traffic, images, ready_within, learned },
+            basis: Basis {
+                snapshot,
+                wishes,
+                ended,
+                gate,
+                policies,
+                traffic,
+                images,
+                companions,
+                ready_within,
+                learned,
+            },
             draft,
             asked,
         })
@@ -165,6 +180,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let granted = basis.candidates(&basis.wishes.by_pod, draft).resume(&basis).judge(&basis).grant(&basis);
         let Granted { draft, verdicts } = granted;
         let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
+        let companions = companions::decide(&basis, &verdicts, &draft);
         let Basis { snapshot, wishes, ended, gate, policies, learned, .. } = basis;
         asked.add_all(&verdicts, &wishes);
 
@@ -174,14 +190,12 @@ impl<'a, 'g> Pass<'a, 'g> {
         let (closed, close_at) = service_publishing::close(&wishes, &draft);
         let fallback = in_service_fallback::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
-        let wake_at = [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at]
-            .into_iter()
-            .flatten()
-            .min();
+        let wake_at = [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at];
+        let wake_at = wake_at.into_iter().flatten().chain(companions.wake_at).min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
         let draft = draft.with(closed).with(gaps::changes(&wishes, &learned)).with(workloads);
         let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
-        let draft = draft.with(prefetches.changes);
+        let draft = draft.with(prefetches.changes).with(companions.changes);
         let (steps, reads) = (draft.into_steps(), ended.reads.clone());
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, events, wake_at };
         Finished { round, wishes, ended }

@@ -7,6 +7,7 @@ mod reported;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::companion;
 use crate::mode::{AgentStatus, PolicyView, ServiceView};
 use crate::prefetch::{NodeImages, PrefetchView};
 use hitless_api::node_transition::AgentInfo;
@@ -168,8 +169,10 @@ pub struct Snapshot {
     pub holder: String,
     /// All objects of workloads' kinds.
     pub objects: Vec<Arc<Object>>,
-    /// All pods but those that fetch images.
+    /// All pods but those that fetch images, and companions that were never put in service.
     pub pods: Vec<Arc<PodView>>,
+    /// Companion pods. Those that were ever put in service are among [`Self::pods`], too; the others are nobody's.
+    pub companions: Vec<Arc<PodView>>,
     /// The pods that fetch images.
     pub prefetches: Vec<Arc<PrefetchView>>,
     /// All nodes by name.
@@ -210,6 +213,8 @@ pub struct Unknown {
     pub nodes: bool,
     /// The agents' pods. Whether a node has a Ready agent is not checked.
     pub agents: bool,
+    /// Companion pods. None is made, and none is waited for.
+    pub companions: bool,
     /// What images nodes have. An image is taken to be there unless a prefetch pod says something else.
     pub images: bool,
     /// Services, DrainPolicies or NodeTransitions. Leave or Hold is not forecast.
@@ -246,6 +251,14 @@ impl OwnWrites {
 }
 
 impl Snapshot {
+    /// With these pods, but those that fetch images: companions are set apart.
+    #[must_use]
+    pub fn with_pods(self, pods: Vec<Arc<PodView>>) -> Self {
+        let (companions, mut pods): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| companion::is_companion(pod));
+        pods.extend(companions.iter().filter(|pod| companion::has_served(pod)).cloned());
+        Self { pods, companions, ..self }
+    }
+
     /// Which of its nodes have a Ready agent, see [`agents`]. `known` is the answer of last time.
     #[must_use]
     pub fn agent_states(&self, known: &BTreeMap<String, AgentState>, now: Timestamp) -> BTreeMap<String, AgentState> {

@@ -191,6 +191,7 @@ mod tests {
                 ready: true,
                 running_since: None,
                 waiting: None,
+                trouble: None,
                 restarts: 0,
             }),
         }

@@ -77,6 +77,12 @@ impl PodIntent {
         Self::new(pod, Operation::new(GrantOp::Update, containers, BTreeMap::new(), BTreeMap::new()))
     }
 
+    /// The pod leaves service for good, and nothing else is done to it.
+    #[must_use]
+    pub fn drain(pod: &PodView) -> Self {
+        Self::new(pod, Operation::new(GrantOp::Drain, BTreeMap::new(), BTreeMap::new(), BTreeMap::new()))
+    }
+
     /// With images by digest, where the tag may mean something else by now or the kubelet may remember the reference. `digest` tells
     /// the one that a container is to have, as far as that is known; where it is not, the reference stays as it is.
     ///

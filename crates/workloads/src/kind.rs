@@ -16,6 +16,9 @@ use crate::write::Write;
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
 pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets];
 
+/// Why no pod may run beside a workload's own.
+pub(crate) const NO_SURGE: &str = "the workload's strategy lets no pod run beside its own";
+
 /// A resource of the API that a kind needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
@@ -96,6 +99,15 @@ pub trait Kind: Sync {
     /// What is written when the operations of this revision have failed too often for it to go on: `world` is as it was planned
     /// on. Nothing if what is there needs no change then.
     fn halt(&self, root: &Object, world: &World<'_>) -> Option<Write>;
+
+    /// Template of a pod of the next version that may run beside the workload's own for a while, as its own strategy lets it.
+    ///
+    /// # Errors
+    /// Why none may, as a clause for people.
+    fn surge<'r>(&self, root: &'r Object) -> Result<&'r Value, String> {
+        let _ = root;
+        Err(NO_SURGE.to_owned())
+    }
 
     /// The workload as the guard policy stores it when its template changes: held. For forecasts; the policy itself is in
     /// `manifests/policies`.

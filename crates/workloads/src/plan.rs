@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hitless_api::ObjectRef;
 use hitless_api::event::{Note, Severity};
-use hitless_api::names::{PREFETCH_ONLY, annotations};
+use hitless_api::names::{COMPANION_ALWAYS, COMPANION_NEVER, PREFETCH_ONLY, annotations};
 
 use crate::intent::PodWish;
 use crate::object::{Object, OptIn};
@@ -62,6 +62,29 @@ pub enum Stage {
     Refused(Because),
 }
 
+/// When a companion pod tries a workload's next version before its own pods get it (docs/contract.md 33).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompanionWish {
+    /// Where it has a single pod.
+    #[default]
+    Auto,
+    /// However many pods it has.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+impl CompanionWish {
+    /// What is not understood is as good as absent.
+    fn of(root: &Object) -> Self {
+        match root.annotations.get(annotations::COMPANION).map(String::as_str) {
+            Some(COMPANION_ALWAYS) => Self::Always,
+            Some(COMPANION_NEVER) => Self::Never,
+            Some(_) | None => Self::Auto,
+        }
+    }
+}
+
 /// What is to be done for one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -93,6 +116,10 @@ pub struct Plan {
     pub prefetch_only: bool,
     /// What was learned of how long its containers are away (annotation `hitless.dev/gap`).
     pub gaps: Option<String>,
+    /// When a companion pod tries its next version first (annotation `hitless.dev/companion`).
+    pub companion: CompanionWish,
+    /// What became of the last one (annotation `hitless.dev/tried`).
+    pub tried: Option<String>,
 }
 
 impl Plan {
@@ -113,6 +140,8 @@ impl Plan {
             progress_deadline_seconds: None,
             prefetch_only: root.annotations.get(annotations::PREFETCH).is_some_and(|value| value == PREFETCH_ONLY),
             gaps: root.annotations.get(annotations::GAP).cloned(),
+            companion: CompanionWish::of(root),
+            tried: root.annotations.get(annotations::TRIED).cloned(),
         }
     }
 

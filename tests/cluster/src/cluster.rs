@@ -1,7 +1,7 @@
 //! Bringing a cluster up, opening one that is up, and using it.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -137,7 +137,8 @@ impl Cluster {
         network::inside(&self.name, place, work)
     }
 
-    /// A command that runs `program` in a place, with `KUBECONFIG` set and the cluster's programs on `PATH`.
+    /// A command that runs `program` in a place, with `KUBECONFIG` set and the cluster's programs on `PATH`: kubectl, and what
+    /// [`Cluster::provide`] was given.
     ///
     /// On a node it is in the node's mount namespace too: `ctr` finds containerd, `/run` is the node's.
     /// The working directory is the caller's.
@@ -154,13 +155,28 @@ impl Cluster {
         if let (Some(_), Ok(here)) = (holder, std::env::current_dir()) {
             command.arg(format!("--wd={}", here.display()));
         }
-        command.arg(program).env("PATH", self.tools.search_path()).env("KUBECONFIG", self.kubeconfig());
+        let path = format!("{}:{}", self.programs().display(), self.tools.search_path());
+        command.arg(program).env("PATH", path).env("KUBECONFIG", self.kubeconfig());
         // The address is the same in every cluster, and kubectl's cache of an API's resources goes by the address.
         command.env("KUBECACHEDIR", self.directory.join("kubectl"));
         for variable in PROXIES {
             command.env_remove(variable);
         }
         Ok(command)
+    }
+
+    /// Puts a copy of a program on the `PATH` of all later commands, for instance a plugin of kubectl.
+    pub fn provide(&self, program: &Path) -> Result<()> {
+        let name = program.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.filter(|_| program.is_file());
+        let name = name.ok_or_else(|| Error::Invalid(format!("{} is not a file", program.display())))?;
+        let directory = self.programs();
+        fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
+        // A program that runs can't be written, but replaced.
+        let unfinished = directory.join(format!(".{name}.unfinished"));
+        fs::copy(program, &unfinished).map_err(Error::file("write", &unfinished))?;
+        let path = directory.join(name);
+        fs::rename(&unfinished, &path).map_err(Error::file("move into place", path))
     }
 
     /// Runs kubectl as the administrator; what it printed.
@@ -198,6 +214,11 @@ impl Cluster {
     /// The API writes since a moment, from the audit log, in the order in which they ended.
     pub fn writes(&self, since: Timestamp) -> Result<Vec<Write>> {
         audit::read(&self.directory.join(AUDIT_LOG), since)
+    }
+
+    /// Where [`Cluster::provide`] puts programs.
+    fn programs(&self) -> PathBuf {
+        self.directory.join("bin")
     }
 
     fn of(state: State) -> Result<Self> {

@@ -1,6 +1,7 @@
 //! An application on the cluster: a namespace, a workload of the reference server and a Service.
 
 mod images;
+mod manifest;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -13,7 +14,10 @@ use hitless_cluster::{Cluster, Place};
 use hitless_workloads::image::unpinned;
 use serde_json::{Value, json};
 
-use crate::stack::{TIMES, image};
+pub use manifest::manifest;
+use manifest::{HEADLESS, service};
+
+use crate::stack::{REGISTRY, TIMES};
 use crate::watch::Objects;
 use crate::{Kubectl, Watch};
 
@@ -28,11 +32,10 @@ pub fn patience_for(pods: usize) -> Duration {
 
 /// Label selector of pods that hitless has made to bring images to nodes. They serve nobody.
 pub const PREFETCH: &str = hitless_api::names::PREFETCH_PODS;
+/// Label selector of companion pods.
+pub const COMPANIONS: &str = "hitless.dev/companion";
 /// Label selector of all other pods: those of the application.
-pub const OWN: &str = hitless_api::names::OTHER_PODS;
-
-/// The Service that gives a StatefulSet's pods their names.
-const HEADLESS: &str = "web-pods";
+pub const OWN: &str = "!hitless.dev/prefetch,!hitless.dev/companion";
 
 /// Kind of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub struct Shape {
     pub workload: Workload,
     /// Replicas; of a DaemonSet the number of nodes, which is what is waited for.
     pub replicas: u32,
+    /// The registry of its image, and whatever else is before its name.
+    pub registry: String,
     /// Which server: the name of its image, without registry and tag. The reference server's is `echo`.
     pub repository: String,
     /// Its version.
@@ -83,6 +88,7 @@ impl Default for Shape {
         Self {
             workload: Workload::Deployment,
             replicas: 3,
+            registry: REGISTRY.to_owned(),
             repository: "echo".to_owned(),
             version: "v1",
             update: Some("in-place"),
@@ -93,7 +99,7 @@ impl Default for Shape {
     }
 }
 
-/// A running application; its namespace is deleted when dropped.
+/// A running application; its namespace is deleted when dropped, unless it is kept.
 pub struct App {
     /// kubectl in the application's namespace.
     pub kubectl: Kubectl,
@@ -106,6 +112,7 @@ pub struct App {
     /// Address of the Service.
     pub address: SocketAddr,
     repository: String,
+    kept: bool,
     started: Instant,
 }
 
@@ -123,18 +130,29 @@ pub struct Identity {
 impl App {
     /// Makes namespace `namespace` with workload `web` and Service `web` and waits until all pods are ready.
     pub fn start(cluster: &Arc<Cluster>, namespace: &str, shape: &Shape) -> anyhow::Result<Self> {
-        let app = Self::create(cluster, namespace, shape)?;
+        Self::start_by(Kubectl::new(Arc::clone(cluster), namespace), shape)
+    }
+
+    /// The same in the namespace of that kubectl.
+    pub fn start_by(kubectl: Kubectl, shape: &Shape) -> anyhow::Result<Self> {
+        let app = Self::create_by(kubectl, shape)?;
+        if app.kubectl.cluster().is_none() {
+            app.wait_pulled(shape.replicas as usize)?;
+        }
         app.wait_serving(shape.replicas as usize)?;
         Ok(app)
     }
 
     /// The same without waiting.
     pub fn create(cluster: &Arc<Cluster>, namespace: &str, shape: &Shape) -> anyhow::Result<Self> {
-        let kubectl = Kubectl::new(Arc::clone(cluster), namespace);
+        Self::create_by(Kubectl::new(Arc::clone(cluster), namespace), shape)
+    }
+
+    fn create_by(kubectl: Kubectl, shape: &Shape) -> anyhow::Result<Self> {
         let labels = if shape.gate { json!({"hitless.dev/gate": "enabled"}) } else { json!({}) };
         kubectl.feed(
             &["apply"],
-            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}),
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kubectl.namespace(), "labels": labels}}),
         )?;
         kubectl.feed(&["apply"], &service("web", &json!({})))?;
         if shape.workload == Workload::StatefulSet {
@@ -149,7 +167,8 @@ impl App {
             workload: shape.workload,
             address: format!("{ip}:80").parse().context("clusterIP")?,
             kubectl,
-            repository: shape.repository.clone(),
+            repository: format!("{}/{}", shape.registry, shape.repository),
+            kept: false,
             started: Instant::now(),
         })
     }
@@ -171,12 +190,14 @@ impl App {
         self.wait_answering_at(self.address)
     }
 
-    /// The same for another Service of these pods.
+    /// The same for another Service of these pods. On a cluster that is not of this repository nobody here can try: there the load
+    /// client does, before it counts.
     pub fn wait_answering_at(&self, address: SocketAddr) -> anyhow::Result<()> {
+        let Some(cluster) = self.kubectl.cluster() else { return Ok(()) };
         let connects = move || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
         let begin = Instant::now();
-        for (node, name) in (1..).zip(self.kubectl.cluster().node_names()) {
-            while !self.kubectl.cluster().in_network(Place::Node(node), connects)? {
+        for (node, name) in (1..).zip(cluster.node_names()) {
+            while !cluster.in_network(Place::Node(node), connects)? {
                 let waited = begin.elapsed();
                 anyhow::ensure!(
                     waited < PATIENCE,
@@ -191,7 +212,12 @@ impl App {
     /// The image of that version of its server.
     #[must_use]
     pub fn image(&self, version: &str) -> String {
-        image(&self.repository, version)
+        format!("{}:{version}", self.repository)
+    }
+
+    /// Leaves the namespace there when this is dropped.
+    pub fn keep(&mut self) {
+        self.kept = true;
     }
 
     /// `kubectl set image <workload> web=<its server of that version>`.
@@ -294,7 +320,9 @@ impl App {
 impl Drop for App {
     fn drop(&mut self) {
         // A test that failed has said so already; the namespace of one that is left over goes with the cluster.
-        let _ = self.kubectl.run(&["delete", "namespace", self.kubectl.namespace(), "--wait=false"]);
+        if !self.kept {
+            let _ = self.kubectl.run(&["delete", "namespace", self.kubectl.namespace(), "--wait=false"]);
+        }
         // The test runner does not tell how long a test took, and people want to know.
         let (Some(path), Some(test)) = (std::env::var_os(TIMES), std::thread::current().name().map(str::to_owned))
         else {
@@ -354,53 +382,4 @@ pub fn image_of(pod: &Value) -> String {
 #[must_use]
 pub fn all_ready(pods: &Objects, count: usize) -> bool {
     pods.len() == count && pods.values().all(is_ready)
-}
-
-/// The workload `web` of that shape.
-#[must_use]
-pub fn manifest(shape: &Shape) -> Value {
-    let mut annotations = json!({});
-    if let Some(update) = shape.update {
-        annotations["hitless.dev/update"] = json!(update);
-    }
-    let container = json!({
-        "name": "web", "image": image(&shape.repository, shape.version), "ports": [{"containerPort": 8080, "name": "http"}],
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
-    });
-    let mut workload = json!({
-        "apiVersion": "apps/v1", "kind": format!("{:?}", shape.workload), "metadata": {"name": "web", "annotations": annotations},
-        "spec": {"selector": {"matchLabels": {"app": "web"}},
-            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}},
-    });
-    if shape.workload != Workload::DaemonSet {
-        workload["spec"]["replicas"] = json!(shape.replicas);
-    }
-    if shape.workload == Workload::StatefulSet {
-        workload["spec"]["serviceName"] = json!(HEADLESS);
-    }
-    if let Some(mode) = shape.mode {
-        workload["spec"]["template"]["metadata"]["annotations"] = json!({"hitless.dev/mode": mode});
-    }
-    merge(&mut workload, &shape.patch);
-    workload
-}
-
-fn service(name: &str, more: &Value) -> Value {
-    let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}});
-    merge(&mut service["spec"], more);
-    service
-}
-
-/// JSON merge patch, RFC 7396, without removal.
-fn merge(target: &mut Value, patch: &Value) {
-    match (target, patch) {
-        (_, Value::Null) => {}
-        (Value::Object(target), Value::Object(patch)) => {
-            for (key, value) in patch {
-                merge(target.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (target, patch) => *target = patch.clone(),
-    }
 }

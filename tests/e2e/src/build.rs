@@ -46,6 +46,13 @@ impl Programs {
         Self::existing()
     }
 
+    /// Builds the plugin alone and returns its path.
+    pub fn build_cli() -> anyhow::Result<PathBuf> {
+        let status = command(&profile(), &["kubectl-hitless"]).status().context("run cargo")?;
+        ensure!(status.success(), "cargo could not build kubectl-hitless");
+        Ok(Self::built(&profile()).cli)
+    }
+
     /// What [`Programs::build`] runs, and what each builds.
     #[must_use]
     pub fn commands() -> [(&'static str, Command); 2] {

@@ -15,7 +15,13 @@ pub struct Client<R> {
     child: Child,
     stdin: Option<ChildStdin>,
     reader: Option<JoinHandle<()>>,
-    latest: Arc<(Mutex<Option<R>>, Condvar)>,
+    latest: Arc<(Mutex<Latest<R>>, Condvar)>,
+}
+
+struct Latest<R> {
+    report: Option<R>,
+    /// No more lines will come.
+    ended: bool,
 }
 
 impl<R: Clone + Debug + Default + DeserializeOwned + Send + 'static> Client<R> {
@@ -23,16 +29,18 @@ impl<R: Clone + Debug + Default + DeserializeOwned + Send + 'static> Client<R> {
     pub fn start(mut command: Command) -> anyhow::Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("start a client")?;
         let stdout = child.stdout.take().context("the client has no standard output")?;
-        let latest = Arc::new((Mutex::new(None), Condvar::new()));
+        let latest = Arc::new((Mutex::new(Latest { report: None, ended: false }), Condvar::new()));
         let reader = std::thread::spawn({
             let latest = Arc::clone(&latest);
             move || {
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                     if let Ok(report) = serde_json::from_str::<R>(&line) {
-                        *latest.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+                        latest.0.lock().unwrap_or_else(PoisonError::into_inner).report = Some(report);
                         latest.1.notify_all();
                     }
                 }
+                latest.0.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+                latest.1.notify_all();
             }
         });
         Ok(Self { stdin: child.stdin.take(), child, reader: Some(reader), latest })
@@ -41,17 +49,18 @@ impl<R: Clone + Debug + Default + DeserializeOwned + Send + 'static> Client<R> {
     /// The last line.
     #[must_use]
     pub fn report(&self) -> R {
-        self.latest.0.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+        self.latest.0.lock().unwrap_or_else(PoisonError::into_inner).report.clone().unwrap_or_default()
     }
 
     /// Waits for a line of which `found` is true. The error says what was waited for and what there was instead.
     pub fn wait(&self, what: &str, timeout: Duration, found: impl Fn(&R) -> bool) -> anyhow::Result<()> {
         let end = Instant::now() + timeout;
         let mut latest = self.latest.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while !latest.as_ref().is_some_and(&found) {
+        while !latest.report.as_ref().is_some_and(&found) {
+            ensure!(!latest.ended, "the client ended while {what} were waited for: {:?}", latest.report);
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                bail!("waited {timeout:?} for {what}: {latest:?}");
+                bail!("waited {timeout:?} for {what}: {:?}", latest.report);
             }
             latest = self.latest.1.wait_timeout(latest, left).unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -1,6 +1,7 @@
-//! `kubectl` in the control plane's network namespace.
+//! `kubectl`: in the control plane's network namespace, or with somebody's kubeconfig.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
@@ -11,15 +12,36 @@ use serde_json::Value;
 /// Runs `kubectl` for one namespace.
 #[derive(Clone)]
 pub struct Kubectl {
-    cluster: Arc<Cluster>,
+    access: Access,
     namespace: String,
+}
+
+/// How the API server is reached.
+#[derive(Clone)]
+enum Access {
+    /// From inside a cluster of this repository, with its own kubectl.
+    Inside(Arc<Cluster>),
+    /// From here, with the kubectl on the PATH.
+    Kubeconfig(Arc<Path>),
 }
 
 impl Kubectl {
     /// `kubectl -n namespace`.
     #[must_use]
     pub fn new(cluster: Arc<Cluster>, namespace: &str) -> Self {
-        Self { cluster, namespace: namespace.to_owned() }
+        Self { access: Access::Inside(cluster), namespace: namespace.to_owned() }
+    }
+
+    /// `kubectl -n namespace` for whatever cluster a kubeconfig names.
+    #[must_use]
+    pub fn with_kubeconfig(kubeconfig: &Path, namespace: &str) -> Self {
+        Self { access: Access::Kubeconfig(kubeconfig.into()), namespace: namespace.to_owned() }
+    }
+
+    /// The same for another namespace.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        Self { access: self.access.clone(), namespace: namespace.to_owned() }
     }
 
     /// The namespace that commands go to.
@@ -28,17 +50,39 @@ impl Kubectl {
         &self.namespace
     }
 
-    /// The cluster.
+    /// The cluster, if it is one of this repository.
     #[must_use]
-    pub fn cluster(&self) -> &Arc<Cluster> {
-        &self.cluster
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        match &self.access {
+            Access::Inside(cluster) => Some(cluster),
+            Access::Kubeconfig(_) => None,
+        }
+    }
+
+    /// A program that finds the API server as kubectl does, not started.
+    pub fn program(&self, program: &str) -> anyhow::Result<Command> {
+        Ok(match &self.access {
+            Access::Inside(cluster) => cluster.command(Place::ControlPlane, program)?,
+            Access::Kubeconfig(path) => {
+                let mut command = Command::new(program);
+                command.env("KUBECONFIG", path.as_os_str());
+                command
+            }
+        })
     }
 
     /// The command, not started.
     pub fn command(&self, arguments: &[&str]) -> anyhow::Result<Command> {
-        let mut command = self.cluster.command(Place::ControlPlane, "kubectl")?;
+        let mut command = self.program("kubectl")?;
         command.args(["-n", &self.namespace]).args(arguments).stdin(Stdio::null());
         Ok(command)
+    }
+
+    /// Runs the plugin, which is that file, in the namespace; returns what it printed, whatever its exit code.
+    pub fn plugin(&self, file: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
+        let mut command = self.program(&file.to_string_lossy())?;
+        let command = command.args(arguments).args(["-n", &self.namespace]).stdin(Stdio::null());
+        command.output().with_context(|| format!("kubectl hitless {}", arguments.join(" ")))
     }
 
     /// Runs it and returns what it printed, whatever its exit code.

@@ -8,9 +8,10 @@ use hitless_load::{Failure, Report};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::App;
 use crate::app::{Identity, PATIENCE, image_of, is_ready, patience_for};
+use crate::site::Site;
 use crate::traffic::Rate;
-use crate::{App, Stack, Traffic};
 
 /// What was measured of one rollout.
 #[derive(Clone, Debug, Serialize)]
@@ -27,6 +28,9 @@ pub struct Rollout {
     pub failed_keepalive_unretried: u64,
     /// From the user's change to the last pod ready and `kubectl rollout status` done.
     pub seconds: f64,
+    /// Of these until the first pod had the new image in its spec. Before that hitless fetches the image, and a pod that leaves service
+    /// is drained.
+    pub seconds_to_first_pod: f64,
     /// Pods that were there before and are no more.
     pub pods_recreated: usize,
     /// Longest time without an answer, in milliseconds.
@@ -37,8 +41,18 @@ pub struct Rollout {
     pub failures: Vec<Failure>,
     /// When the load began, in milliseconds since 1970; times of failures count from it.
     pub started_unix_ms: u64,
-    /// API writes in the application's namespace and by hitless, without Events, divided by the pods: by component.
+    /// API writes in the application's namespace and by hitless, without Events, divided by the pods: by component. Nothing where
+    /// there is no audit log to read.
     pub writes_per_pod: BTreeMap<String, f64>,
+}
+
+impl Rollout {
+    /// API writes per pod by agent and controller, if there was an audit log to read.
+    #[must_use]
+    pub fn own_writes_per_pod(&self) -> Option<f64> {
+        let own = self.writes_per_pod.iter().filter(|(who, _)| who.starts_with("hitless-")).map(|(_, count)| count);
+        (!self.writes_per_pod.is_empty()).then(|| own.sum())
+    }
 }
 
 /// What goes on while a rollout runs, for a live view.
@@ -47,7 +61,7 @@ pub type Watcher<'a> = &'a mut dyn FnMut(&App, &Report);
 /// Changes the image of a running application under load and measures until the rollout has ended. The load goes on until
 /// at least `requests` have been sent.
 pub fn rollout(
-    stack: &Stack,
+    site: &dyn Site,
     app: &App,
     version: &str,
     rate: Rate,
@@ -56,24 +70,27 @@ pub fn rollout(
 ) -> anyhow::Result<Rollout> {
     let before = app.identities();
     let patience = patience_for(before.len());
-    let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
-    traffic.wait_for_requests(u64::from(rate.fresh + rate.keepalive), PATIENCE)?;
+    let traffic = site.load(app, rate)?;
+    traffic.wait_for_requests(rate.per_second(), PATIENCE)?;
     let (since, begin) = (Timestamp::now(), Instant::now());
     app.set_version(version)?;
+    let mut first_pod = None;
     while !finished(app, version, before.len()) {
+        if first_pod.is_none() && runs_anywhere(app, version) {
+            first_pod = Some(begin.elapsed());
+        }
         app.pods.next_change(Duration::from_millis(250));
         look(app, &traffic.report());
         anyhow::ensure!(begin.elapsed() < patience, "the rollout to {version} did not end in {patience:?}");
     }
+    let first_pod = first_pod.unwrap_or_else(|| begin.elapsed());
     app.rollout_status()?;
     let seconds = begin.elapsed().as_secs_f64();
     // Endpoint controllers and status writers lag a little behind the pods: their writes belong to the rollout.
-    traffic.wait_for_requests(
-        requests.max(traffic.report().requests() + 2 * u64::from(rate.fresh + rate.keepalive)),
-        PATIENCE * 3,
-    )?;
+    let enough = requests.max(traffic.report().requests() + 2 * rate.per_second());
+    traffic.wait_for_requests_looking(enough, PATIENCE * 3, &mut |report| look(app, report))?;
     let report = traffic.stop()?;
-    let writes = stack.cluster.writes(since)?;
+    let writes = site.writes(since)?;
     Ok(Rollout {
         requests: report.requests(),
         failed: report.failed(),
@@ -81,6 +98,7 @@ pub fn rollout(
         failed_keepalive: report.keepalive.failed,
         failed_keepalive_unretried: report.keepalive.failed_unretried,
         seconds,
+        seconds_to_first_pod: first_pod.as_secs_f64(),
         pods_recreated: recreated(&before, &app.identities()),
         longest_pause_ms: report.longest_pause.length_ms,
         versions: report.versions.keys().cloned().collect(),
@@ -96,6 +114,11 @@ pub fn finished(app: &App, version: &str, replicas: usize) -> bool {
     let image = app.image(version);
     let pods = app.pods.objects();
     pods.len() == replicas && pods.values().all(|pod| image_of(pod) == image && is_ready(pod))
+}
+
+fn runs_anywhere(app: &App, version: &str) -> bool {
+    let image = app.image(version);
+    app.pods.objects().values().any(|pod| image_of(pod) == image)
 }
 
 fn recreated(before: &[Identity], after: &[Identity]) -> usize {

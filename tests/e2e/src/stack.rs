@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
+use hitless_cluster::Cluster;
 use hitless_cluster::image::{Ballast, ImageSpec};
-use hitless_cluster::{Cluster, Place};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -21,6 +21,9 @@ pub const CLUSTER: &str = "HITLESS_E2E_CLUSTER";
 pub const TIMES: &str = "HITLESS_E2E_TIMES";
 /// Namespace that hitless runs in.
 pub const SYSTEM_NAMESPACE: &str = "hitless-system";
+
+/// Registry of all images: the cluster's own stands for every other one.
+pub const REGISTRY: &str = "hitless.test";
 
 /// Versions of the reference server that are pushed: tag and the environment that makes the difference.
 const ECHO_VERSIONS: [(&str, &[(&str, &str)]); 6] = [
@@ -38,10 +41,10 @@ pub fn echo_image(version: &str) -> String {
     image("echo", version)
 }
 
-/// An image in the cluster's registry, which stands for every other one.
+/// An image in the cluster's registry.
 #[must_use]
 pub fn image(repository: &str, version: &str) -> String {
-    format!("hitless.test/{repository}:{version}")
+    format!("{REGISTRY}/{repository}:{version}")
 }
 
 /// hitless on a cluster.
@@ -60,7 +63,7 @@ impl Stack {
         Ok(Self { cluster: Arc::new(Cluster::open(&name)?), programs: Programs::existing()? })
     }
 
-    /// Pushes the images and installs hitless on a cluster that is up.
+    /// Pushes the images and installs hitless on a cluster that is up. `kubectl hitless` works there from then on.
     pub fn install_on(cluster: Arc<Cluster>, programs: Programs) -> anyhow::Result<Self> {
         let stack = Self { cluster, programs };
         for (version, environment) in ECHO_VERSIONS {
@@ -70,6 +73,7 @@ impl Stack {
             let spec = ImageSpec::from_binary(&stack.programs.streams_server)?.with_env("VERSION", version);
             stack.cluster.push_image(&format!("streams:{version}"), &spec.build()?)?;
         }
+        stack.cluster.provide(&stack.programs.cli)?;
         stack.install()?;
         Ok(stack)
     }
@@ -83,7 +87,7 @@ impl Stack {
         environment: &[(&str, &str)],
         ballast: Option<Ballast>,
     ) -> anyhow::Result<String> {
-        let spec = ImageSpec::from_binary(&self.programs.echo_server)?.with_env("VERSION", version);
+        let spec = self.stage("echo")?.with_env("VERSION", version);
         let spec = environment.iter().fold(spec, |spec, (name, value)| spec.with_env(name, value));
         // The registry stands for every other one, so it is pushed without the name of one.
         let pushed =
@@ -120,9 +124,7 @@ impl Stack {
 
     /// Runs `kubectl hitless …` in the application's namespace, whatever its exit code.
     pub fn hitless_output(&self, app: &App, arguments: &[&str]) -> anyhow::Result<Output> {
-        let mut command = self.cluster.command(Place::ControlPlane, &self.programs.cli.to_string_lossy())?;
-        let command = command.args(arguments).args(["-n", app.kubectl.namespace()]).stdin(Stdio::null());
-        command.output().with_context(|| format!("kubectl hitless {}", arguments.join(" ")))
+        app.kubectl.plugin(&self.programs.cli, arguments)
     }
 
     /// Runs `kubectl hitless …` in the application's namespace and returns what it printed.
@@ -209,10 +211,16 @@ impl Stack {
     fn push(&self, stage: &str, binary: &PathBuf) -> anyhow::Result<String> {
         let content = fs::read(binary).with_context(|| format!("read {}", binary.display()))?;
         let tag = format!("{:.12x}", Sha256::digest(&content));
-        let dockerfile = fs::read_to_string(workspace().join("Dockerfile"))?;
-        let spec = hitless_cluster::image::from_dockerfile(&dockerfile, stage, |_| Some(binary.clone()))?;
-        self.cluster.push_image(&format!("hitless/{stage}:{tag}"), &spec.build()?)?;
+        self.cluster.push_image(&format!("hitless/{stage}:{tag}"), &self.stage(stage)?.build()?)?;
         Ok(tag)
+    }
+
+    /// A stage of the Dockerfile with the programs that were built already.
+    fn stage(&self, stage: &str) -> anyhow::Result<ImageSpec> {
+        let dockerfile = fs::read_to_string(workspace().join("Dockerfile"))?;
+        let directory = self.programs.agent.parent().context("the programs are in no directory")?;
+        let built = |path: &str| path.strip_prefix("/out/").map(|name| directory.join(name));
+        Ok(hitless_cluster::image::from_dockerfile(&dockerfile, stage, built)?)
     }
 }
 

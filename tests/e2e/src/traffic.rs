@@ -1,7 +1,8 @@
-//! Load on an application, sent by a process in a node's network namespace.
+//! Load on an application, sent by a process in a node's network namespace, or by a pod.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use hitless_cluster::{Cluster, Place};
@@ -9,7 +10,7 @@ use hitless_load::Report;
 
 use crate::build::Programs;
 use crate::client::Client;
-use crate::{App, Stack};
+use crate::{App, Kubectl, Stack};
 
 /// How much load.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,14 @@ impl Default for Rate {
     }
 }
 
+impl Rate {
+    /// Requests per second on all connections.
+    #[must_use]
+    pub fn per_second(self) -> u64 {
+        u64::from(self.fresh + self.keepalive)
+    }
+}
+
 /// Running load; killed when dropped before [`Traffic::stop`].
 pub struct Traffic(Client<Report>);
 
@@ -49,9 +58,16 @@ impl Traffic {
         rate: Rate,
     ) -> anyhow::Result<Self> {
         let mut command = cluster.command(place, &programs.load.to_string_lossy())?;
-        command.args(["--until-stdin-closes", "--progress-every-ms", "200", "--target", &target.to_string()]);
-        command.args(["--fresh", &rate.fresh.to_string(), "--keepalive", &rate.keepalive.to_string()]);
-        command.args(["--connections", &rate.connections.to_string(), "--delay-ms", &rate.delay_ms.to_string()]);
+        arguments(&mut command, target, rate);
+        Client::start(command).map(Self)
+    }
+
+    /// Starts load on `target` from a pod `load` in that namespace; `image` has the load client. The pod is deleted at the end.
+    pub fn start_in_pod(kubectl: &Kubectl, image: &str, target: SocketAddr, rate: Rate) -> anyhow::Result<Self> {
+        let mut command = kubectl.command(&["run", "load", "--rm", "--stdin", "--quiet", "--restart=Never"])?;
+        command.args(["--pod-running-timeout=2m", "--image", image, "--command", "--", "/load"]);
+        command.args(["--await-targets-seconds", "60"]);
+        arguments(&mut command, target, rate);
         Client::start(command).map(Self)
     }
 
@@ -73,6 +89,23 @@ impl Traffic {
         self.0.wait(&format!("{count} requests"), timeout, |report| report.requests() >= count)
     }
 
+    /// The same. `look` is told meanwhile, some times a second, what has been seen so far.
+    pub fn wait_for_requests_looking(
+        &self,
+        count: u64,
+        timeout: Duration,
+        look: &mut dyn FnMut(&Report),
+    ) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        loop {
+            look(&self.report());
+            let done = self.wait_for_requests(count, Duration::from_millis(250));
+            if done.is_ok() || begin.elapsed() >= timeout {
+                return done;
+            }
+        }
+    }
+
     /// Waits until so many more requests have been due.
     pub fn wait_for_more(&self, count: u64, timeout: Duration) -> anyhow::Result<()> {
         self.wait_for_requests(self.report().requests() + count, timeout)
@@ -84,4 +117,10 @@ impl Traffic {
         ensure!(report.finished, "the load client ended without a final report: {report:?}");
         Ok(report)
     }
+}
+
+fn arguments(command: &mut Command, target: SocketAddr, rate: Rate) {
+    command.args(["--until-stdin-closes", "--progress-every-ms", "200", "--target", &target.to_string()]);
+    command.args(["--fresh", &rate.fresh.to_string(), "--keepalive", &rate.keepalive.to_string()]);
+    command.args(["--connections", &rate.connections.to_string(), "--delay-ms", &rate.delay_ms.to_string()]);
 }

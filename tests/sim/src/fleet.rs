@@ -353,6 +353,7 @@ fn run(pod: &mut hitless_agent::view::NodePod, node: usize) {
             ready: true,
             running_since: Some(wall),
             waiting: None,
+            trouble: None,
             restarts: 0,
         });
     }

@@ -31,10 +31,15 @@ pub(crate) enum Flight {
     Answer(Answer, ReplyTo),
 }
 
+/// From this seed on there are companion pods.
+const COMPANIONS_FROM: u64 = 1_000_000;
+
 pub(crate) struct Ground {
     pub(crate) now: Micros,
     pub(crate) server: Server,
     pub(crate) chance: Chance,
+    /// Workloads with a single pod get companion pods.
+    pub(crate) has_companions: bool,
     pub(crate) weather: Weather,
     pub(crate) faults: Counts,
     pub(crate) trace: Trace,
@@ -53,6 +58,7 @@ impl Ground {
             now: 0,
             server: Server::default(),
             chance: Chance::new(seed),
+            has_companions: seed >= COMPANIONS_FROM,
             weather: Weather::default(),
             faults: Counts::default(),
             trace: Trace::new(traced),

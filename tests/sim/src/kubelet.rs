@@ -254,6 +254,7 @@ fn status(pod: &mut NodePod, change: impl FnOnce(&mut ContainerState)) {
         ready: false,
         running_since: None,
         waiting: None,
+        trouble: None,
         restarts: 0,
     };
     change(container.status.get_or_insert_with(empty));

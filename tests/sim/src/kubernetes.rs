@@ -75,7 +75,13 @@ impl Kubernetes {
         match what {
             Told::Is(Object::Workload(_)) => self.look(at.clone(), ground),
             // A revision label may have changed, which the native controllers count.
-            Told::Is(Object::Pod(pod)) => self.pod_changed(&pod.view, ground),
+            Told::Is(Object::Pod(pod)) => {
+                self.pod_changed(&pod.view, ground);
+                if pod.view.labels.contains_key(labels::COMPANION) && pod.view.node.is_none() {
+                    let due = ground.now + ground.chance.delay(5 * MS, 300 * MS);
+                    self.later(due, Job::Bind(pod.view.id.uid.clone()));
+                }
+            }
             Told::Is(Object::Prefetch(pod)) if pod.state == PrefetchState::Pulling => {
                 let due = ground.now + ground.chance.delay(50 * MS, 4 * SECOND);
                 self.later(due, Job::Pulled(at.clone()));
@@ -272,6 +278,9 @@ impl Kubernetes {
 
     fn bind(&mut self, uid: &str, ground: &mut Ground) {
         let nodes: Vec<usize> = self.usable.iter().copied().collect();
+        if ground.server.pods.get(uid).is_some_and(|pod| pod.view.node.is_some()) {
+            return;
+        }
         if nodes.is_empty() {
             return self.later(ground.now + SECOND, Job::Bind(uid.to_owned()));
         }

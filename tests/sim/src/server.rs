@@ -1,6 +1,7 @@
 //! The simulated API server: objects with uid and resourceVersion, conditional writes, admission, and what watchers are told.
 
 mod admission;
+mod companions;
 mod images;
 mod lead;
 mod objects;
@@ -340,6 +341,7 @@ fn kind_of(write: &Write) -> &'static str {
         Write::Workload(_) => "workloads",
         Write::Service(_) => "services",
         Write::Prefetch(_) => "pods that fetch images",
+        Write::Companion(_) => "companion pods",
         Write::InServiceFallback(_) => "pods/status",
         Write::RuleStatus(_) => "podtransitionrules/status",
     }

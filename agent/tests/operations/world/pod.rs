@@ -39,6 +39,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
             ready: true,
             running_since: Some(earlier),
             waiting: None,
+            trouble: None,
             restarts: 0,
         }),
     };

@@ -47,6 +47,10 @@ impl Mode {
     /// First word of the reason of a pod that leaves only because the gap is not known: once it is, the next pod may be held.
     pub const UNKNOWN_GAP: &str = "UnknownGap";
 
+    /// First word of the reason of a pod that is held because no other one serves, although it may be away for longer than clients
+    /// can be held.
+    pub const ONLY_POD: &str = "OnlyPod";
+
     /// The first word of the reason.
     #[must_use]
     pub fn word(reason: &str) -> &str {
@@ -118,9 +122,10 @@ fn auto(inputs: &ModeInputs) -> Mode {
             ),
         },
         Some(gap) if gap > cap => hold(format!(
-            "OnlyPod: no other pod serves; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then"
+            "{}: no other pod serves; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then",
+            Mode::ONLY_POD
         )),
-        Some(_) | None => hold("OnlyPod: no other pod serves".to_owned()),
+        Some(_) | None => hold(format!("{}: no other pod serves", Mode::ONLY_POD)),
     }
 }
 

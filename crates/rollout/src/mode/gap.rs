@@ -26,6 +26,12 @@ impl Gaps {
         self.0.iter().map(|(_, gap)| *gap).max()
     }
 
+    /// Whether pods were brought to this revision of late.
+    #[must_use]
+    pub fn knows(&self, revision: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == revision)
+    }
+
     /// The gaps with one more; `None` if that is nothing new.
     #[must_use]
     pub fn with(&self, revision: &str, milliseconds: u32) -> Option<Self> {

@@ -2,7 +2,9 @@
 
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, Grant, Hook, HookTime, ModeWish, Outcome, Transition, TransitionResult, VerifySpec};
+use hitless_api::{
+    DrainSpec, Grant, GrantMode, Hook, HookTime, ModeWish, Outcome, Transition, TransitionResult, VerifySpec,
+};
 use hitless_workloads::Plan;
 
 use super::Gaps;
@@ -151,6 +153,20 @@ impl OperationSettings {
         self.inputs.gap_milliseconds
     }
 
+    /// For a pod that leaves service for good.
+    #[must_use]
+    pub fn drain_only<'a>(
+        &self,
+        pod: &PodView,
+        traffic: &Traffic<'a>,
+        serving: &impl Fn(&PodView) -> Serving,
+    ) -> Start<'a> {
+        let reason = "NotNeeded: the pods of its workload serve without it".to_owned();
+        let mode = Mode { mode: GrantMode::Leave, reason };
+        let begin = traffic.begin(pod, &mode.mode, serving);
+        Start { mode, begin }
+    }
+
     /// Leave or Hold, and whether Services have to be opened before. `pod` is the one that this is of; `serving` says how the
     /// others are.
     ///
@@ -176,7 +192,6 @@ impl OperationSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_api::GrantMode;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 

@@ -2,11 +2,10 @@
 
 use hitless_api::ObjectRef;
 use hitless_api::names::labels;
-use hitless_workloads::kind;
-use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
 
 use super::Pull;
+use crate::owner_reference::owner_reference;
 
 /// Name of its container.
 pub(super) const CONTAINER: &str = "image";
@@ -63,16 +62,11 @@ pub fn manifest(pull: &Pull, attempt: u32, owner: &ObjectRef) -> Value {
                 "linkerd.io/inject": "disabled",
                 "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
             },
-            "ownerReferences": [owner_reference(owner)],
+            // Not its controller: a native controller counts what it controls.
+            "ownerReferences": [owner_reference(owner, false)],
         },
         "spec": spec,
     })
-}
-
-fn owner_reference(owner: &ObjectRef) -> Value {
-    let ObjectReference { api_version, kind, name, uid, .. } = owner.reference(kind::version(&owner.group_kind));
-    // Not its controller: a native controller counts what it controls.
-    json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": false})
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use hitless_gate::{Gate, Verdict};
 use hitless_workloads::{Obstacle, PodIntent, kind};
 use jiff::SignedDuration;
 
+use super::companions::Companions;
 use super::draft::Draft;
 use super::endings::{Ended, Failure};
 use super::images::Images;
@@ -30,6 +31,7 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) policies: Policies<'a>,
     pub(super) traffic: Traffic<'a>,
     pub(super) images: Images<'a>,
+    pub(super) companions: Companions<'a>,
     /// How long a new version may take to get Ready, judged by the one before, in seconds, by index of the plan.
     pub(super) ready_within: BTreeMap<usize, u32>,
     /// What was learned of gaps and does not stand on the workload yet, by index of the plan.
@@ -202,6 +204,8 @@ impl<'a> Basis<'a, '_> {
     fn facts(&self, index: usize) -> WorkloadFacts {
         let known = WorkloadFacts::of(&self.wishes.plans[index]);
         let longest = self.learned.get(&index).and_then(Gaps::longest).max(known.gap_milliseconds);
+        // What the next version needs to start counts, too.
+        let longest = longest.max(self.companions.start_milliseconds(&self.wishes.plans[index]));
         let ready_within_seconds = self.ready_within.get(&index).copied();
         WorkloadFacts { gap_milliseconds: longest, ready_within_seconds, ..known }
     }
@@ -218,7 +222,7 @@ impl<'a> Basis<'a, '_> {
         others.find(teaches).map(|grant| grant.pod.name.as_str())
     }
 
-    fn has_ended(&self, grant: &Grant) -> bool {
+    pub(super) fn has_ended(&self, grant: &Grant) -> bool {
         let node = self.wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| pod.node.as_ref());
         node.and_then(|node| self.snapshot.node_transitions.get(node)).is_some_and(|known| known.has_ended(grant))
     }

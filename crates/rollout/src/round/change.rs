@@ -2,7 +2,7 @@
 
 use hitless_api::{Cancel, Grant, PodRef, Reservation};
 
-use super::write::{EndedHold, InServiceFallback, LedgerWrite, PrefetchWrite, RuleStatusWrite};
+use super::write::{CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, PrefetchWrite, RuleStatusWrite};
 use crate::mode::ServiceView;
 use crate::snapshot::OperationKey;
 
@@ -37,6 +37,8 @@ pub(super) enum Change<'a> {
     Workload(hitless_workloads::Write),
     /// A pod that fetches an image is made or deleted.
     Prefetch(PrefetchWrite),
+    /// A companion pod is made or deleted.
+    Companion(CompanionWrite),
     /// InService is added where no agent is.
     InServiceFallback(InServiceFallback),
     /// A PodTransitionRule's status is not what it should be.

@@ -100,6 +100,7 @@ impl<'a> Draft<'a> {
             }
             Change::Workload(write) => self.others.push(Step::workload(write)),
             Change::Prefetch(write) => self.others.push(Step::alone(Write::Prefetch(write))),
+            Change::Companion(write) => self.others.push(Step::alone(Write::Companion(write))),
             Change::InServiceFallback(write) => self.others.push(Step::alone(Write::InServiceFallback(write))),
             Change::RuleStatus(write) => self.others.push(Step::alone(Write::RuleStatus(write))),
         }

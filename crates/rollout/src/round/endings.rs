@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Cancel, Grant, Outcome, PodRef, TransitionResult};
+use hitless_api::{Cancel, Grant, GrantOp, Outcome, PodRef, TransitionResult};
 use hitless_workloads::Stage;
 use jiff::Timestamp;
 
@@ -63,6 +63,11 @@ pub(super) struct Ended<'a> {
 }
 
 impl Ended<'_> {
+    /// Whether an operation of this workload was judged bad on the way to its target.
+    pub(super) fn is_halted(&self, workload: usize) -> bool {
+        self.failures.iter().any(|failure| failure.workload == Some(workload))
+    }
+
     /// Whether the pod is being operated, or has its reservation still.
     pub(super) fn is_taken(&self, uid: &str) -> bool {
         self.busy.contains(uid) && !self.failed_but_serving.contains(uid)
@@ -163,6 +168,16 @@ fn over<'a>(
     }
     let pod = wishes.pods.get(grant.pod.uid.as_str());
     let evidence = snapshot.evidence.get(&OperationKey::granted(grant));
+    if grant.op == GrantOp::Drain && result.outcome == Outcome::Done {
+        // It is deleted now, and out of service until it is gone.
+        if evidence == Some(&Evidence::Gone) {
+            changes.extend([granted.release(), granted.remove()]);
+            return;
+        }
+        ended.busy.insert(&grant.pod.uid);
+        ended.reads.extend(pod.is_none().then(|| granted.read()));
+        return;
+    }
     // A Done was seen Ready by the agent; what is derived from the pod must know of it, or it would be wished again.
     let proven = match (result.outcome, evidence) {
         (_, Some(Evidence::Ready | Evidence::Gone)) | (Outcome::Done, Some(Evidence::NotReady)) => true,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::mode::{Mode, ServiceConflict, ServiceReadiness, ServiceView, Start};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, ObjectRef, Outcome, PostCheck, Reservation};
+use hitless_api::{Grant, GrantMode, GrantOp, ObjectRef, Outcome, PostCheck, Reservation};
 use hitless_gate::{Candidate, LedgerError, Reserved, Verdict};
 use jiff::{SignedDuration, Timestamp};
 
@@ -150,6 +150,9 @@ impl<'a> Basis<'a, '_> {
         if draft.is_full(operable.node) {
             return Decided::waits(Waiting::NodeFull(operable.node.to_owned()));
         }
+        if let Some(waiting) = self.failed_companion(operable) {
+            return Decided::waits(waiting);
+        }
         // Where the registry is asked at every start, one that does not answer would keep the container down.
         if let Some(waiting) = self.images.waiting_for_answer(operable.pod, &operable.intent) {
             return Decided::waits(waiting);
@@ -158,6 +161,9 @@ impl<'a> Basis<'a, '_> {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),
         };
+        if let Some(waiting) = self.companion(operable, &begin.mode) {
+            return Decided::waits(waiting);
+        }
         // One pod leaves and teaches how long the workload is away; the others may then be held.
         if Mode::word(&begin.mode.reason) == Mode::UNKNOWN_GAP
             && let Some(teacher) = self.teacher(operable.pod, draft)
@@ -214,8 +220,16 @@ impl<'a> Basis<'a, '_> {
     /// Leave or Hold, and whether Services have to be opened before.
     fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, Waiting> {
         let serving = |pod: &PodView| self.serving(pod, draft);
-        let start = operable.settings.start(operable.pod, &self.traffic, &serving);
-        let Start { mode, begin } = start.map_err(|why| Waiting::not_operable(why, operable.node))?;
+        let start = match operable.intent.operation.op {
+            GrantOp::Drain => Ok(operable.settings.drain_only(operable.pod, &self.traffic, &serving)),
+            _ => operable.settings.start(operable.pod, &self.traffic, &serving),
+        };
+        let Start { mut mode, begin } = start.map_err(|why| Waiting::not_operable(why, operable.node))?;
+        if Mode::word(&mode.reason) == Mode::ONLY_POD
+            && let Some(why) = self.no_companion(operable)
+        {
+            mode.reason = format!("{}; no companion pod can serve: {why}", mode.reason);
+        }
         match begin {
             ServiceReadiness::Now { open, note: _ } => {
                 // One that is open for another operation is marked for this one first: who knows only of the other would close it.

@@ -4,7 +4,7 @@ use hitless_api::pod::PodView;
 use jiff::{SignedDuration, Timestamp};
 
 use super::change::Change;
-use super::write::InServiceFallback;
+use super::write::{InServiceFallback, WithoutAgent};
 use crate::snapshot::{AgentState, Snapshot};
 
 /// Seconds without an agent after which the controller stands in.
@@ -29,7 +29,8 @@ pub(super) fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<'_> {
         let since = bound_since(pod).map_or(missing, |bound| bound.max(missing));
         let due = since.saturating_add(SignedDuration::from_secs(GRACE_SECONDS)).unwrap_or(now);
         if now >= due {
-            let write = InServiceFallback { pod: pod.id.clone(), resource_version: pod.resource_version.clone() };
+            let (pod, resource_version) = (pod.id.clone(), pod.resource_version.clone());
+            let write = InServiceFallback { pod, resource_version, because: WithoutAgent::NoAgent };
             decision.changes.push(Change::InServiceFallback(write));
         } else {
             decision.wake_at = Some(decision.wake_at.map_or(due, |other: Timestamp| other.min(due)));

@@ -5,6 +5,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec};
 use hitless_workloads::Obstacle;
 
+use super::companions::Companion;
 use crate::snapshot::{AgentState, NodeUnfit, Snapshot};
 
 /// What a pod waits for.
@@ -76,6 +77,13 @@ pub enum Waiting {
     },
     /// This pod of its workload is being operated first: it teaches how long the workload is away.
     Learning(String),
+    /// A companion pod of its workload tries the next version, or takes over.
+    Companion {
+        /// Name of the companion.
+        pod: String,
+        /// How far it is.
+        stage: Companion,
+    },
     /// The images are there, and the workload's owner wants no more for now.
     PrefetchOnly,
     /// The namespace's ledger has as many reservations as fit.
@@ -141,6 +149,8 @@ impl Waiting {
             Self::ImagePulling { .. } => "ImagePulling",
             Self::ImageNotFetched { .. } => "ImageNotFetched",
             Self::Learning(_) => "Learning",
+            Self::Companion { stage: Companion::Failing(_) | Companion::Failed(_), .. } => "CompanionFailed",
+            Self::Companion { .. } => "Companion",
             Self::PrefetchOnly => "PrefetchOnly",
             Self::LedgerFull => "LedgerFull",
             Self::Halted { .. } => "Halted",
@@ -207,6 +217,16 @@ impl Waiting {
             Self::Learning(pod) => {
                 format!("how long its workload is away is not known yet; pod {pod} goes first, for at most 30 s alone")
             }
+            Self::Companion { pod, stage } => match stage {
+                Companion::Missing => format!("companion pod {pod} is to try the new version first"),
+                Companion::Starting(words) => format!("companion pod {pod} tries the new version first: {words}"),
+                Companion::Slow(words) => format!("companion pod {pod} with the new version is not ready: {words}"),
+                Companion::Failing(words) => format!("the new version does not run in companion pod {pod}: {words}"),
+                Companion::Failed(words) => format!("the new version did not run in companion pod {pod}: {words}"),
+                Companion::Joining => format!("companion pod {pod} runs the new version and is put in service"),
+                Companion::Tried(_) => format!("companion pod {pod} has tried the new version"),
+                Companion::Leaving => format!("companion pod {pod} is being deleted"),
+            },
             Self::PrefetchOnly => {
                 "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
             }
@@ -231,6 +251,15 @@ impl Waiting {
             | Self::Job
             | Self::Terminating
             | Self::Learning(_)
+            | Self::Companion {
+                stage:
+                    Companion::Missing
+                    | Companion::Starting(_)
+                    | Companion::Joining
+                    | Companion::Tried(_)
+                    | Companion::Leaving,
+                ..
+            }
             | Self::ImagePulling { .. } => None,
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
                 Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
@@ -241,6 +270,12 @@ impl Waiting {
             Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Pressure(_)), .. } => {
                 Some("make room on the node")
             }
+            Self::Companion { stage: Companion::Slow(_) | Companion::Failing(_), .. } => Some(
+                "its pods stay as they are, and it goes on by itself once it runs; see kubectl logs, or set another image",
+            ),
+            Self::Companion { stage: Companion::Failed(_), .. } => Some(
+                "its pods stay as they are; set another image, or remove the annotation hitless.dev/tried to try again",
+            ),
             Self::PrefetchOnly => Some("remove the annotation to go on"),
             Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
             Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {
@@ -275,6 +310,14 @@ impl Waiting {
                 | Self::PodNotCached
                 | Self::Terminating
                 | Self::Learning(_)
+                | Self::Companion {
+                    stage: Companion::Missing
+                        | Companion::Starting(_)
+                        | Companion::Joining
+                        | Companion::Tried(_)
+                        | Companion::Leaving,
+                    ..
+                }
                 | Self::ImagePulling { .. }
         )
     }

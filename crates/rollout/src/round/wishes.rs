@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, ObjectRef};
+use hitless_api::{Grant, GrantOp, ObjectRef};
 use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Stage, World, image};
 use jiff::Timestamp;
 
@@ -43,6 +43,16 @@ impl<'a> Wishes<'a> {
         self.by_workload.get(&self.owner(pod)?.uid).copied()
     }
 
+    /// Index of the plan of the workload whose companion the pod is.
+    pub(super) fn workload_of_companion(&self, pod: &PodView) -> Option<usize> {
+        self.by_workload.get(&pod.owner.as_ref()?.uid).copied()
+    }
+
+    /// Whether nobody is there whom the workload with this uid controls, but its companions.
+    pub(super) fn is_without_pods(&self, uid: &str) -> bool {
+        self.world.children(uid).iter().all(|child| self.world.pods(&child.id.uid).is_empty())
+    }
+
     /// Index of the plan of the workload whose pods are still to be brought to where the grant leads.
     pub(super) fn workload_of_target(&self, grant: &Grant) -> Option<usize> {
         let revision = target(grant)?;
@@ -74,6 +84,10 @@ impl<'a> Wishes<'a> {
         if let Some(revision) = target(grant) {
             let plan = self.workload_of_grant(grant).map(|index| &self.plans[index]);
             return plan.is_some_and(|plan| plan.is_active() && plan.leads_to(revision));
+        }
+        // A companion that has begun to leave goes.
+        if grant.op == GrantOp::Drain {
+            return true;
         }
         let pod = self.pods.get(grant.pod.uid.as_str()).copied();
         REQUESTS.iter().any(|kind| kind.wants(grant, pod))

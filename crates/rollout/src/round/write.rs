@@ -46,13 +46,44 @@ pub struct RoleBindingWrite {
     pub ledger_uid: Option<String>,
 }
 
-/// InService True on a pod whose node has no agent (docs/contract.md 17).
+/// Why the controller puts a pod in service, and no agent does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutAgent {
+    /// Its node has none (docs/contract.md 17).
+    NoAgent,
+    /// It is a companion pod, which agents leave alone (docs/contract.md 33).
+    Companion,
+}
+
+impl WithoutAgent {
+    /// Reason of the condition.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NoAgent => "NoAgent",
+            Self::Companion => "Companion",
+        }
+    }
+
+    /// Message of the condition.
+    #[must_use]
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::NoAgent => "set by hitless-controller: the node has no Ready agent",
+            Self::Companion => "set by hitless-controller: it serves while its workload's own pod is away",
+        }
+    }
+}
+
+/// InService True on a pod on which it is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InServiceFallback {
     /// The pod.
     pub pod: PodRef,
     /// The version in which the condition is absent.
     pub resource_version: String,
+    /// Why it is the controller that writes it.
+    pub because: WithoutAgent,
 }
 
 /// A pod that fetches an image is made, or deleted when nobody needs it any more.
@@ -69,6 +100,27 @@ pub enum PrefetchWrite {
     },
     /// Deleted.
     Delete(PodRef),
+}
+
+/// A companion pod is made or deleted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CompanionWrite {
+    /// Made.
+    Create {
+        /// Namespace.
+        namespace: String,
+        /// Value of its label `hitless.dev/companion`.
+        key: String,
+        /// The pod.
+        manifest: Value,
+    },
+    /// Deleted.
+    Delete {
+        /// The pod.
+        pod: PodRef,
+        /// Nobody was ever sent to it, so its containers are not asked to end.
+        at_once: bool,
+    },
 }
 
 /// The next status of a PodTransitionRule.
@@ -186,6 +238,8 @@ pub enum Write {
     Service(ServiceWrite),
     /// A prefetch pod.
     Prefetch(PrefetchWrite),
+    /// A companion pod.
+    Companion(CompanionWrite),
     /// To a pod's status.
     InServiceFallback(InServiceFallback),
     /// To a PodTransitionRule's status.
@@ -229,6 +283,7 @@ impl Write {
             | Self::Workload(_)
             | Self::Service(_)
             | Self::Prefetch(_)
+            | Self::Companion(_)
             | Self::InServiceFallback(_)
             | Self::RuleStatus(_) => {}
         }
@@ -236,12 +291,15 @@ impl Write {
 
     /// The API server says no, in these words.
     pub fn refused(&self, words: &str, own: &mut OwnWrites) {
-        if let Self::Prefetch(PrefetchWrite::Create { pull, .. }) = self {
-            if own.refused.len() >= OwnWrites::MAX_REFUSED {
-                own.refused.clear();
-            }
-            own.refused.insert(pull.key(), words.chars().take(OwnWrites::LONGEST_REFUSAL).collect());
+        let key = match self {
+            Self::Prefetch(PrefetchWrite::Create { pull, .. }) => pull.key(),
+            Self::Companion(CompanionWrite::Create { key, .. }) => key.clone(),
+            _ => return,
+        };
+        if own.refused.len() >= OwnWrites::MAX_REFUSED {
+            own.refused.clear();
         }
+        own.refused.insert(key, words.chars().take(OwnWrites::LONGEST_REFUSAL).collect());
     }
 
     /// It has succeeded: an earlier one on the same version of the object can't any more.
@@ -254,9 +312,11 @@ impl Write {
                 own.bound.extend(ledger_uid.clone().map(|uid| (namespace.clone(), uid)));
             }
             Self::Prefetch(PrefetchWrite::Create { pull, .. }) => _ = own.refused.remove(&pull.key()),
+            Self::Companion(CompanionWrite::Create { key, .. }) => _ = own.refused.remove(key),
             Self::Workload(_)
             | Self::Service(_)
             | Self::Prefetch(PrefetchWrite::Delete(_))
+            | Self::Companion(CompanionWrite::Delete { .. })
             | Self::InServiceFallback(_)
             | Self::RuleStatus(_) => {}
         }
@@ -275,6 +335,8 @@ impl Write {
                 format!("prefetch/{}/{}", pull.namespace, pull.key())
             }
             Self::Prefetch(PrefetchWrite::Delete(pod)) => format!("prefetch/{}/{}", pod.namespace, pod.name),
+            Self::Companion(CompanionWrite::Create { namespace, key, .. }) => format!("companion/{namespace}/{key}"),
+            Self::Companion(CompanionWrite::Delete { pod, .. }) => format!("companion/{}/{}", pod.namespace, pod.name),
             Self::InServiceFallback(write) => format!("in-service-fallback/{}", write.pod.uid),
             Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
         }

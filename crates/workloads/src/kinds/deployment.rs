@@ -24,11 +24,12 @@ use serde_json::{Value, json};
 
 pub use body::{Deployment, DeploymentBody, ReplicaSet, ReplicaSetBody};
 
-use crate::kind::{Kind, Resource, Size};
+use crate::kind::{self, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::Plan;
 use crate::rights::Right;
+use crate::surge;
 use crate::world::World;
 use crate::write::Write;
 
@@ -111,6 +112,18 @@ impl Kind for Deployments {
     /// Nothing: the template of the live ReplicaSet stays as it is until the Deployment is changed.
     fn halt(&self, _: &Object, _: &World<'_>) -> Option<Write> {
         None
+    }
+
+    fn surge<'r>(&self, root: &'r Object) -> Result<&'r Value, String> {
+        let Some(deployment) = root.deployment() else { return Err(kind::NO_SURGE.to_owned()) };
+        if !deployment.body.surges {
+            return Err(kind::NO_SURGE.to_owned());
+        }
+        let template = deployment.body.template.content();
+        match surge::only_one(template) {
+            Some(why) => Err(why),
+            None => Ok(template),
+        }
     }
 
     fn held(&self, mut root: Value) -> Value {

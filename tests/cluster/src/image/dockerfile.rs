@@ -1,5 +1,6 @@
 //! Reads a stage `FROM scratch` of a Dockerfile: just enough to make the same image without a builder.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::image::ImageSpec;
@@ -8,12 +9,14 @@ use crate::{Error, Result};
 /// Reads the stage called `stage`.
 ///
 /// `resolve` says where on this machine the file is that `COPY --from=… <path>` takes from another stage. Instructions
-/// other than COPY, ENTRYPOINT, USER, ENV, LABEL and WORKDIR are refused: leaving one out would make another image.
+/// other than COPY, ENTRYPOINT, USER, ARG, ENV, LABEL and WORKDIR are refused: leaving one out would make another image. An
+/// ARG has its default; `${NAME}` stands for it in later ENV and LABEL.
 pub fn from_dockerfile(text: &str, stage: &str, resolve: impl Fn(&str) -> Option<PathBuf>) -> Result<ImageSpec> {
     let instructions = instructions(text);
     let mut inside = false;
     let mut found = false;
     let mut spec = ImageSpec::default();
+    let mut arguments = BTreeMap::new();
     for (line, instruction) in &instructions {
         let error = |message: String| Error::Dockerfile { line: *line, message };
         let (keyword, rest) = instruction.split_once(char::is_whitespace).unwrap_or((instruction, ""));
@@ -25,7 +28,7 @@ pub fn from_dockerfile(text: &str, stage: &str, resolve: impl Fn(&str) -> Option
                 return Err(error(format!("stage {stage} is not FROM scratch, which is all that can be made here")));
             }
         } else if inside {
-            apply(&mut spec, &keyword, rest, &resolve).map_err(error)?;
+            apply(&mut spec, &mut arguments, &keyword, rest, &resolve).map_err(error)?;
         }
     }
     if !found {
@@ -61,6 +64,7 @@ fn is_stage(from: &str, stage: &str) -> bool {
 
 fn apply(
     spec: &mut ImageSpec,
+    arguments: &mut BTreeMap<String, String>,
     keyword: &str,
     rest: &str,
     resolve: impl Fn(&str) -> Option<PathBuf>,
@@ -73,10 +77,11 @@ fn apply(
         }
         "USER" => rest.clone_into(&mut spec.user),
         "WORKDIR" => rest.clone_into(&mut spec.working_directory),
-        "ENV" => spec.env.extend(pairs(rest)?),
-        "LABEL" => spec.labels.extend(pairs(rest)?),
+        "ARG" => arguments.extend(pairs(rest).map_err(|_| format!("ARG needs a default, not `{rest}`"))?),
+        "ENV" => spec.env.extend(substituted(pairs(rest)?, arguments)?),
+        "LABEL" => spec.labels.extend(substituted(pairs(rest)?, arguments)?),
         other => {
-            let known = "COPY, ENTRYPOINT, USER, ENV, LABEL and WORKDIR";
+            let known = "COPY, ENTRYPOINT, USER, ARG, ENV, LABEL and WORKDIR";
             return Err(format!(
                 "{other} is not understood here: an image for the cluster can be made of {known} only"
             ));
@@ -120,6 +125,18 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     if found.is_empty() { Err(wrong()) } else { Ok(found) }
 }
 
+/// The values with their arguments.
+fn substituted(
+    pairs: Vec<(String, String)>,
+    arguments: &BTreeMap<String, String>,
+) -> Result<Vec<(String, String)>, String> {
+    let value = |value: String| {
+        let done = arguments.iter().fold(value, |value, (name, is)| value.replace(&format!("${{{name}}}"), is));
+        if done.contains('$') { Err(format!("`{done}` names what is no ARG of this stage")) } else { Ok(done) }
+    };
+    pairs.into_iter().map(|(key, text)| Ok((key, value(text)?))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +162,13 @@ mod tests {
     }
 
     #[test]
+    fn an_argument_has_its_default() {
+        let text = "FROM scratch AS x\nARG V=v1\nENV A=${V} B=is-${V}\n";
+        let spec = from_dockerfile(text, "x", host).unwrap();
+        assert_eq!((spec.env["A"].as_str(), spec.env["B"].as_str()), ("v1", "is-v1"));
+    }
+
+    #[test]
     fn what_is_not_understood_is_refused_with_its_line() {
         let error = |stage_body: &str| {
             let text = format!("FROM scratch AS x\n{stage_body}\n");
@@ -157,6 +181,8 @@ mod tests {
         assert!(error("COPY --from=b /out/a b").contains("absolute"));
         assert!(error("ENV A").contains("KEY=value"));
         assert!(error("ENV").contains("KEY=value"));
+        assert!(error("ENV A=$B").contains("no ARG"));
+        assert!(error("ARG V").contains("default"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The table.
 
 mod agent;
+mod companion;
 mod controller;
 mod gate;
 mod objects;
@@ -17,6 +18,7 @@ use crate::{Expect, Row};
 pub(crate) fn all() -> Vec<Row> {
     [
         agent::rows(),
+        companion::rows(),
         controller::rows(),
         gate::rows(),
         objects::rows(),

@@ -12,8 +12,9 @@ use anyhow::Context;
 use clap::Parser;
 use hitless_load::{Load, LoadConfig, MAX_DURATION, Report};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Sends requests at a fixed rate and counts what a client sees.
@@ -49,6 +50,10 @@ struct Arguments {
     /// Give a request up this long after it was due.
     #[arg(long, default_value_t = 5_000)]
     timeout_ms: u64,
+    /// Before anything is sent and counted, wait until all targets accept a connection, for at most so many seconds. A new
+    /// Service is known to the node of a client a little later than to the API server.
+    #[arg(long, default_value_t = 0)]
+    await_targets_seconds: u64,
     /// Path to ask for.
     #[arg(long, default_value = "/")]
     path: String,
@@ -75,8 +80,16 @@ async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let stdin = arguments.until_stdin_closes;
     let progress = (arguments.progress_every_ms > 0).then(|| Duration::from_millis(arguments.progress_every_ms));
+    let patience = Duration::from_secs(arguments.await_targets_seconds);
     raise_descriptor_limit();
-    let load = match Load::start(arguments.into_config()) {
+    let config = arguments.into_config();
+    if !patience.is_zero()
+        && let Err(error) = await_targets(&config, patience).await
+    {
+        eprintln!("load: {error:#}");
+        return ExitCode::from(2);
+    }
+    let load = match Load::start(config) {
         Ok(load) => load,
         Err(error) => {
             eprintln!("load: {error}");
@@ -90,6 +103,26 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Connects to each target until it accepts; nothing but trying tells when.
+async fn await_targets(config: &LoadConfig, patience: Duration) -> anyhow::Result<()> {
+    config.validate()?;
+    let begin = Instant::now();
+    for target in &config.targets {
+        loop {
+            match timeout(Duration::from_secs(1), TcpStream::connect(target)).await {
+                Ok(Ok(_connection)) => break,
+                last => anyhow::ensure!(
+                    begin.elapsed() < patience,
+                    "{target} accepted no connection in {} s: {last:?}",
+                    patience.as_secs()
+                ),
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+    Ok(())
 }
 
 /// Prints progress until the load has ended; a signal or the end of standard input makes it end. An error (nobody

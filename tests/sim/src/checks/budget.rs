@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::Seen;
-use hitless_api::names::annotations;
+use hitless_api::names::{annotations, labels};
 use hitless_workloads::{Body, Object};
 
 /// Share of a workload's pods that may be unavailable where no rule selects a pod.
@@ -35,8 +35,10 @@ pub(super) fn check(
     taken: &BTreeSet<&str>,
     spending: &BTreeSet<&str>,
 ) -> Result<(), String> {
-    let pods: Vec<&PodView> =
-        seen.pods.iter().map(|pod| &**pod).filter(|pod| pod.id.namespace == namespace && !pod.finished).collect();
+    let here = seen.pods.iter().map(|pod| &**pod).filter(|pod| pod.id.namespace == namespace && !pod.finished);
+    // A companion pod is one more than its workload is meant to have.
+    let (companions, pods): (Vec<&PodView>, Vec<&PodView>) =
+        here.partition(|pod| pod.labels.contains_key(labels::COMPANION));
     for uid in spending {
         let Some(pod) = pods.iter().find(|pod| pod.id.uid == *uid) else { continue };
         let mut governed = false;
@@ -45,7 +47,10 @@ pub(super) fn check(
                 continue;
             };
             governed = true;
-            let group = Group::of(seen, &pods, taken, |other| selects(selector, other));
+            let serves =
+                |pod: &&&PodView| pod.available() && !taken.contains(pod.id.uid.as_str()) && selects(selector, pod);
+            let instead = companions.iter().filter(serves).count();
+            let group = Group::of(seen, &pods, taken, |other| selects(selector, other)).with(instead);
             for each in &rule.spec.rules {
                 within(each, pod, &group).map_err(|why| format!("rule {}/{}: {why}", rule.name, each.name))?;
             }
@@ -95,6 +100,12 @@ impl Group {
             missing += desired.saturating_sub(inside);
         }
         Self { total, gone: members.len() - left + missing, left }
+    }
+
+    /// With so many pods that serve in place of those that are gone.
+    fn with(self, instead: usize) -> Self {
+        let filled = instead.min(self.gone);
+        Self { gone: self.gone - filled, left: self.left + filled, ..self }
     }
 
     fn text(&self, limit: &str, quota: usize) -> String {

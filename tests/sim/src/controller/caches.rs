@@ -224,7 +224,8 @@ impl Caches {
             snapshot.objects = self.objects.values().map(|each| each.view.clone()).collect();
         }
         if self.pods.take_changed() {
-            snapshot.pods = self.pods.values().map(|pod| pod.view.clone()).collect();
+            let pods = self.pods.values().map(|pod| pod.view.clone()).collect();
+            *snapshot = std::mem::take(snapshot).with_pods(pods);
         }
         if self.nodes.take_changed() {
             snapshot.nodes = self.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();

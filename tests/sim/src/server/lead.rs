@@ -32,6 +32,7 @@ impl Server {
             Write::Workload(write) => self.workload(&write, checks),
             Write::Service(write) => self.service(&write, checks),
             Write::Prefetch(write) => self.prefetch(write),
+            Write::Companion(write) => self.companion(write, checks),
             Write::InServiceFallback(write) => {
                 let pod = self.pods.get(write.pod.uid.as_str()).ok_or(Refusal::Gone)?;
                 if pod.view.resource_version != write.resource_version {
@@ -39,7 +40,7 @@ impl Server {
                 }
                 let mut pod = hitless_agent::view::NodePod::clone(&pod.node_pod);
                 let since = Some(hitless_agent::instant::whole_seconds(self.stamp()));
-                let reason = "NoAgent".to_owned();
+                let reason = write.because.reason().to_owned();
                 let condition = ConditionView { is_true: true, reason, message: String::new(), since };
                 pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
                 Ok(Some(Object::Pod(self.put_pod(checks, pod))))

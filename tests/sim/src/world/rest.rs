@@ -1,6 +1,6 @@
 //! What must be true once nothing happens any more.
 
-use hitless_api::names::annotations;
+use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_rollout::round::Round;
 use hitless_workloads::{Object, Template};
@@ -31,6 +31,13 @@ impl World {
             }
             if !pod.gated {
                 return None;
+            }
+            if pod.labels.contains_key(labels::COMPANION) && pod.in_service().is_none() {
+                // It waits for its version to run, or for a rollout that waits for something else.
+                let owner = pod.owner.as_ref().map_or("", |owner| owner.uid.as_str());
+                let mut held = self.ground.server.objects.values().filter(|each| each.view.held_by_guard());
+                let is_needed = held.any(|each| each.view.id.uid == owner);
+                return (!is_needed).then(|| format!("companion pod {name} was left behind"));
             }
             if !pod.in_service().is_some_and(|is| is.is_true) {
                 return Some(format!("pod {name} was left out of service"));

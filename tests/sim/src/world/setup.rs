@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::{NodeIdentity, NodePod};
 use hitless_api::PodTransitionRuleSpec;
-use hitless_api::names::{IN_SERVICE, annotations, labels};
+use hitless_api::names::{COMPANION_NEVER, IN_SERVICE, annotations, labels};
 use hitless_api::pod::{ConditionView, ContainerState};
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_rollout::snapshot::{RuleView, Version};
@@ -140,6 +140,9 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
     match kind {
         "Deployment" => {
             let (mut deployment, set) = named.at_rest(template, ground.wall(0));
+            if !ground.has_companions {
+                deployment["metadata"]["annotations"][annotations::COMPANION] = COMPANION_NEVER.into();
+            }
             deployment["spec"]["revisionHistoryLimit"] = json!(ground.chance.pick(&[10, 10, 2, 1]));
             deployment["spec"]["progressDeadlineSeconds"] = json!(ground.chance.between(15, 60));
             ground.server.put_object(deployment);
@@ -213,6 +216,7 @@ fn running(mut pod: NodePod, node: usize, nodes: &mut [Node], ground: &mut Groun
         ready: true,
         running_since: Some(whole_seconds(wall)),
         waiting: None,
+        trouble: None,
         restarts: 0,
     });
     ground.server.images.pulled(ground.now, &format!("n{node}"), &pod.view.containers[0].image);

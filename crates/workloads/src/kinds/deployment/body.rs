@@ -25,6 +25,8 @@ pub struct DeploymentBody {
     pub revision_history_limit: i32,
     /// `spec.progressDeadlineSeconds`, 600 if absent.
     pub progress_deadline_seconds: u32,
+    /// `spec.strategy` lets a new pod run beside the others.
+    pub surges: bool,
     /// `spec.template`.
     pub template: Template,
 }
@@ -146,7 +148,30 @@ struct RawDeploymentSpec {
     paused: bool,
     revision_history_limit: Option<i32>,
     progress_deadline_seconds: Option<u32>,
+    strategy: RawStrategy,
     template: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawStrategy {
+    r#type: Option<String>,
+    rolling_update: Option<RawRollingUpdate>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawRollingUpdate {
+    max_surge: Option<Value>,
+}
+
+impl RawStrategy {
+    /// A percentage rounds up, so that any but zero is at least one pod.
+    fn surges(&self) -> bool {
+        let surge = self.rolling_update.as_ref().and_then(|update| update.max_surge.as_ref());
+        let is_none = surge.is_some_and(|surge| *surge == 0 || *surge == "0%" || *surge == "0");
+        self.r#type.as_deref().is_none_or(|name| name == "RollingUpdate") && !is_none
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -179,6 +204,7 @@ impl From<Raw<RawDeploymentSpec>> for DeploymentBody {
             paused: spec.paused,
             revision_history_limit: spec.revision_history_limit.unwrap_or(10),
             progress_deadline_seconds: spec.progress_deadline_seconds.unwrap_or(600),
+            surges: spec.strategy.surges(),
             template: Template::new(spec.template),
         }
     }

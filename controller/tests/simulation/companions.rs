@@ -1,0 +1,140 @@
+//! Stories of companion pods.
+
+use hitless_api::{GrantMode, GrantOp, Outcome, Phase};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::node::Fate;
+use crate::scenarios::turns;
+use crate::test_controller::{ALL, TestController};
+
+fn reasons(cluster: &Cluster, controller: &mut TestController) -> Vec<&'static str> {
+    controller.refresh(cluster, ALL);
+    controller.said(cluster.now).into_iter().map(|(reason, _)| reason).collect()
+}
+
+/// A single pod behind a Service, changed; its companion is made.
+fn changed() -> (Cluster, TestController) {
+    let mut cluster = Cluster::new(1, 1).service("web").with_companions();
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 6);
+    assert_eq!(cluster.companions.len(), 1);
+    assert_eq!(reasons(&cluster, &mut controller), ["Companion"]);
+    assert!(cluster.grants().is_empty());
+    (cluster, controller)
+}
+
+fn crashed() -> Value {
+    json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}})
+}
+
+/// Started at the first second, ready at this one.
+fn ready(cluster: &mut Cluster, second: u8, more: &Value) {
+    let conditions = json!([{"type": "ContainersReady", "status": "True", "lastTransitionTime": format!("2026-11-22T00:00:{second:02}Z")}]);
+    let conditions: Vec<Value> =
+        [conditions, more.clone()].iter().flat_map(|list| list.as_array().unwrap().clone()).collect();
+    cluster.companion_is(&json!({"running": {"startedAt": "2026-11-22T00:00:01Z"}}), &json!(conditions));
+}
+
+#[test]
+fn a_version_that_does_not_run_takes_nobody_out_and_goes_on_once_it_runs() {
+    let (mut cluster, mut controller) = changed();
+    cluster.companion_is(&crashed(), &json!([]));
+    turns(&mut cluster, &mut controller, 5);
+    assert_eq!(reasons(&cluster, &mut controller), ["CompanionFailed"]);
+    assert!(cluster.grants().is_empty());
+    // It runs now, and was ready at once: the pod is held, once the companion is gone.
+    cluster.pass(10_000);
+    ready(&mut cluster, 1, &json!([]));
+    turns(&mut cluster, &mut controller, 2);
+    assert!(cluster.companions.is_empty(), "it would get connections during the Hold");
+    turns(&mut cluster, &mut controller, 6);
+    let grants = cluster.grants();
+    assert_eq!((grants.len(), &grants[0].mode, &grants[0].op), (1, &GrantMode::Hold, &GrantOp::Update));
+}
+
+#[test]
+fn another_version_ends_the_companion_of_the_one_before() {
+    let (mut cluster, mut controller) = changed();
+    cluster.companion_is(&crashed(), &json!([]));
+    let first: Vec<String> = cluster.companions.keys().cloned().collect();
+    cluster.set_image(3);
+    turns(&mut cluster, &mut controller, 6);
+    let second: Vec<String> = cluster.companions.keys().cloned().collect();
+    assert!(second.len() == 1 && first != second, "{first:?} {second:?}");
+    cluster.set_image(1);
+    turns(&mut cluster, &mut controller, 6);
+    assert!(cluster.companions.is_empty(), "nothing is to be done any more");
+}
+
+#[test]
+fn one_that_never_runs_is_given_up_with_the_deadline_of_its_owner() {
+    let (mut cluster, mut controller) = changed();
+    cluster.companion_is(&crashed(), &json!([]));
+    cluster.pass(600_000);
+    turns(&mut cluster, &mut controller, 3);
+    assert!(cluster.companions.is_empty());
+    assert_eq!(reasons(&cluster, &mut controller), ["CompanionFailed"]);
+    let tried = cluster.deployment["metadata"]["annotations"]["hitless.dev/tried"].as_str().unwrap();
+    assert!(tried.contains(r#""outcome":"Bad""#) && tried.contains("CrashLoopBackOff"), "{tried}");
+    turns(&mut cluster, &mut controller, 5);
+    assert!(cluster.companions.is_empty() && cluster.grants().is_empty());
+}
+
+#[test]
+fn one_that_starts_slowly_serves_while_the_pod_is_away_and_is_drained_then() {
+    let (mut cluster, mut controller) = changed();
+    cluster.pass(30_000);
+    ready(&mut cluster, 21, &json!([]));
+    turns(&mut cluster, &mut controller, 1);
+    assert_eq!(cluster.written["in-service-fallback"], 1);
+    assert!(cluster.grants().is_empty(), "not before it is Ready");
+    let in_service = |status: &str| json!([{"type": "Ready", "status": status}, {"type": "hitless.dev/InService", "status": status}]);
+    ready(&mut cluster, 21, &in_service("True"));
+    turns(&mut cluster, &mut controller, 2);
+    let grants = cluster.grants();
+    assert_eq!((grants.len(), &grants[0].mode), (1, &GrantMode::Leave), "{grants:?}");
+    assert!(grants[0].mode_reason.starts_with("LongGap"), "{}", grants[0].mode_reason);
+    for _ in 0..12 {
+        let _ = cluster.agent(0, Fate::Done);
+        turns(&mut cluster, &mut controller, 1);
+        if cluster.grants().iter().any(|grant| grant.op == GrantOp::Drain) {
+            break;
+        }
+    }
+    let drain = cluster.grants().into_iter().find(|grant| grant.op == GrantOp::Drain).unwrap();
+    assert!(drain.pod.name.contains("-companion-"), "{drain:?}");
+    ready(&mut cluster, 21, &in_service("False"));
+    turns(&mut cluster, &mut controller, 3);
+    assert_eq!(cluster.companions.len(), 1, "its connections are not gone yet");
+    cluster.report(&drain, Phase::Draining, Some((Outcome::Done, "Done")));
+    turns(&mut cluster, &mut controller, 4);
+    assert!(cluster.companions.is_empty());
+    assert!(cluster.grants().is_empty(), "it is gone: {:?}", cluster.grants());
+}
+
+#[test]
+fn a_version_that_was_tried_before_may_need_a_companion_that_serves() {
+    let (mut cluster, mut controller) = changed();
+    let revision = {
+        cluster.pass(10_000);
+        ready(&mut cluster, 1, &json!([]));
+        turns(&mut cluster, &mut controller, 2);
+        let tried = cluster.deployment["metadata"]["annotations"]["hitless.dev/tried"].as_str().unwrap();
+        serde_json::from_str::<Value>(tried).unwrap()["revision"].as_str().unwrap().to_owned()
+    };
+    // Meanwhile it was learned that the pod is away for long.
+    let gap = json!({revision: 9000}).to_string();
+    cluster.deployment["metadata"]["annotations"]["hitless.dev/gap"] = json!(gap);
+    cluster.deployment["metadata"]["resourceVersion"] = json!(cluster.bump());
+    turns(&mut cluster, &mut controller, 3);
+    assert!(cluster.grants().is_empty(), "{:?}", cluster.grants());
+    let version = |cluster: &Cluster| -> Vec<Value> {
+        cluster.companions.values().map(|pod| pod["metadata"]["resourceVersion"].clone()).collect()
+    };
+    let made = version(&cluster);
+    assert_eq!(made.len(), 1);
+    turns(&mut cluster, &mut controller, 4);
+    assert_eq!(made, version(&cluster), "it is not made again and again");
+}

@@ -1,0 +1,95 @@
+//! The companion pod itself. `manifests/policies/controller.yaml` lets the controller make no other.
+
+use std::collections::BTreeMap;
+
+use hitless_api::ObjectRef;
+use hitless_api::names::{IN_SERVICE, labels};
+use serde_json::{Value, json};
+
+use crate::owner_reference::owner_reference;
+
+/// A pod from this template of the workload, with these images, on this node if there is room.
+#[must_use]
+pub fn manifest(
+    workload: &ObjectRef,
+    key: &str,
+    template: &Value,
+    images: &BTreeMap<String, String>,
+    node: &str,
+) -> Value {
+    let mut spec = template["spec"].clone();
+    for container in spec["containers"].as_array_mut().into_iter().flatten() {
+        let image = container["name"].as_str().and_then(|name| images.get(name)).cloned();
+        if let Some(image) = image {
+            container["image"] = image.into();
+        }
+    }
+    push(&mut spec["readinessGates"], json!({"conditionType": IN_SERVICE}), |gate| gate["conditionType"] == IN_SERVICE);
+    let here = json!({"weight": 100, "preference": {
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}});
+    push(&mut spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"], here, |_| false);
+    let meta = &template["metadata"];
+    let mut all = meta["labels"].as_object().cloned().unwrap_or_default();
+    all.insert(labels::COMPANION.to_owned(), key.into());
+    // It has the gate already.
+    all.insert(labels::GATE.to_owned(), "disabled".into());
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": super::name(workload, key),
+            "namespace": workload.namespace,
+            "labels": all,
+            "annotations": meta["annotations"],
+            "ownerReferences": [owner_reference(workload, true)],
+        },
+        "spec": spec,
+    })
+}
+
+/// Adds an entry to a list, if there is none like it.
+fn push(list: &mut Value, entry: Value, is_like_it: impl Fn(&Value) -> bool) {
+    if !list.is_array() {
+        *list = json!([]);
+    }
+    if let Some(entries) = list.as_array_mut()
+        && !entries.iter().any(is_like_it)
+    {
+        entries.push(entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::GroupKind;
+    use hitless_api::pod::PodView;
+    use k8s_openapi::api::core::v1::Pod;
+
+    #[test]
+    fn it_is_a_pod_of_the_template_that_waits_for_its_place() {
+        let workload = ObjectRef {
+            group_kind: GroupKind::new("apps", "Deployment"),
+            namespace: "shop".to_owned(),
+            name: "a-name-that-is-much-too-long-for-a-host-name".to_owned(),
+            uid: "u".to_owned(),
+        };
+        let template = json!({"metadata": {"labels": {"app": "web"}, "annotations": {"team": "a"}},
+            "spec": {"serviceAccountName": "web", "containers": [{"name": "web", "image": "web:v2"}, {"name": "log", "image": "log:1"}],
+                "readinessGates": [{"conditionType": "other"}]}});
+        let key = crate::companion::key(&workload, "r2");
+        let images = BTreeMap::from([("web".to_owned(), "web:v2@sha256:22".to_owned())]);
+        let pod: Pod = serde_json::from_value(manifest(&workload, &key, &template, &images, "n1")).unwrap();
+        let view = PodView::from(&pod);
+        assert!(view.gated && crate::companion::is_companion(&view) && !crate::companion::has_served(&view));
+        assert!(view.id.name.len() < 63, "{}", view.id.name);
+        assert_eq!(view.labels["app"], "web");
+        assert_eq!(view.owner.unwrap().uid, "u");
+        let images: Vec<&str> = view.containers.iter().map(|container| container.image.as_str()).collect();
+        assert_eq!(images, ["web:v2@sha256:22", "log:1"]);
+        let spec = pod.spec.unwrap();
+        assert_eq!(spec.readiness_gates.unwrap().len(), 2);
+        let affinity = spec.affinity.unwrap().node_affinity.unwrap();
+        assert_eq!(affinity.preferred_during_scheduling_ignored_during_execution.unwrap().len(), 1);
+    }
+}

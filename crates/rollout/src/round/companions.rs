@@ -1,0 +1,244 @@
+//! Whether a companion pod tries a workload's next version before one of its pods gets it, whether it serves meanwhile, and
+//! when it goes (docs/contract.md 33).
+
+mod retire;
+mod writes;
+
+use std::collections::{BTreeMap, HashMap};
+
+use hitless_api::names::labels;
+use hitless_api::pod::PodView;
+use hitless_api::{GrantMode, GrantOp};
+use hitless_workloads::{CompanionWish, Plan, Stage, kind};
+use jiff::{SignedDuration, Timestamp};
+
+use super::candidates::{Basis, Operable};
+use super::waiting::Waiting;
+use crate::companion::{self, Outcome, State, Tried};
+use crate::mode::{Gaps, Mode};
+use crate::snapshot::Snapshot;
+
+pub(super) use retire::retiring;
+pub(super) use writes::decide;
+
+/// A companion for which there is no room is given up after so long: the version then comes without one.
+const ROOM_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+
+/// One that is not ready after so long is worth a word.
+const SLOW_AFTER: SignedDuration = SignedDuration::from_secs(10);
+
+/// What a pod waits for that has a companion pod, or is to have one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Companion {
+    /// It is to be made.
+    Missing,
+    /// It is not ready yet.
+    Starting(String),
+    /// The same, after ten seconds.
+    Slow(String),
+    /// It does not run, in the kubelet's words, and is tried again.
+    Failing(String),
+    /// It did not run for as long as the workload's owner gives a version.
+    Failed(String),
+    /// It is ready, and is put in service.
+    Joining,
+    /// It has told what there was to tell: that is written down.
+    Tried(Tried),
+    /// It is on its way out.
+    Leaving,
+}
+
+/// Companion pods by their key.
+pub(super) struct Companions<'a> {
+    by_key: HashMap<&'a str, &'a PodView>,
+    now: Timestamp,
+}
+
+impl<'a> Companions<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
+        let key = |pod: &'a PodView| Some((key_of(pod)?, pod));
+        Self { by_key: snapshot.companions.iter().filter_map(|pod| key(pod)).collect(), now }
+    }
+
+    /// That of the revision that a workload's pods are brought to.
+    fn of(&self, plan: &Plan) -> Option<&'a PodView> {
+        self.by_key.get(target_key(plan).as_str()).copied()
+    }
+
+    /// How long its containers need from start to ready, as far as its companion has shown.
+    pub(super) fn start_milliseconds(&self, plan: &Plan) -> Option<u32> {
+        if self.by_key.is_empty() && plan.tried.is_none() {
+            return None;
+        }
+        let now = match self.of(plan).map(|pod| State::of(pod, self.now)) {
+            Some(State::Ready { start_milliseconds }) => Some(start_milliseconds),
+            _ => None,
+        };
+        now.or_else(|| tried(plan)?.start_milliseconds)
+    }
+}
+
+fn tried(plan: &Plan) -> Option<Tried> {
+    Tried::parse(plan.tried.as_deref(), &plan.target)
+}
+
+fn waiting(plan: &Plan, stage: Companion) -> Waiting {
+    Waiting::Companion { pod: companion::name(&plan.workload, &target_key(plan)), stage }
+}
+
+/// Key of the companion of the revision that a workload's pods are brought to.
+fn target_key(plan: &Plan) -> String {
+    companion::key(&plan.workload, &plan.target)
+}
+
+/// Whether pods of the companion's workload are still to be brought to its version.
+fn is_of_target(pod: &PodView, plan: &Plan) -> bool {
+    is_moving(plan) && key_of(pod) == Some(target_key(plan).as_str())
+}
+
+/// How long a version may take to get ready, as the workload's owner says.
+fn deadline(plan: &Plan) -> SignedDuration {
+    SignedDuration::from_secs(plan.progress_deadline_seconds.unwrap_or(600).into())
+}
+
+/// The label of a companion pod.
+fn key_of(pod: &PodView) -> Option<&str> {
+    pod.labels.get(labels::COMPANION).map(String::as_str)
+}
+
+/// Pods of the workload are being brought to another revision.
+fn is_moving(plan: &Plan) -> bool {
+    matches!(plan.stage, Stage::Rolling | Stage::Finishing) && !plan.behind.is_empty()
+}
+
+impl Basis<'_, '_> {
+    /// Whether the pod, which nothing else keeps, waits for a companion of its workload. `mode` is how it would be operated now.
+    pub(super) fn companion(&self, operable: &Operable<'_>, mode: &Mode) -> Option<Waiting> {
+        let plan = self.tries_first(operable)?;
+        Some(waiting(plan, self.stage(operable, plan, mode)?))
+    }
+
+    /// The version was tried and did not run: nothing more is done for it.
+    pub(super) fn failed_companion(&self, operable: &Operable<'_>) -> Option<Waiting> {
+        let plan = self.tries_first(operable)?;
+        let failed = tried(plan).filter(|tried| tried.outcome == Outcome::Bad)?;
+        Some(waiting(plan, Companion::Failed(failed.message)))
+    }
+
+    /// The plan of the pod's workload, if a companion is to try what it brings to the pod.
+    fn tries_first(&self, operable: &Operable<'_>) -> Option<&Plan> {
+        let plan = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
+        let wants = is_moving(plan) && plan.behind.contains(&operable.pod.id.uid) && !self.snapshot.unknown.companions;
+        let is_meant = match plan.companion {
+            CompanionWish::Never => false,
+            CompanionWish::Auto => plan.total == 1,
+            CompanionWish::Always => plan.total == 1 || plan.up_to_date() == 0,
+        };
+        (wants && is_meant && self.no_companion(operable).is_none()).then_some(plan)
+    }
+
+    /// Why no companion of the pod's workload may run, as a clause for people.
+    pub(super) fn no_companion(&self, operable: &Operable<'_>) -> Option<String> {
+        let plan = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
+        let root = self.wishes.world.object(&plan.workload.uid)?;
+        let agent = self.snapshot.node_transitions.get(operable.node).and_then(|known| known.agent.as_ref());
+        if agent.is_some_and(|agent| !agent.can(GrantOp::DRAIN_FEATURE)) {
+            return Some(format!("the agent on node {} is of an earlier version", operable.node));
+        }
+        if self.traffic.always_published(operable.pod) {
+            return Some("a Service sends connections to pods that are not Ready".to_owned());
+        }
+        if let Some(words) = self.snapshot.own_writes.refused.get(&target_key(plan)) {
+            return Some(format!("it is not accepted: {words}"));
+        }
+        if let Some(tried) = tried(plan).filter(|tried| tried.outcome == Outcome::Skipped) {
+            return Some(tried.message).filter(|_| self.companions.of(plan).is_none());
+        }
+        kind::of_workload(&plan.workload.group_kind)?.surge(root).err()
+    }
+
+    /// `None`: the pod need not wait.
+    fn stage(&self, operable: &Operable<'_>, plan: &Plan, mode: &Mode) -> Option<Companion> {
+        let known = tried(plan);
+        let companion = self.companions.of(plan);
+        let serves = plan.total == 1 && self.is_to_serve(operable, mode);
+        let is_good = known.is_some() || Gaps::parse(plan.gaps.as_deref()).knows(&plan.target);
+        let is_skipped = known.is_some_and(|tried| tried.outcome == Outcome::Skipped);
+        if is_skipped || (is_good && !serves) {
+            // A Service that is opened for a held pod would send it connections.
+            return companion.filter(|pod| !companion::has_served(pod)).map(|_| Companion::Leaving);
+        }
+        let Some(pod) = companion else { return Some(Companion::Missing) };
+        if pod.terminating {
+            return Some(Companion::Leaving);
+        }
+        match (State::of(pod, self.companions.now), pod.in_service()) {
+            (_, Some(condition)) if condition.is_true && pod.available() => None,
+            (State::Ready { .. }, Some(condition)) if !condition.is_true => Some(Companion::Leaving),
+            (State::Ready { start_milliseconds }, None) if !serves => {
+                let message = String::new();
+                let start_milliseconds = Some(start_milliseconds);
+                let (revision, outcome) = (plan.target.clone(), Outcome::Good);
+                Some(Companion::Tried(Tried { revision, outcome, start_milliseconds, message }))
+            }
+            (State::Ready { .. }, _) => Some(Companion::Joining),
+            (state, _) => Some(self.unready(plan, pod, state)),
+        }
+    }
+
+    fn unready(&self, plan: &Plan, pod: &PodView, state: State) -> Companion {
+        let age =
+            |since: Option<Timestamp>| since.map_or(SignedDuration::ZERO, |at| self.companions.now.duration_since(at));
+        let is_late = age(pod.created) >= deadline(plan);
+        let told = |outcome: Outcome, message: String| {
+            let revision = plan.target.clone();
+            Companion::Tried(Tried { revision, outcome, start_milliseconds: None, message })
+        };
+        match state {
+            State::Unschedulable { since, words } if age(since.or(pod.created)) >= ROOM_WITHIN => {
+                told(Outcome::Skipped, format!("no node has room for it: {words}"))
+            }
+            State::Starting { words, .. } | State::Failing(words) if is_late => {
+                told(Outcome::Bad, format!("after {} s: {words}", deadline(plan).as_secs()))
+            }
+            State::Starting { words, .. } if age(pod.created) >= SLOW_AFTER => Companion::Slow(words),
+            State::Unschedulable { words, .. } | State::Starting { words, .. } => Companion::Starting(words),
+            State::Failing(words) => Companion::Failing(words),
+            State::Ready { .. } => Companion::Joining,
+        }
+    }
+
+    /// The pod is the only one that serves, and would be away for longer than clients can be held, or for nobody knows how long.
+    fn is_to_serve(&self, operable: &Operable<'_>, mode: &Mode) -> bool {
+        let pod = operable.pod;
+        if !pod.gated || !pod.ready() || !self.traffic.selecting(pod).any(|service| service.has_address) {
+            return false;
+        }
+        mode.mode != GrantMode::Hold || Mode::word(&mode.reason) == Mode::ONLY_POD
+    }
+}
+
+/// When companions are to be looked at again even if nothing changes.
+fn wake_at(basis: &Basis<'_, '_>) -> Option<Timestamp> {
+    let by_plan: BTreeMap<String, &Plan> = if basis.snapshot.companions.is_empty() {
+        return None;
+    } else {
+        let moving = basis.wishes.plans.iter().filter(|plan| is_moving(plan));
+        moving.map(|plan| (target_key(plan), plan)).collect()
+    };
+    let at = basis.companions.by_key.iter().filter_map(|(key, pod)| {
+        let deadline = pod.created?.saturating_add(deadline(by_plan.get(*key)?)).ok()?;
+        let next = match State::of(pod, basis.companions.now) {
+            State::Unschedulable { since, .. } => since.or(pod.created)?.saturating_add(ROOM_WITHIN).ok()?,
+            State::Starting { until, .. } => {
+                let slow = pod.created?.saturating_add(SLOW_AFTER).ok()?;
+                let now = basis.companions.now;
+                [until, Some(slow), Some(deadline)].into_iter().flatten().filter(|at| *at > now).min()?
+            }
+            State::Failing(_) => deadline,
+            State::Ready { .. } => return None,
+        };
+        (next > basis.companions.now).then_some(next)
+    });
+    at.min()
+}

@@ -1,0 +1,46 @@
+//! Companion pods that serve and are not needed any more: they leave service as any pod does, and are deleted then.
+
+use std::collections::HashMap;
+
+use hitless_api::pod::PodView;
+use hitless_workloads::PodIntent;
+
+use super::is_of_target;
+use crate::mode::{Serving, Traffic};
+use crate::round::endings::Ended;
+use crate::round::wishes::{Wish, Wishes};
+use crate::snapshot::Snapshot;
+
+/// What is wished for those companions: nothing but to leave.
+pub(in crate::round) fn retiring<'a>(
+    wishes: &Wishes<'a>,
+    ended: &Ended<'_>,
+    traffic: &Traffic<'a>,
+    snapshot: &'a Snapshot,
+) -> HashMap<&'a str, Wish<'a>> {
+    let serving = |pod: &PodView| Serving::of(pod, ended.is_taken(&pod.id.uid));
+    let is_over = |pod: &&PodView| {
+        let plan = wishes.workload_of_companion(pod).map(|index| (index, &wishes.plans[index]));
+        if plan.is_some_and(|(index, plan)| is_of_target(pod, plan) && !ended.is_halted(index)) {
+            return false;
+        }
+        let owner = pod.owner.as_ref().map_or("", |owner| owner.uid.as_str());
+        let is_operated = |other: &&str| {
+            let other = wishes.pods.get(*other).filter(|other| other.id.uid != pod.id.uid);
+            other.and_then(|other| wishes.owner(other)).is_some_and(|workload| workload.uid == owner)
+        };
+        if ended.busy.iter().any(is_operated) {
+            return false;
+        }
+        let is_served = traffic.selecting(pod).any(|service| service.has_address);
+        let has_no_pods = plan.is_none_or(|(_, plan)| plan.total == 0) && wishes.is_without_pods(owner);
+        !is_served || has_no_pods || traffic.another_serves(pod, &serving)
+    };
+    let in_service = |pod: &&PodView| pod.in_service().is_some_and(|condition| condition.is_true);
+    let companions = snapshot.companions.iter().map(|pod| &**pod);
+    let companions = companions.filter(|pod| in_service(pod) && !pod.terminating && !pod.finished);
+    let wish = |pod: &'a PodView| {
+        (pod.id.uid.as_str(), Wish { pod, intent: Ok(PodIntent::drain(pod)), workload: None, rank: i32::MAX })
+    };
+    companions.filter(is_over).map(wish).collect()
+}
