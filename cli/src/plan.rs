@@ -53,7 +53,17 @@ fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Times
     let mut report = Report::new(&change, assumed, now);
     report.notes.extend(snapshot.notes());
     match &change.way {
-        Way::InPlace(prepared) => simulate::run(prepared, &arguments.target, assumed, &mut report),
+        Way::InPlace(prepared) => {
+            let asked = change.images.values().filter(|image| image.asks_registry);
+            report.notes.extend(asked.map(|image| {
+                format!(
+                    "the registry is asked what {} means when the rollout begins (imagePullPolicy: Always); every pod gets that \
+                     digest, and `kubectl hitless why` names it",
+                    image.to
+                )
+            }));
+            simulate::run(prepared, &arguments.target, assumed, &mut report);
+        }
         Way::Native(why) => report.why.clone_from(why),
         Way::Nothing if change.images.values().all(|image| image.from == image.to) => {
             "all pods have these images already".clone_into(&mut report.why);

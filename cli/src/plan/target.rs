@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hitless_api::PullPolicy;
 use hitless_api::names::{self, annotations};
-use hitless_workloads::{OptIn, Request, Stage, Write, kind};
+use hitless_workloads::{OptIn, Request, Stage, Write, image, kind};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -29,6 +30,9 @@ pub(super) struct Change {
 pub(super) struct ImageChange {
     pub(super) from: String,
     pub(super) to: String,
+    /// The registry is asked what the new one means: `imagePullPolicy: Always`, and no digest.
+    #[serde(skip)]
+    pub(super) asks_registry: bool,
 }
 
 pub(super) enum Way {
@@ -47,9 +51,11 @@ pub(super) fn change(snapshot: &Snapshot, target: &Target, images: &[ImageArg]) 
     let raw = snapshot.objects.iter().find(|object| object.view.id == workload.id).ok_or_else(missing)?;
     let mut next = raw.raw.clone();
     let mut changes = BTreeMap::new();
-    for image in images {
-        let (container, from) = set_image(&mut next["spec"]["template"], image)?;
-        changes.insert(container, ImageChange { from, to: image.image.clone() });
+    for wanted in images {
+        let (container, from, policy) = set_image(&mut next["spec"]["template"], wanted)?;
+        let to = wanted.image.clone();
+        let asks_registry = policy == PullPolicy::Always && image::digest_of(&to).is_none();
+        changes.insert(container, ImageChange { from, to, asks_registry });
     }
     let opted_in = workload.opt_in() != OptIn::No;
     if !opted_in {
@@ -65,19 +71,19 @@ pub(super) fn change(snapshot: &Snapshot, target: &Target, images: &[ImageArg]) 
     Ok(Change { target: target.clone(), namespace, images: changes, opted_in, way })
 }
 
-/// Returns the container and its image until now.
-fn set_image(template: &mut Value, image: &ImageArg) -> Result<(String, String), Failure> {
+/// Returns the container, its image until now and its pull policy.
+fn set_image(template: &mut Value, wanted: &ImageArg) -> Result<(String, String, PullPolicy), Failure> {
     let named = |list: &Value| -> Vec<String> {
         let containers = list.as_array().into_iter().flatten();
         containers.filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect()
     };
     let all = named(&template["spec"]["containers"]);
-    let container = match (&image.container, all.as_slice()) {
+    let container = match (&wanted.container, all.as_slice()) {
         (Some(container), _) => container.clone(),
         (None, [only]) => only.clone(),
         (None, _) => {
             let text =
-                format!("say which container gets {}: CONTAINER=IMAGE, with one of {}", image.image, all.join(", "));
+                format!("say which container gets {}: CONTAINER=IMAGE, with one of {}", wanted.image, all.join(", "));
             return Err(Failure::Usage(text));
         }
     };
@@ -85,8 +91,8 @@ fn set_image(template: &mut Value, image: &ImageArg) -> Result<(String, String),
         let containers = template["spec"].get_mut(list).and_then(Value::as_array_mut);
         if let Some(found) = containers.into_iter().flatten().find(|each| each["name"] == container.as_str()) {
             let from = found["image"].as_str().unwrap_or_default().to_owned();
-            found["image"] = image.image.clone().into();
-            return Ok((container, from));
+            found["image"] = wanted.image.clone().into();
+            return Ok((container, from, PullPolicy::of(found["imagePullPolicy"].as_str())));
         }
     }
     Err(Failure::Usage(format!("there is no container {container}; there are: {}", all.join(", "))))

@@ -77,6 +77,15 @@ fn live_pods_go_in_waves_of_the_budget() {
 }
 
 #[test]
+fn where_the_registry_is_asked_the_digest_is_not_known_yet() {
+    let notes = |text: &str, image: &str| files(text, &["web", "--image", image]).unwrap().notes.join("\n");
+    let always = web(2).replace("image: web:v1", "image: web:v1, imagePullPolicy: Always");
+    assert!(notes(&always, "web=web:v2").contains("asked what web:v2 means"), "{}", notes(&always, "web=web:v2"));
+    assert!(!notes(&always, "web=web@sha256:22").contains("asked what"));
+    assert!(!notes(&web(2), "web=web:v2").contains("asked what"));
+}
+
+#[test]
 fn a_rule_that_never_passes_is_named_with_what_would_unblock() {
     let report = live(&with_rule(rollout(&[pod("a", "web:v2")]), 0), &["web", "--image", "web=web:v3"]).unwrap();
     insta::assert_snapshot!("stuck", text::render(&report));

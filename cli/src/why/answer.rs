@@ -1,6 +1,9 @@
 //! The answer as data.
 
+use std::collections::BTreeMap;
+
 use hitless_api::GrantOp;
+use hitless_api::grant::ImageChange;
 use hitless_gate::{Decision, Reason, RuleVerdict};
 use hitless_rollout::round::{Explanation, Waiting};
 use jiff::Timestamp;
@@ -34,6 +37,9 @@ pub(crate) struct PodAnswer {
     pub(crate) state: State,
     /// What is wished and has not ended.
     pub(crate) wishes: Option<GrantOp>,
+    /// What its containers get, by name; a digest is named where one was chosen.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) images: BTreeMap<String, ImageChange>,
     /// The controller lets it go now; of a pod that wishes nothing: it would, if that pod did.
     pub(crate) allowed: bool,
     /// Leave or Hold, as it was granted, or as it would be now; absent if that can't be told.
@@ -161,6 +167,7 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         node: status.node.clone(),
         state: status.state,
         wishes: known.wish.clone(),
+        images: details.images.clone(),
         // Where a Service is opened first, the pod is reserved already.
         allowed: matches!(details.verdict.waiting, None | Some(Waiting::ServicePublishing(_))),
         expected: details.expected.as_ref().map(Expected::from),

@@ -28,8 +28,8 @@ fn alike(pods: &[PodAnswer]) -> Vec<(&PodAnswer, Vec<&str>)> {
     let mut groups: Vec<(&PodAnswer, Vec<&str>)> = Vec::new();
     for pod in pods {
         let same = |known: &PodAnswer| {
-            (&known.state, &known.wishes, &known.why, &known.expected, &known.rules, &known.obstacles)
-                == (&pod.state, &pod.wishes, &pod.why, &pod.expected, &pod.rules, &pod.obstacles)
+            (&known.state, &known.wishes, &known.images, &known.why, &known.expected, &known.rules, &known.obstacles)
+                == (&pod.state, &pod.wishes, &pod.images, &pod.why, &pod.expected, &pod.rules, &pod.obstacles)
         };
         match groups.iter_mut().find(|(known, _)| same(known)) {
             Some((_, others)) => others.push(&pod.pod),
@@ -69,6 +69,9 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str]) -> std::fmt::Result {
         (State::Ended(_), false) => writeln!(out, ": its operation ended as {}: {}", pod.state, pod.why)?,
         (_, false) if pod.allowed => writeln!(out, ": wishes nothing; if it did, nothing would be in the way")?,
         (_, false) => writeln!(out, ": wishes nothing; if it did, it would wait")?,
+    }
+    for (container, image) in &pod.images {
+        writeln!(out, "  image of {container}: {} -> {}", image.from, image.to)?;
     }
     if let Some(expected) = &pod.expected {
         writeln!(out, "  {expected}")?;

@@ -146,3 +146,24 @@ fn nothing_is_fetched_to_a_cordoned_node() {
     let (reason, text) = &controller.said(cluster.now)[0];
     assert_eq!((*reason, text.contains("cordoned")), ("ImageNotFetched", true), "{text}");
 }
+
+#[test]
+fn a_restart_of_an_image_that_the_runtime_knows_from_another_repository_waits_until_it_is_shown_to_be_possible() {
+    let mut cluster = Cluster::new(1, 1).without_images();
+    cluster.pods.values_mut().for_each(|pod| {
+        pod["status"]["containerStatuses"][0]["image"] = json!("mirror.io/web:v1");
+        pod["status"]["containerStatuses"][0]["imageID"] = json!("mirror.io/web@sha256:9");
+        pod["metadata"]["annotations"][annotations::RESTART] = json!("now");
+    });
+    let mut controller = TestController::new(1, &cluster);
+    turns(&mut cluster, &mut controller, 5);
+    assert_eq!(reasons(&cluster, &mut controller), ["ImagePulling"]);
+    let asked: Vec<_> = cluster.prefetches.values().map(|pod| &pod["spec"]["containers"][0]["image"]).collect();
+    assert_eq!(asked, ["web:v1@sha256:9"]);
+    assert!(cluster.grants().is_empty());
+    cluster.fetched(&started());
+    turns(&mut cluster, &mut controller, 1);
+    assert_eq!(cluster.grants()[0].containers["web"].to, "web:v1@sha256:9");
+    roll(&mut cluster, &mut controller);
+    assert!(cluster.prefetches.is_empty());
+}

@@ -48,19 +48,25 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Digest of the image that the container runs, if the runtime knows it under the repository that the spec names. Another
-/// repository's digest would be of no use: the image can't be asked for by it.
+/// Digest of the image that the container runs, if the runtime knows one. The runtime names it under any repository from which the
+/// node has the image: where an image was copied to several, not always under the one that the spec names. So nothing says yet
+/// that the image can be asked for by it there: like every image that a pod is brought to, it has to be shown to be on the node
+/// (docs/contract.md 30).
 #[must_use]
 pub fn running_digest(container: &ContainerView) -> Option<&str> {
-    let id = container.status.as_ref()?.image_id.as_str();
-    let running = Reference::parse(id.split_once("://").map_or(id, |(_, rest)| rest));
-    (running.repository() == Reference::parse(&container.image).repository()).then_some(running.digest)?
+    digest_of(&container.status.as_ref()?.image_id)
 }
 
-/// Whether both references name the same repository.
+/// Whether both references, or image ids, name the same repository.
 #[must_use]
 pub fn is_same_repository(one: &str, other: &str) -> bool {
-    Reference::parse(one).repository() == Reference::parse(other).repository()
+    let repository = |text: &str| Reference::parse(without_scheme(text)).repository().into_owned();
+    repository(one) == repository(other)
+}
+
+/// An image id without `docker-pullable://`.
+fn without_scheme(text: &str) -> &str {
+    text.split_once("://").map_or(text, |(_, rest)| rest)
 }
 
 /// The digest that a reference or an image id names.
@@ -102,7 +108,7 @@ pub fn pinned(reference: &str, digest: &str, token: Option<&str>) -> String {
 /// reference names no digest; with registry and namespace written out.
 #[must_use]
 pub fn canonical(reference: &str) -> String {
-    let parsed = Reference::parse(reference.split_once("://").map_or(reference, |(_, rest)| rest));
+    let parsed = Reference::parse(without_scheme(reference));
     let repository = parsed.repository();
     match parsed.digest {
         Some(digest) => format!("{repository}@{digest}"),
@@ -264,10 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_counts_only_under_the_repository_that_the_spec_names() {
+    fn a_digest_counts_under_whatever_repository_the_runtime_names() {
         assert_eq!(running_digest(&container("r.io/web:v1", &format!("r.io/web@{D1}"))), Some(D1));
         assert_eq!(running_digest(&container("web:v1", &format!("docker-pullable://web@{D1}"))), Some(D1));
-        assert_eq!(running_digest(&container("r.io/web:v1", &format!("mirror.io/web@{D1}"))), None);
+        assert_eq!(running_digest(&container("r.io/web:v1", &format!("mirror.io/web@{D1}"))), Some(D1));
         assert_eq!(running_digest(&container("r.io/web:v1", D1)), None, "an imported image has an id, not a digest");
     }
 

@@ -44,14 +44,15 @@ pub struct Rollout {
     /// API writes in the application's namespace and by hitless, without Events, divided by the pods: by component. Nothing where
     /// there is no audit log to read.
     pub writes_per_pod: BTreeMap<String, f64>,
+    /// Of these those by hitless: by component, verb and resource.
+    pub own_writes: BTreeMap<String, f64>,
 }
 
 impl Rollout {
     /// API writes per pod by agent and controller, if there was an audit log to read.
     #[must_use]
     pub fn own_writes_per_pod(&self) -> Option<f64> {
-        let own = self.writes_per_pod.iter().filter(|(who, _)| who.starts_with("hitless-")).map(|(_, count)| count);
-        (!self.writes_per_pod.is_empty()).then(|| own.sum())
+        (!self.writes_per_pod.is_empty()).then(|| self.own_writes.values().sum())
     }
 }
 
@@ -90,7 +91,7 @@ pub fn rollout(
     let enough = requests.max(traffic.report().requests() + 2 * rate.per_second());
     traffic.wait_for_requests_looking(enough, PATIENCE * 3, &mut |report| look(app, report))?;
     let report = traffic.stop()?;
-    let writes = site.writes(since)?;
+    let (writes, namespace) = (site.writes(since)?, app.kubectl.namespace());
     Ok(Rollout {
         requests: report.requests(),
         failed: report.failed(),
@@ -104,7 +105,8 @@ pub fn rollout(
         versions: report.versions.keys().cloned().collect(),
         failures: report.failures.iter().take(20).cloned().collect(),
         started_unix_ms: report.started_unix_ms,
-        writes_per_pod: writes_per_pod(&writes, app.kubectl.namespace(), before.len()),
+        writes_per_pod: per_pod(counted(&writes, namespace).map(|write| component(&write.user)), before.len()),
+        own_writes: per_pod(counted(&writes, namespace).filter(|write| is_own(write)).map(described), before.len()),
     })
 }
 
@@ -125,21 +127,37 @@ fn recreated(before: &[Identity], after: &[Identity]) -> usize {
     before.iter().filter(|pod| !after.contains(pod)).count()
 }
 
-/// Changes the image by nothing but one patch a pod, one pod after the other, each waited for until it is Ready: the floor.
-pub fn raw_patches(app: &App, version: &str) -> anyhow::Result<f64> {
+/// Changes the image by nothing but one patch a pod, so many pods at a time; the next one follows when one is Ready: the floor.
+pub fn raw_patches(app: &App, version: &str, at_a_time: u32) -> anyhow::Result<f64> {
     let image = app.image(version);
+    let patch = serde_json::json!({"spec": {"containers": [{"name": "web", "image": image}]}}).to_string();
     let begin = Instant::now();
-    for pod in app.identities() {
-        let patch = serde_json::json!({"spec": {"containers": [{"name": "web", "image": image}]}}).to_string();
-        let old = container_id(app, &pod.name);
-        app.kubectl.run(&["patch", "pod", &pod.name, "-p", &patch])?;
-        app.pods.wait("the patched pod to be ready", PATIENCE, |pods| {
-            let pod = pods.get(&pod.name)?;
-            let id = pod["status"]["containerStatuses"][0]["containerID"].as_str()?;
-            (Some(id) != old.as_deref() && is_ready(pod)).then_some(())
-        })?;
+    let mut waiting: Vec<String> = app.identities().into_iter().map(|pod| pod.name).collect();
+    let patience = patience_for(waiting.len());
+    // With the container that each had before.
+    let mut patched: BTreeMap<String, Option<String>> = BTreeMap::new();
+    loop {
+        patched.retain(|pod, old| {
+            let ready = app.pods.objects().get(pod).is_some_and(is_ready);
+            let new = container_id(app, pod);
+            !ready || new.is_none() || new == *old
+        });
+        if patched.is_empty() && waiting.is_empty() {
+            return Ok(begin.elapsed().as_secs_f64());
+        }
+        let free = (at_a_time as usize).saturating_sub(patched.len()).min(waiting.len());
+        let next: Vec<String> = waiting.drain(..free).collect();
+        if next.is_empty() {
+            app.pods.next_change(Duration::from_millis(250));
+        } else {
+            patched.extend(next.iter().map(|pod| (pod.clone(), container_id(app, pod))));
+            let mut arguments = vec!["patch", "pod"];
+            arguments.extend(next.iter().map(String::as_str));
+            arguments.extend(["-p", &patch]);
+            app.kubectl.run(&arguments)?;
+        }
+        anyhow::ensure!(begin.elapsed() < patience, "the patched pods were not ready in {patience:?}: {patched:?}");
     }
-    Ok(begin.elapsed().as_secs_f64())
 }
 
 fn container_id(app: &App, pod: &str) -> Option<String> {
@@ -147,16 +165,27 @@ fn container_id(app: &App, pod: &str) -> Option<String> {
 }
 
 /// Successful and failed writes alike cost the API server, so all are counted; Events, leases, tokens and reviews are not.
-fn writes_per_pod(writes: &[Write], namespace: &str, pods: usize) -> BTreeMap<String, f64> {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for write in writes {
-        let ours = write.user.starts_with("system:serviceaccount:hitless-system:");
-        let counted = !["events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"]
+fn counted<'a>(writes: &'a [Write], namespace: &'a str) -> impl Iterator<Item = &'a Write> {
+    writes.iter().filter(move |write| {
+        !["events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"]
             .contains(&write.resource.as_str())
-            && !write.resource.ends_with("/token");
-        if counted && (ours || write.namespace == namespace) {
-            *counts.entry(component(&write.user)).or_default() += 1;
-        }
+            && !write.resource.ends_with("/token")
+            && (is_own(write) || write.namespace == namespace)
+    })
+}
+
+fn is_own(write: &Write) -> bool {
+    write.user.starts_with("system:serviceaccount:hitless-system:")
+}
+
+fn described(write: &Write) -> String {
+    format!("{} {} {}", component(&write.user), write.verb, write.resource)
+}
+
+fn per_pod(names: impl Iterator<Item = String>, pods: usize) -> BTreeMap<String, f64> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for name in names {
+        *counts.entry(name).or_default() += 1;
     }
     #[expect(clippy::cast_precision_loss, reason = "counts of writes are far below 2^52")]
     counts.into_iter().map(|(who, count)| (who, count as f64 / pods.max(1) as f64)).collect()
@@ -197,8 +226,16 @@ mod tests {
             write("system:node:n1", "pods/status", "app"),
             write("system:node:n1", "pods/status", "other"),
         ];
-        let counts = writes_per_pod(&writes, "app", 2);
-        let expected = [("hitless-agent", 0.5), ("hitless-controller", 0.5), ("kubelet", 0.5)];
-        assert_eq!(counts, expected.into_iter().map(|(who, count)| (who.to_owned(), count)).collect());
+        let is = |counts: BTreeMap<String, f64>, expected: &[(&str, f64)]| {
+            assert_eq!(counts, expected.iter().map(|(who, count)| ((*who).to_owned(), *count)).collect());
+        };
+        is(
+            per_pod(counted(&writes, "app").map(|write| component(&write.user)), 2),
+            &[("hitless-agent", 0.5), ("hitless-controller", 0.5), ("kubelet", 0.5)],
+        );
+        is(
+            per_pod(counted(&writes, "app").filter(|write| is_own(write)).map(described), 2),
+            &[("hitless-agent patch pods", 0.5), ("hitless-controller patch nodetransitions", 0.5)],
+        );
     }
 }

@@ -245,7 +245,7 @@ impl Untouched {
 impl Raw {
     fn measure(&mut self, stack: &Stack, app: &App, rate: Rate) -> anyhow::Result<()> {
         let traffic = start(stack, app, rate)?;
-        measure::raw_patches(app, "v2")?;
+        measure::raw_patches(app, "v2", 1)?;
         let reports = end(traffic, rate)?;
         self.pods += 1;
         self.requests += sum(&reports, |class| class.requests);

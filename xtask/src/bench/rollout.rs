@@ -14,9 +14,6 @@ use serde_json::{Value, json};
 
 use super::spread::Spread;
 
-/// Pods that may be away at a time, in all three ways.
-const AT_A_TIME: u32 = 1;
-
 #[derive(Args)]
 pub(super) struct Rollout {
     /// How often each workload is measured.
@@ -25,7 +22,7 @@ pub(super) struct Rollout {
     /// Rollouts of one workload after each other with hitless. The first one learns how long the container takes to listen again.
     #[arg(long, default_value_t = 3)]
     rollouts: usize,
-    /// Only workloads whose name contains this, e.g. `statefulset-20`.
+    /// Only workloads whose name contains this, e.g. `statefulset-20` or `by-5`.
     #[arg(long)]
     only: Option<String>,
     /// The pods' annotation `hitless.dev/mode`: `Leave` or `Hold`. Without it hitless chooses.
@@ -40,14 +37,48 @@ enum Mode {
     Hold,
 }
 
+/// A workload, and how many of its pods may be away at a time, in all three ways.
+#[derive(Clone, Copy)]
+struct Setup {
+    kind: Workload,
+    replicas: u32,
+    at_a_time: u32,
+}
+
+const fn setup(kind: Workload, replicas: u32, at_a_time: u32) -> Setup {
+    Setup { kind, replicas, at_a_time }
+}
+
 /// What is measured: each kind as its users have it.
-const SETUPS: [(Workload, u32); 4] = [
-    (Workload::Deployment, 3),
-    (Workload::StatefulSet, 3),
-    (Workload::StatefulSet, 20),
+const SETUPS: [Setup; 7] = [
+    setup(Workload::Deployment, 1, 1),
+    setup(Workload::Deployment, 3, 1),
+    setup(Workload::Deployment, 20, 1),
+    setup(Workload::Deployment, 20, 5),
+    setup(Workload::StatefulSet, 3, 1),
+    setup(Workload::StatefulSet, 20, 1),
     // One pod on each of the cluster's nodes.
-    (Workload::DaemonSet, 2),
+    setup(Workload::DaemonSet, 2, 1),
 ];
+
+impl Setup {
+    /// Such as `deployment-20-by-5`.
+    fn name(self) -> String {
+        let name = format!("{:?}-{}", self.kind, self.replicas).to_lowercase();
+        if self.at_a_time == 1 { name } else { format!("{name}-by-{}", self.at_a_time) }
+    }
+
+    /// What a StatefulSet and a DaemonSet do by default. A Deployment of many would start another pod first and take away a
+    /// quarter of them. A Deployment of one pod keeps the defaults: its users have no other way to keep it served.
+    fn strategy(self) -> Value {
+        match self.kind {
+            Workload::Deployment if self.replicas > 1 => {
+                json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": self.at_a_time, "maxSurge": 0}}}})
+            }
+            Workload::Deployment | Workload::StatefulSet | Workload::DaemonSet => Value::Null,
+        }
+    }
+}
 
 #[derive(Serialize)]
 struct Figures {
@@ -57,6 +88,8 @@ struct Figures {
 /// One workload in one run.
 #[derive(Serialize)]
 struct Figure {
+    #[serde(skip)]
+    name: String,
     kind: String,
     replicas: u32,
     at_a_time: u32,
@@ -79,6 +112,8 @@ struct Ours {
     pods_recreated: usize,
     /// API writes of agent and controller per pod, Events apart.
     own_writes_per_pod: f64,
+    /// The same by component, verb and resource.
+    own_writes: BTreeMap<String, f64>,
     /// API writes of everybody per pod, by component.
     writes_per_pod: BTreeMap<String, f64>,
 }
@@ -92,15 +127,13 @@ struct Native {
 }
 
 pub(super) fn run(options: &Rollout, stack: &Stack, json: bool) -> anyhow::Result<()> {
-    let wanted = |(kind, replicas): &(Workload, u32)| {
-        options.only.as_ref().is_none_or(|only| name(*kind, *replicas).contains(&only.to_lowercase()))
-    };
-    let setups: Vec<(Workload, u32)> = SETUPS.into_iter().filter(wanted).collect();
-    ensure!(!setups.is_empty(), "--only: there are {:?}", SETUPS.map(|(kind, replicas)| name(kind, replicas)));
+    let wanted = |setup: &Setup| options.only.as_ref().is_none_or(|only| setup.name().contains(&only.to_lowercase()));
+    let setups: Vec<Setup> = SETUPS.into_iter().filter(wanted).collect();
+    ensure!(!setups.is_empty(), "--only: there are {:?}", SETUPS.map(Setup::name));
     let mut workloads = Vec::new();
     for run in 1..=options.runs {
-        for (kind, replicas) in &setups {
-            let figure = measure(options, stack, *kind, *replicas, run)?;
+        for setup in &setups {
+            let figure = measure(options, stack, *setup, run)?;
             eprintln!("{}", table(&[&figure], options.rollouts));
             workloads.push(figure);
         }
@@ -109,23 +142,22 @@ pub(super) fn run(options: &Rollout, stack: &Stack, json: bool) -> anyhow::Resul
         println!("{}", serde_json::to_string(&Figures { workloads })?);
         return Ok(());
     }
-    println!("medians of {} runs, one pod at a time, 100 fresh + 100 keep-alive requests/s", options.runs);
-    for (kind, replicas) in &setups {
-        let kind = format!("{kind:?}");
-        let same: Vec<&Figure> = workloads.iter().filter(|one| one.kind == kind && one.replicas == *replicas).collect();
+    println!("medians of {} runs, 100 fresh + 100 keep-alive requests/s", options.runs);
+    for setup in &setups {
+        let same: Vec<&Figure> = workloads.iter().filter(|one| one.name == setup.name()).collect();
         println!("{}", table(&same, options.rollouts));
     }
     Ok(())
 }
 
 /// A namespace of its own for each way: none inherits the kubelet's back-off of another.
-fn measure(options: &Rollout, stack: &Stack, kind: Workload, replicas: u32, run: u32) -> anyhow::Result<Figure> {
-    let name = name(kind, replicas);
+fn measure(options: &Rollout, stack: &Stack, setup: Setup, run: u32) -> anyhow::Result<Figure> {
+    let (name, Setup { kind, replicas, at_a_time }) = (setup.name(), setup);
     let mode = options.mode.map(|mode| match mode {
         Mode::Leave => "Leave",
         Mode::Hold => "Hold",
     });
-    let ours = Shape { workload: kind, replicas, mode, patch: one_at_a_time(kind), ..Shape::default() };
+    let ours = Shape { workload: kind, replicas, mode, patch: setup.strategy(), ..Shape::default() };
     let theirs = Shape { update: None, gate: false, mode: None, ..ours.clone() };
     let app = App::start(&stack.cluster, &format!("bench-{name}-hitless-{run}"), &ours)?;
     let mut rollouts = Vec::new();
@@ -139,30 +171,15 @@ fn measure(options: &Rollout, stack: &Stack, kind: Workload, replicas: u32, run:
     }
     drop(app);
     let app = App::start(&stack.cluster, &format!("bench-{name}-raw-{run}"), &theirs)?;
-    let raw_seconds = measure::raw_patches(&app, "v2")?;
+    let raw_seconds = measure::raw_patches(&app, "v2", at_a_time)?;
     drop(app);
     let app = App::start(&stack.cluster, &format!("bench-{name}-native-{run}"), &theirs)?;
     let native = measure::rollout(stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?.into();
-    Ok(Figure { kind: format!("{kind:?}"), replicas, at_a_time: AT_A_TIME, run, rollouts, raw_seconds, native })
-}
-
-fn name(kind: Workload, replicas: u32) -> String {
-    format!("{kind:?}-{replicas}").to_lowercase()
-}
-
-/// What a StatefulSet and a DaemonSet do by default. A Deployment would start another pod first and take away a quarter of many.
-fn one_at_a_time(kind: Workload) -> Value {
-    match kind {
-        Workload::Deployment => {
-            json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": AT_A_TIME, "maxSurge": 0}}}})
-        }
-        Workload::StatefulSet | Workload::DaemonSet => Value::Null,
-    }
+    Ok(Figure { name, kind: format!("{kind:?}"), replicas, at_a_time, run, rollouts, raw_seconds, native })
 }
 
 impl From<Measured> for Ours {
     fn from(measured: Measured) -> Self {
-        let own = measured.writes_per_pod.iter().filter(|(who, _)| who.starts_with("hitless-"));
         Self {
             seconds: measured.seconds,
             failed: measured.failed,
@@ -170,7 +187,8 @@ impl From<Measured> for Ours {
             requests: measured.requests,
             longest_pause_ms: measured.longest_pause_ms,
             pods_recreated: measured.pods_recreated,
-            own_writes_per_pod: own.map(|(_, writes)| writes).sum(),
+            own_writes_per_pod: measured.own_writes_per_pod().unwrap_or_default(),
+            own_writes: measured.own_writes,
             writes_per_pod: measured.writes_per_pod,
         }
     }

@@ -85,6 +85,7 @@ mod tests {
     use super::*;
 
     fn measured(failed: u64, writes: Option<f64>) -> Rollout {
+        let writes: BTreeMap<_, _> = writes.map(|count| ("hitless-agent".to_owned(), count)).into_iter().collect();
         Rollout {
             requests: 5000,
             failed,
@@ -98,10 +99,8 @@ mod tests {
             versions: Vec::new(),
             failures: Vec::new(),
             started_unix_ms: 0,
-            writes_per_pod: writes
-                .map(|count| ("hitless-agent".to_owned(), count))
-                .into_iter()
-                .collect::<BTreeMap<_, _>>(),
+            writes_per_pod: writes.clone(),
+            own_writes: writes,
         }
     }
 

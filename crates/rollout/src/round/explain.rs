@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::mode::{Forecast, Gaps};
+use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
 use hitless_gate::{Candidate, Decision, Reason, Verdict};
@@ -81,6 +82,8 @@ pub struct Details {
     /// What the rules say; if the round did not ask them: what they would say of this pod alone. Of a pod whose operation waits
     /// for them at its end: the rules of stage PostCheck.
     pub rules: Option<Verdict>,
+    /// What its containers get, by name: as it was granted, or as it would be now. Where a digest was chosen it is named.
+    pub images: BTreeMap<String, ImageChange>,
     /// Leave or Hold: as it was granted, or as it would be now. `None` if it can't be operated, or not enough was read.
     pub expected: Option<Forecast>,
 }
@@ -154,10 +157,13 @@ impl<'a> Pass<'a, '_> {
             let operation = wish.intent.as_ref().map(PodIntent::id).unwrap_or_default();
             basis.gate.decide(&[Candidate::of(pod, operation)], &basis.snapshot.approvals, draft.now).pop()
         };
+        let granted = unfinished(self.basis.snapshot, pod).map(|grant| &grant.containers);
+        let wished = wished.and_then(|wish| wish.intent.as_ref().ok()).map(|intent| &intent.operation.containers);
+        let images = granted.or(wished).cloned().unwrap_or_default();
         // What the round would say if this were the only wish.
         let alone = basis.candidates([(&uid, &wish)], draft.clone()).resume(basis).judge(basis).grant(basis);
         let verdict = alone.verdicts.into_iter().next_back()?;
-        Some(Details { verdict, in_the_way, rules, expected })
+        Some(Details { verdict, in_the_way, rules, images, expected })
     }
 
     /// The mode of an operation that has not ended.

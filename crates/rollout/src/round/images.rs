@@ -111,14 +111,17 @@ impl<'a> Images<'a> {
         said().or_else(fetched).or_else(|| runs().map(ToOwned::to_owned))
     }
 
-    /// The attempts that tell of the image, the latest first. What was fetched by tag is as good as by the digest that came.
+    /// The attempts that tell of the image, the latest first. What was fetched by tag is as good as by the digest that came, unless
+    /// the runtime names another repository's: the digests of one image may differ between repositories.
     fn telling(&self, pull: &Pull) -> Vec<&'a PrefetchView> {
         let mut attempts = self.attempts(&pull.key()).to_vec();
         if let Some(digest) = image::digest_of(&pull.image) {
             let by_tag = Pull { image: image::unpinned(&pull.image), ..pull.clone() };
             let by_tag = self.attempts(&by_tag.key()).iter().filter(|each| match &each.state {
                 PrefetchState::Pulling => true,
-                PrefetchState::Fetched { .. } => each.digest() == Some(digest),
+                PrefetchState::Fetched { image_id, .. } => {
+                    image::digest_of(image_id) == Some(digest) && image::is_same_repository(image_id, &pull.image)
+                }
                 PrefetchState::Failed { .. } => false,
             });
             attempts.extend(by_tag);
