@@ -16,6 +16,7 @@
 //! therefore reported *before* it is begun ([`Decision::rollback`]). That the pod has returned to service on behalf of a
 //! grant, and why, is written into the InService condition itself ([`mark`]).
 
+mod config;
 mod hold;
 mod hooks;
 mod leave;
@@ -119,6 +120,9 @@ pub fn decide(view: &OperationView<'_>, now: Timestamp) -> Decision {
         }
         if let Some(refusal) = validate::refusal_of_pod(view, pod) {
             return refusal;
+        }
+        if let Some(waiting) = config::wait(&operation) {
+            return waiting;
         }
     }
     match (operation.progress(), operation.rollback()) {

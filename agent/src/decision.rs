@@ -31,6 +31,10 @@ impl Direction {
 pub enum Action {
     /// Ask for the pod by name: it is not in the cache.
     FetchPod,
+    /// See whether the pod's volumes have what the grant names.
+    LookAtVolumes,
+    /// Write to the pod's metadata, so that the kubelet looks at its volumes at once.
+    WantVolumes,
     /// Set InService False for this grant.
     LeaveService,
     /// Set InService True.
@@ -79,6 +83,8 @@ pub enum Hold {
 pub enum WaitingFor {
     /// Another operation of the same pod, which goes first.
     Other,
+    /// The kubelet is to write the new content of ConfigMaps and Secrets into the pod's volumes.
+    Volumes(String),
     /// The API server's answer about a pod that is not in the cache.
     Pod,
     /// The kubelet is to lower Ready.
@@ -132,6 +138,9 @@ impl fmt::Display for WaitingFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Other => write!(f, "another operation of this pod"),
+            Self::Volumes(words) => {
+                write!(f, "the new content of ConfigMaps and Secrets in the pod's volumes: {words}")
+            }
             Self::Pod => write!(f, "the API server's answer about the pod"),
             Self::NotReady => write!(f, "the kubelet to report the pod NotReady"),
             Self::Minimum(until) => write!(f, "minSeconds, until {until}"),

@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod caches;
 pub mod config;
+pub mod config_files;
 pub mod decide;
 pub mod decision;
 pub mod deed;

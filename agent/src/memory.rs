@@ -55,6 +55,30 @@ pub struct Memory {
     pub saying: Option<Saying>,
     /// Since when the operation waits because of that.
     pub task_since: Option<Timestamp>,
+    /// How the pod's volumes were found.
+    pub volumes: Option<Volumes>,
+    /// When the kubelet was last asked to look at them.
+    pub volumes_wanted: Option<Timestamp>,
+}
+
+/// How the pod's volumes were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volumes {
+    /// When.
+    pub at: Timestamp,
+    /// How.
+    pub state: VolumesState,
+}
+
+/// Whether volumes have what a grant names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VolumesState {
+    /// They have.
+    AsExpected,
+    /// They have something else.
+    Other,
+    /// It can't be told, for this reason.
+    Failed(String),
 }
 
 /// A question to the API server, and how long its answer took.
@@ -159,6 +183,16 @@ impl Memory {
         }
     }
 
+    /// The pod's volumes were looked at.
+    pub fn looked_at_volumes(&mut self, found: Result<bool, String>, now: Timestamp) {
+        let state = match found {
+            Ok(true) => VolumesState::AsExpected,
+            Ok(false) => VolumesState::Other,
+            Err(why) => VolumesState::Failed(why),
+        };
+        self.volumes = Some(Volumes { at: now, state });
+    }
+
     /// The API server has answered a question that was asked so long ago.
     pub fn answered(&mut self, milliseconds: u32, now: Timestamp) {
         self.round_trip = Some(RoundTrip { at: now, milliseconds });
@@ -173,7 +207,7 @@ impl Memory {
             Action::Patch(Direction::Forward) => self.operated = operated(),
             Action::Patch(Direction::Back) => self.undone = operated(),
             Action::LeaveService => self.lowering = Some(pod.resource_version.clone()),
-            Action::FetchPod | Action::ReturnToService { .. } => {}
+            Action::FetchPod | Action::LookAtVolumes | Action::WantVolumes | Action::ReturnToService { .. } => {}
         }
     }
 
@@ -182,7 +216,8 @@ impl Memory {
         self.denied = None;
         match action {
             Action::LeaveService => (self.lowered, self.lowering) = (Some(now), None),
-            Action::FetchPod | Action::ReturnToService { .. } | Action::Patch(_) => {}
+            Action::WantVolumes => self.volumes_wanted = Some(now),
+            Action::FetchPod | Action::LookAtVolumes | Action::ReturnToService { .. } | Action::Patch(_) => {}
         }
     }
 
@@ -192,7 +227,7 @@ impl Memory {
             Action::Patch(Direction::Forward) => self.operated = None,
             Action::Patch(Direction::Back) => self.undone = None,
             Action::LeaveService => self.lowering = None,
-            Action::FetchPod | Action::ReturnToService { .. } => {}
+            Action::FetchPod | Action::LookAtVolumes | Action::WantVolumes | Action::ReturnToService { .. } => {}
         }
     }
 

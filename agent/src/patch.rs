@@ -1,11 +1,13 @@
 //! The write that takes a pod out of service or puts it back. What is done to it in between is patched by its [deed](crate::deed).
 
-use hitless_api::names;
+use hitless_api::JsonPatch;
+use hitless_api::names::{self, annotations};
 use hitless_api::pod::PodView;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::instant::whole_seconds;
+use crate::view::NodePod;
 
 /// Strategic merge patch of `pods/status` that sets the InService condition and nothing else. It fails unless the pod is
 /// still the one that was looked at.
@@ -21,6 +23,18 @@ pub fn in_service(pod: &PodView, is_true: bool, reason: &str, message: &str, now
             "lastTransitionTime": whole_seconds(now).to_string(),
         }]},
     })
+}
+
+/// JSON patch of the pod's metadata that means nothing but that the kubelet looks at the pod. It fails unless the pod is still the one
+/// that was looked at.
+#[must_use]
+pub fn want_volumes(pod: &NodePod, now: Timestamp) -> JsonPatch {
+    const MAP: [&str; 2] = ["metadata", "annotations"];
+    let [metadata, map] = MAP;
+    let patch = JsonPatch::of(&pod.view.id.uid);
+    let patch = patch.test(&[metadata, "resourceVersion"], pod.view.resource_version.as_str());
+    let patch = if pod.has_annotations { patch } else { patch.new_map(&MAP) };
+    patch.add(&[metadata, map, annotations::CONFIG_SYNC], now.to_string())
 }
 
 #[cfg(test)]

@@ -31,7 +31,11 @@ impl From<&Forecast> for Expected {
         Self {
             mode: mode.mode.clone(),
             mode_reason: mode.reason.clone(),
-            clients_see: clients_see(&mode.mode, drain, *gap_milliseconds, *is_alone),
+            clients_see: if mode.unless_serving {
+                "nothing: what is replaced serves nobody, and the pod stays in service".to_owned()
+            } else {
+                clients_see(&mode.mode, drain, *gap_milliseconds, *is_alone)
+            },
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::files;
 use crate::say;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Scope};
+use crate::status::observe_all;
 use report::{Ending, Report};
 use simulate::Assumed;
 use target::Way;
@@ -52,6 +53,8 @@ fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Times
     let change = target::change(snapshot, &arguments.target, &arguments.images)?;
     let mut report = Report::new(&change, assumed, now);
     report.notes.extend(snapshot.notes());
+    let all = observe_all(snapshot, &snapshot.explain(now, |_| false), now);
+    report.notes.extend(all.only(Some(&arguments.target)).workloads.into_iter().filter_map(|workload| workload.reload));
     match &change.way {
         Way::InPlace(prepared) => {
             let asked = change.images.values().filter(|image| image.asks_registry);

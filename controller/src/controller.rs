@@ -6,6 +6,7 @@ mod event_debounce;
 pub mod memory;
 pub mod retries;
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +25,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::approval::client::Approvers;
+use crate::configs::Configs;
 use crate::metrics::Metrics;
 use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
 use hitless_api::ObjectRef;
 use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::reload::namespaces;
 use hitless_rollout::round::{Read, Round, Step, round, under_way};
 use hitless_rollout::snapshot::Evidence;
 
@@ -52,6 +55,8 @@ pub struct Controller {
     pub client: Client,
     /// What is watched.
     pub caches: Caches,
+    /// What is watched for workloads that reload.
+    pub configs: Configs,
     /// Who writes.
     pub writer: Writer,
     /// For people.
@@ -112,7 +117,7 @@ impl Controller {
     }
 
     /// One turn; says when the next one is due even if nothing changes.
-    async fn turn(&self, state: &mut State) -> Instant {
+    async fn turn(&mut self, state: &mut State) -> Instant {
         let State { memory, retries, approval_calls, event_debounce, later_epoch_since } = state;
         let latest = Instant::now() + TURN;
         if !self.caches.synced() {
@@ -125,6 +130,7 @@ impl Controller {
         self.metrics.leads(leadership.leads(Instant::now()));
         if !leadership.leads(Instant::now()) {
             memory.end_of_term();
+            self.configs.watch(&BTreeSet::new());
             *later_epoch_since = None;
             approval_calls.end_of_term();
             return latest;
@@ -138,6 +144,8 @@ impl Controller {
             memory.workloads_read(leadership.epoch);
             return Instant::now();
         }
+        self.configs.watch(&namespaces(&snapshot.objects));
+        memory.find_reloads(&snapshot, &self.configs.content(), now);
         memory.fill(&mut snapshot);
         approval_calls.fill(&mut snapshot, now);
 

@@ -7,6 +7,7 @@
 
 pub mod approval;
 pub mod config;
+pub mod configs;
 pub mod controller;
 pub mod metrics;
 pub mod uninstall;

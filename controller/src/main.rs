@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use hitless_api::names;
 use hitless_controller::config::Config;
+use hitless_controller::configs::Configs;
 use hitless_controller::controller::Controller;
 use hitless_controller::controller::epoch_repair::LeaseEpoch;
 use hitless_controller::metrics::Metrics;
@@ -87,6 +88,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         leadership: election.subscribe(),
         lease_epoch: LeaseEpoch::new(client.clone(), lease.to_owned(), holder.clone(), writes.clone()),
         holder,
+        configs: Configs::new(client.clone(), wake.clone(), watch_metrics),
         client,
         caches,
         wake,

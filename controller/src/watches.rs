@@ -1,10 +1,10 @@
 //! The watched caches, and the snapshot that is taken of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
-use hitless_api::names::{OTHER_PODS, PREFETCH_PODS};
+use hitless_api::names::{AGENT, OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
 use hitless_api::{
     DrainPolicy, GroupKind, NodeTransition, ObjectRef, PodTransitionRule, TransitionBudget, TransitionLedger,
@@ -16,9 +16,10 @@ use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::{Kind, Object, Resource, kind};
+use hitless_workloads::{KINDS, Kind, Object, Resource, kind};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::{DeserializeGuard, GroupVersionKind};
 use kube::{Api, Client};
@@ -26,7 +27,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot};
+use hitless_rollout::snapshot::{BindingView, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot};
 
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
@@ -47,6 +48,7 @@ pub struct Caches {
     pub(crate) nodes: Cache<Node, NodeView>,
     pub(crate) node_transitions: Cache<NodeTransition, NodeTransitionView>,
     pub(crate) ledgers: Cache<TransitionLedger, LedgerView>,
+    pub(crate) bindings: Cache<RoleBinding, BindingView>,
     pub(crate) rules: Cache<PodTransitionRule, RuleView>,
     pub(crate) budgets: Cache<TransitionBudget, Budget>,
     pub(crate) disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
@@ -100,6 +102,7 @@ impl Caches {
                 metrics.clone(),
             ),
             ledgers: Cache::new("TransitionLedger", LedgerView::of, wake.clone(), metrics.clone()),
+            bindings: Cache::new("RoleBinding", |each| BindingView::of(&each), wake.clone(), metrics.clone()),
             rules: Cache::new("PodTransitionRule", |rule| Some(RuleView::from(rule)), wake.clone(), metrics.clone()),
             budgets: Cache::new("TransitionBudget", |each| Some(Budget::from(each)), wake.clone(), metrics.clone()),
             disruption_budgets: Cache::new(
@@ -131,11 +134,12 @@ impl Caches {
             }
         });
         let others = [
-            start.watch_selected("pods", Api::all(client.clone()), Some(OTHER_PODS), &self.pods),
-            start.watch_selected("prefetch pods", Api::all(client.clone()), Some(PREFETCH_PODS), &self.prefetches),
+            start.watch_selected("pods", OTHER_PODS, Api::all(client.clone()), &self.pods),
+            start.watch_selected("prefetch pods", PREFETCH_PODS, Api::all(client.clone()), &self.prefetches),
             start.watch("nodes", Api::all(client.clone()), &self.nodes),
             start.watch("nodetransitions", Api::all(client.clone()), &self.node_transitions),
             start.watch("transitionledgers", Api::all(client.clone()), &self.ledgers),
+            start.watch_named("rolebindings", AGENT, Api::all(client.clone()), &self.bindings),
             start.watch("podtransitionrules", Api::all(client.clone()), &self.rules),
             start.watch("transitionbudgets", Api::all(client.clone()), &self.budgets),
             start.watch("poddisruptionbudgets", Api::all(client.clone()), &self.disruption_budgets),
@@ -145,15 +149,17 @@ impl Caches {
         objects.chain(others).collect()
     }
 
-    /// Whether every cache has been filled once. One of an optional resource need not be, as long as its definition is not there.
+    /// Whether every cache has been filled once. One of an optional resource need not be, as long as its definition is not there or its
+    /// objects can't be listed.
     #[must_use]
     pub fn synced(&self) -> bool {
-        self.objects.iter().all(|objects| objects.cache.synced())
+        self.objects.iter().all(|objects| objects.cache.synced() || objects.cache.unreadable())
             && self.pods.synced()
             && self.prefetches.synced()
             && self.nodes.synced()
             && self.node_transitions.synced()
             && self.ledgers.synced()
+            && self.bindings.synced()
             && self.rules.synced()
             && self.budgets.synced()
             && self.disruption_budgets.synced()
@@ -176,20 +182,33 @@ impl Caches {
         Ok(())
     }
 
+    /// Workloads of kinds of which some resource can't be listed: without a part of their objects nothing may be decided about them.
+    fn unreadable(&self) -> BTreeSet<GroupKind> {
+        let failing = self.objects.iter().filter(|objects| objects.cache.unreadable());
+        let failing: Vec<&GroupKind> = failing.map(|objects| &objects.resource.group_kind).collect();
+        let needs = |kind: &&&dyn Kind| kind.resources().iter().any(|part| failing.contains(&&part.group_kind));
+        let own = KINDS.iter().filter(needs).filter_map(|kind| kind.resources().first());
+        own.map(|own| own.group_kind.clone()).collect()
+    }
+
     /// What is in them now. Who leads and what is remembered is added by the caller.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
+        let unreadable = self.unreadable();
+        let readable = self.objects.iter().filter(|objects| !unreadable.contains(&objects.resource.group_kind));
         Snapshot {
-            objects: self.objects.iter().flat_map(|objects| objects.cache.values()).collect(),
+            objects: readable.flat_map(|objects| objects.cache.values()).collect(),
             prefetches: self.prefetches.values(),
             nodes: by_name(&self.nodes),
             node_transitions: by_name(&self.node_transitions),
             ledgers: self.ledgers.values().into_iter().map(|ledger| (ledger.namespace.clone(), ledger)).collect(),
+            bindings: self.bindings.values().into_iter().map(|each| (each.namespace.clone(), each)).collect(),
             rules: self.rules.values(),
             budgets: self.budgets.values(),
             disruption_budgets: self.disruption_budgets.values(),
             services: self.services.values(),
             drain_policies: self.drain_policies.values(),
+            unreadable,
             ..Snapshot::default()
         }
         .with_pods(self.pods.values())
@@ -208,15 +227,46 @@ impl Start<'_> {
         K::DynamicType: Clone + Send + Sync,
         T: PartialEq + Send + Sync + 'static,
     {
-        self.watch_selected(name, api, None, cache)
+        self.watch_some(name, api, Selection::all(Listing::Paged(PAGE)), cache)
     }
 
     /// Objects with these labels.
     fn watch_selected<K, T>(
         &self,
         name: &'static str,
+        labels: &str,
         api: Api<DeserializeGuard<K>>,
-        labels: Option<&str>,
+        cache: &Cache<K, T>,
+    ) -> Watch
+    where
+        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        K::DynamicType: Clone + Send + Sync,
+        T: PartialEq + Send + Sync + 'static,
+    {
+        self.watch_some(name, api, Selection::labels(labels, Listing::Paged(PAGE)), cache)
+    }
+
+    /// Objects of this name, in all namespaces: RBAC knows that as a right to that name.
+    fn watch_named<K, T>(
+        &self,
+        name: &'static str,
+        object: &str,
+        api: Api<DeserializeGuard<K>>,
+        cache: &Cache<K, T>,
+    ) -> Watch
+    where
+        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        K::DynamicType: Clone + Send + Sync,
+        T: PartialEq + Send + Sync + 'static,
+    {
+        self.watch_some(name, api, Selection::fields(format!("metadata.name={object}"), Listing::Paged(PAGE)), cache)
+    }
+
+    fn watch_some<K, T>(
+        &self,
+        name: &'static str,
+        api: Api<DeserializeGuard<K>>,
+        selection: Selection,
         cache: &Cache<K, T>,
     ) -> Watch
     where
@@ -225,7 +275,6 @@ impl Start<'_> {
         T: PartialEq + Send + Sync + 'static,
     {
         let guard = self.readiness.guard(format!("{name} listed"));
-        let selection = Selection { labels: labels.map(ToOwned::to_owned), ..Selection::all(Listing::Paged(PAGE)) };
         let run = watch::run(api, selection, cache.clone(), guard, self.token.clone());
         (name, Box::pin(async move { run.await.map_err(Into::into) }))
     }

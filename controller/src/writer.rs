@@ -24,6 +24,7 @@ use hitless_rollout::round::{
     CompanionWrite, FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite,
     RuleStatusWrite, ServiceWrite, Step, Write,
 };
+use hitless_rollout::snapshot::{AGENT_ROLE, BindingView};
 
 mod rights;
 
@@ -128,13 +129,28 @@ impl Writer {
         let Some(ledger_uid) = write.ledger_uid.clone().or_else(made) else {
             return Err(WriteError::Conflict { message: "the ledger that is to own it is gone".to_owned() });
         };
-        let binding = rights::binding(&write.namespace, ledger_uid);
+        let binding = rights::binding(&write.namespace, ledger_uid.clone());
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), &write.namespace);
         match self.writes.send("rolebindings", api.create(&post(), &binding)).await {
-            // It is there.
-            Ok(_) | Err(WriteError::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error),
+            Ok(stored) => self.caches.bindings.put(stored),
+            // There is one that the watch has not told of yet, or one by which agents may not operate for this ledger.
+            Err(error @ WriteError::Conflict { .. }) => {
+                let there = Writes::read(api.get_opt(names::AGENT)).await?.ok_or(error)?;
+                let serves = BindingView::of(&there).is_some_and(|view| view.serves(&ledger_uid));
+                self.caches.bindings.put(there);
+                if !serves {
+                    let message = format!(
+                        "RoleBinding {} in namespace {} is not owned by its ledger or does not bind the agents to {AGENT_ROLE}: \
+                         delete it, it is made anew",
+                        names::AGENT,
+                        write.namespace
+                    );
+                    return Err(WriteError::Invalid { message });
+                }
+            }
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     async fn node_transition(&self, write: &NodeTransitionWrite) -> Result<(), WriteError> {
@@ -205,7 +221,7 @@ impl Writer {
                 Ok(())
             }
             PrefetchWrite::Delete(pod) => {
-                match delete_pod(&self.writes, &self.client, pod, None).await {
+                match delete_pod(&self.writes, &self.client, pod, None, None).await {
                     Ok(Some(stored)) => {
                         self.caches.prefetches.put(stored);
                         Ok(())
@@ -226,8 +242,9 @@ impl Writer {
                 self.caches.pods.put(self.writes.send("pods", api.create(&post(), &pod)).await?);
                 Ok(())
             }
-            CompanionWrite::Delete { pod, at_once } => {
-                match delete_pod(&self.writes, &self.client, pod, at_once.then_some(0)).await {
+            CompanionWrite::Delete { pod, resource_version, at_once } => {
+                let version = Some(resource_version.clone());
+                match delete_pod(&self.writes, &self.client, pod, version, at_once.then_some(0)).await {
                     Ok(Some(stored)) => {
                         self.caches.pods.put(stored);
                         Ok(())
@@ -270,16 +287,17 @@ impl Writer {
     }
 }
 
-/// Deletes exactly this pod, with so many seconds for its containers if not with those of its spec; returns it if the API
+/// Deletes exactly this pod, at this version if it matters, with so many seconds for its containers if not with those of its spec; returns it if the API
 /// server shows it once more.
 pub(crate) async fn delete_pod(
     writes: &Writes,
     client: &Client,
     pod: &PodRef,
+    resource_version: Option<String>,
     grace_seconds: Option<u32>,
 ) -> Result<Option<Pod>, WriteError> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
-    let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
+    let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version };
     let params = DeleteParams {
         preconditions: Some(preconditions),
         grace_period_seconds: grace_seconds,

@@ -1,5 +1,6 @@
 //! The writes to pods: carried out, and what their answers mean for the next decision.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitless_api::{Grant, PodRef, names};
@@ -8,9 +9,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::caches::Caches;
+use crate::config_files;
 use crate::decision::{Action, Direction};
 use crate::deed::Deed;
 use crate::memory::Memory;
@@ -24,13 +27,14 @@ pub(super) struct Pods {
     caches: Caches,
     writes: Writes,
     wake: Arc<Notify>,
+    proc_root: PathBuf,
     /// Pods whose last write failed, by uid.
     pauses: Mutex<PodPauses<Instant>>,
 }
 
 impl Pods {
-    pub(super) fn new(client: Client, caches: Caches, writes: Writes, wake: Arc<Notify>) -> Self {
-        Self { client, caches, writes, wake, pauses: Mutex::default() }
+    pub(super) fn new(client: Client, caches: Caches, writes: Writes, wake: Arc<Notify>, proc_root: PathBuf) -> Self {
+        Self { client, caches, writes, wake, proc_root, pauses: Mutex::default() }
     }
 
     /// When the first of the paused writes is to be tried again.
@@ -55,9 +59,13 @@ impl Pods {
             return self.look(grant, memory, node, pod.is_some()).await;
         }
         let Some(pod) = pod else { return };
+        if *action == Action::LookAtVolumes {
+            return self.look_at_volumes(grant, memory).await;
+        }
         memory.sending(action, grant, &pod.view, super::now());
         let result = match action {
-            Action::FetchPod => return,
+            Action::FetchPod | Action::LookAtVolumes => return,
+            Action::WantVolumes => self.want_volumes(pod).await,
             Action::LeaveService => self.set_in_service(pod, false, "Leaving", &grant.id).await,
             Action::ReturnToService { reason, message } => self.set_in_service(pod, true, reason, message).await,
             Action::Patch(direction) => self.patch(grant, pod, *direction).await,
@@ -121,6 +129,25 @@ impl Pods {
         self.pauses().succeeded(&id.uid);
         // Decide anew with the answer.
         self.wake.notify_one();
+    }
+
+    /// Files are read on another thread.
+    async fn look_at_volumes(&self, grant: &Grant, memory: &mut Memory) {
+        let Some(expected) = grant.config.clone() else { return };
+        let (proc_root, uid) = (self.proc_root.clone(), grant.pod.uid.clone());
+        let looked = spawn_blocking(move || config_files::are_as_expected(&proc_root, &uid, &expected)).await;
+        memory.looked_at_volumes(looked.unwrap_or_else(|error| Err(error.to_string())), super::now());
+        // Decide anew with the answer.
+        self.wake.notify_one();
+    }
+
+    async fn want_volumes(&self, pod: &NodePod) -> Result<(), WriteError> {
+        let patch = patch::want_volumes(pod, super::now()).build();
+        let (api, params) = (self.api(&pod.view.id), params());
+        let pod = self.writes.send("pods", api.patch(&pod.view.id.name, &params, &patch)).await?;
+        self.caches.pods.put(pod);
+        self.wake.notify_one();
+        Ok(())
     }
 
     async fn set_in_service(

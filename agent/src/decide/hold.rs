@@ -25,6 +25,10 @@ const GLANCE: SignedDuration = SignedDuration::from_secs(1);
 /// The way back is not kept waiting for longer by a Hold that can't begin.
 const BACK_PATIENCE_SECONDS: u32 = 3;
 
+/// Why a container is not replaced without a drain.
+pub(super) const CONTAINER_SERVES: &str =
+    "a container that is to be replaced serves somebody, or may (see the agent's log); the controller grants anew";
+
 /// The pod has the images before the operation, and nothing was undone.
 pub(super) fn decide(operation: &Operation<'_>) -> Decision {
     if let Some(cancel) = &operation.grant.cancel {
@@ -115,6 +119,10 @@ fn begin(operation: &Operation<'_>, stage: Option<&Stage>) -> Decision {
         // As in [`Operation::give_up`].
         Some(Stage::Failed(why)) => {
             operation.raise(reason::HOLD_FAILED).saying(format!("new connections can't be held: {why}"))
+        }
+        // Not begun: the controller grants anew, with a drain.
+        Some(Stage::Prepared(ports)) if *ports > 0 && operation.grant.unless_serving => {
+            operation.raise(reason::CONTAINER_SERVES).saying(CONTAINER_SERVES)
         }
         Some(Stage::Prepared(0)) => leave::operate(operation),
         Some(Stage::Prepared(_)) => start(operation, granted),

@@ -17,6 +17,8 @@ pub(super) const REFUSED: &str = "TaskRefused";
 pub(super) const EXPIRED: &str = "ExpiredInService";
 /// Reason of an InService condition that was written again because new connections can't be held.
 pub(super) const HOLD_FAILED: &str = "HoldFailedInService";
+/// Reason of an InService condition that was written again because a container serves that was not thought to.
+pub(super) const CONTAINER_SERVES: &str = "ContainerServesInService";
 /// Reason of an InService condition that was written again because a container is another one than was granted.
 pub(super) const CONTAINER_CHANGED: &str = "ContainerChangedInService";
 

@@ -33,6 +33,7 @@ pub(super) fn decide(operation: &Operation<'_>, condition: &ConditionView) -> De
         (reason::HOLD_FAILED, _) => {
             Decision::refused(TransitionResult::HOLD_FAILED, "new connections can't be held: see the agent's log")
         }
+        (reason::CONTAINER_SERVES, _) => Decision::refused(TransitionResult::CONTAINER_SERVES, hold::CONTAINER_SERVES),
         (reason::REFUSED, _) => Decision::refused(reason::REFUSED, hooks::last_words(operation)),
         (reason, _) => Decision::end(Phase::Returning, Outcome::Failed, reason).saying(hooks::last_words(operation)),
     }

@@ -87,13 +87,14 @@ impl<'a> Images<'a> {
         let grant = self.grant;
         let version = pod.view.resource_version.as_str();
         let mut patch = JsonPatch::of(&pod.view.id.uid).test(&["metadata", "resourceVersion"], version);
-        for (index, container) in pod.view.containers.iter().enumerate() {
+        for container in &pod.view.containers {
             let Some(change) = grant.containers.get(&container.name) else { continue };
+            let (list, index) = container.place.path();
             let index = index.to_string();
-            let image = ["spec", "containers", &index, "image"];
+            let image = ["spec", list, &index, "image"];
             let (from, to) = direction.order(change.from.as_str(), change.to.as_str());
             patch = patch
-                .test(&["spec", "containers", &index, "name"], container.name.as_str())
+                .test(&["spec", list, &index, "name"], container.name.as_str())
                 .test(&image, from)
                 .replace(&image, to);
         }

@@ -89,7 +89,12 @@ impl Node {
         let text = |text: &str| text.to_owned();
         let state = AppState::new(Parts {
             node: text("n1"),
-            agent: AgentInfo { version: text("0.1.0"), boot_id: text("boot"), features: vec![text("hold")] },
+            agent: AgentInfo {
+                version: text("0.1.0"),
+                boot_id: text("boot"),
+                features: vec![text("hold")],
+                serving: vec![],
+            },
             missing_capabilities: vec![text("NET_RAW is missing")],
             pods: Box::new(fake.clone()),
             published: Published::default(),

@@ -299,6 +299,9 @@ fn assert_safe(state: &State, turn: &Turn<'_>) {
     match &step.action {
         None => {}
         Some(Action::FetchPod) => assert!(pod.is_none() || is_hold),
+        Some(action @ (Action::LookAtVolumes | Action::WantVolumes)) => {
+            panic!("{action:?}: the grant names no content")
+        }
         Some(Action::LeaveService) => {
             let pod = pod.unwrap();
             assert_eq!(grant.mode, GrantMode::Leave, "in a Hold the pod stays in service");

@@ -180,6 +180,24 @@ fn what_the_kernel_can_not_do_is_refused_and_what_does_not_listen_is_not_held() 
 }
 
 #[test]
+fn what_is_thought_to_serve_nobody_is_replaced_if_that_is_so_and_refused_else() {
+    let unless_serving = |ports: usize| {
+        run(Image::Good(0), |world| {
+            world.transition.spec.grants[0].unless_serving = true;
+            world.holder.ports = ports;
+        })
+    };
+    let world = unless_serving(0);
+    assert_eq!(end(&world), ended(Outcome::Done, "Done"));
+    assert!(world.holder.begun.is_empty() && world.in_service());
+
+    let world = unless_serving(1);
+    assert_eq!(end(&world), ended(Outcome::Refused, "ContainerServes"));
+    assert!(world.patches.is_empty() && world.holder.begun.is_empty() && world.in_service());
+    assert!(!result(&world).is_lasting(), "the controller grants anew, with a drain");
+}
+
+#[test]
 fn clients_do_not_wait_for_a_lag_of_admission() {
     let mut world = world(Image::Good(0));
     world.denied = true;

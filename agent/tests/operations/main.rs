@@ -5,6 +5,8 @@ mod any_state;
 #[cfg(test)]
 mod conditional;
 #[cfg(test)]
+mod config;
+#[cfg(test)]
 mod held;
 #[cfg(test)]
 mod hooks;

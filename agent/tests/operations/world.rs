@@ -350,7 +350,7 @@ impl World {
 
     fn apply(&mut self, grant: &Grant, action: &Action) {
         match action {
-            Action::FetchPod => {}
+            Action::FetchPod | Action::LookAtVolumes | Action::WantVolumes => {}
             Action::LeaveService => {
                 assert_eq!(grant.mode, GrantMode::Leave, "in a Hold the pod stays in service");
                 let may_take = !grant.while_unavailable || !self.pod.view.ready() || self.image() == TO;
@@ -405,6 +405,7 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         op: hitless_api::GrantOp::Update,
         mode: hitless_api::GrantMode::Leave,
         mode_reason: String::new(),
+        unless_serving: false,
         containers,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
@@ -417,6 +418,7 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         ttl_seconds: 60,
         while_unavailable: false,
         post_check: None,
+        config: None,
         cancel: None,
     }
 }

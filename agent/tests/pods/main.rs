@@ -96,7 +96,8 @@ impl<'a> Shop<'a> {
 
     fn set_target(&self, hold: Hold) {
         let containers = vec![self.lab.container_id.clone()];
-        let target = hold::Target { hold, containers, drain: self.drain.clone(), grace: GRACE };
+        let drain = self.drain.clone();
+        let target = hold::Target { hold, containers, unless_serving: false, drain, grace: GRACE };
         self.holds.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 

@@ -104,6 +104,7 @@ fn stays(waiting: &Waiting) -> bool {
         | Waiting::AgentNotReady(_)
         | Waiting::ImageNotFetched { .. }
         | Waiting::PrefetchOnly
+        | Waiting::OwnerUnreadable(_)
         | Waiting::Halted { .. } => true,
         Waiting::Obstacle(Obstacle::NotItsTurn { .. })
         | Waiting::InProgress
@@ -117,6 +118,7 @@ fn stays(waiting: &Waiting) -> bool {
         | Waiting::ImagePulling { .. }
         | Waiting::Learning(_)
         | Waiting::Companion { .. }
+        | Waiting::Reload
         | Waiting::LedgerFull => false,
     }
 }

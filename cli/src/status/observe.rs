@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Reservation, Transition};
-use hitless_rollout::round::{Explanation, Waiting, WorkloadReport};
+use hitless_rollout::round::{Explanation, Reload, Waiting, WorkloadReport};
 use hitless_workloads::Stage;
 use jiff::Timestamp;
 
@@ -94,6 +94,10 @@ impl<'a> Observer<'a> {
             Some(halted) if why.is_empty() => format!("{halted}; set another image, or the old one again"),
             Some(_) | None => why,
         };
+        let reload = workload.and_then(|workload| self.reload(workload));
+        let is_told =
+            matches!(workload.and_then(|workload| workload.reload.as_ref()), Some(Reload::Unread { recorded: true }));
+        let why = if why.is_empty() && !is_told { reload.clone().unwrap_or_default() } else { why };
         WorkloadStatus {
             namespace,
             name,
@@ -103,6 +107,7 @@ impl<'a> Observer<'a> {
             total: workload.map_or(pods.len(), |workload| workload.total),
             replicas: workload.map(|workload| workload.replicas),
             why,
+            reload,
             pods,
             halted,
         }
@@ -186,6 +191,15 @@ impl<'a> Observer<'a> {
         let events = || self.snapshot.events.iter().map(|event| &**event);
         let said = uids.into_iter().find_map(|uid| last_event(events(), uid));
         (said.unwrap_or_else(|| "the controller; no rule is in the way".to_owned()), false)
+    }
+
+    /// How it stands with restarts because of ConfigMaps and Secrets. They are not read from here, so the controller's words count.
+    fn reload(&self, workload: &WorkloadReport) -> Option<String> {
+        let reload = workload.reload.as_ref()?;
+        let events = self.snapshot.events.iter().filter(|event| event.regarding == workload.id.uid);
+        let last = events.filter(|event| event.reason.starts_with("Reload")).max_by_key(|event| event.time);
+        let said = last.filter(|_| matches!(reload, Reload::Unread { recorded: false }));
+        Some(said.map_or_else(|| format!("reload: {reload}"), |event| format!("{}: {}", event.reason, event.note)))
     }
 
     /// The last thing that the controller said of the workload, if it was that nothing moves.

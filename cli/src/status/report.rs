@@ -33,6 +33,9 @@ pub(crate) struct WorkloadStatus {
     /// What to know about the whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
+    /// How it stands with restarts because of ConfigMaps and Secrets, if it wants them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reload: Option<String>,
     pub(crate) pods: Vec<PodStatus>,
     /// An operation has failed on the way to its target, maybe of a pod that is gone.
     #[serde(skip)]

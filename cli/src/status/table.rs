@@ -136,6 +136,7 @@ mod tests {
             total: 4,
             replicas: Some(4),
             why: String::new(),
+            reload: None,
             pods: vec![pod("web-0", State::UpToDate), draining, waiting, failed],
             halted: None,
         };

@@ -89,6 +89,13 @@ impl Answer {
             if !workload.why.is_empty() {
                 notes.push(format!("{}: {}", workload.name, workload.why));
             }
+            notes.extend(
+                workload
+                    .reload
+                    .iter()
+                    .filter(|text| **text != workload.why)
+                    .map(|text| format!("{}: {text}", workload.name)),
+            );
             if workload.stage == "NotOptedIn" {
                 notes.push(format!(
                     "{} has not opted in (annotation hitless.dev/update), so its rollouts are Kubernetes' own and only \

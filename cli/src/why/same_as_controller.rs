@@ -75,6 +75,8 @@ fn variant(waiting: &Waiting) -> &'static str {
         | Waiting::Learning(_)
         | Waiting::Companion { .. }
         | Waiting::PrefetchOnly
+        | Waiting::Reload
+        | Waiting::OwnerUnreadable(_)
         | Waiting::LedgerFull
         | Waiting::Halted { .. } => waiting.reason(),
     }

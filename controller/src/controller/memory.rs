@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::reload::{self, Finds, NamespaceConfig};
 use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{AgentState, Evidence, OperationKey, OwnWrites, Snapshot};
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ pub struct Memory {
     agents: BTreeMap<String, AgentState>,
     evidence: BTreeMap<OperationKey, Evidence>,
     own_writes: OwnWrites,
+    reloads: Finds,
     /// Epoch of the term in which workloads that are under way were read anew.
     workloads_read: Option<i64>,
     /// Saves the rounds time.
@@ -45,12 +47,24 @@ impl Memory {
         snapshot.agents.clone_from(&self.agents);
         snapshot.evidence.clone_from(&self.evidence);
         snapshot.own_writes.clone_from(&self.own_writes);
+        snapshot.reloads.clone_from(&self.reloads);
+    }
+
+    /// Takes note of what workloads that reload find in these namespaces.
+    pub fn find_reloads(
+        &mut self,
+        snapshot: &Snapshot,
+        namespaces: &BTreeMap<String, NamespaceConfig>,
+        now: Timestamp,
+    ) {
+        self.reloads = reload::find(&snapshot.objects, namespaces, &self.reloads, now);
     }
 
     /// What was true in one term need not be so in the next.
     pub fn end_of_term(&mut self) {
         self.evidence.clear();
         self.own_writes = OwnWrites::default();
+        self.reloads.clear();
         self.workloads_read = None;
     }
 

@@ -155,7 +155,7 @@ impl Restorer<'_> {
     }
 
     async fn delete(&self, pod: &PodRef) -> Result<usize, RestoreError> {
-        once(writer::delete_pod(self.writes, self.client, pod, None).await.map(drop))
+        once(writer::delete_pod(self.writes, self.client, pod, None, None).await.map(drop))
     }
 
     async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, RestoreError> {

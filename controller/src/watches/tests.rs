@@ -18,13 +18,18 @@ type Answer = UnsyncBoxBody<Bytes, Infallible>;
 #[derive(Clone, Default)]
 struct Server(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
     /// Items by resource; of a resource that is not in here, there are none.
     items: Mutex<BTreeMap<&'static str, Vec<Value>>>,
-    /// The only resource that may be not found.
-    is_found: Mutex<bool>,
+    /// What the only resource answers that may be missing or broken, if it does not answer with its items.
+    optional: Mutex<Option<u16>>,
     changed: Notify,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { items: Mutex::default(), optional: Mutex::new(Some(404)), changed: Notify::new() }
+    }
 }
 
 impl Server {
@@ -36,8 +41,8 @@ impl Server {
     fn answer(&self, uri: &http::Uri) -> (u16, Answer) {
         let resource = uri.path().rsplit('/').next().unwrap_or_default();
         let whole = |value: Value| Full::new(Bytes::from(value.to_string())).boxed_unsync();
-        if resource == OPTIONAL && !*self.0.is_found.lock().unwrap() {
-            return (404, whole(json!({"kind": "Status", "status": "Failure", "code": 404, "message": "m"})));
+        if let Some(code) = self.0.optional.lock().unwrap().filter(|_| resource == OPTIONAL) {
+            return (code, whole(json!({"kind": "Status", "status": "Failure", "code": code, "message": "m"})));
         }
         if uri.query().is_some_and(|query| query.contains("watch=true")) {
             let server = self.clone();
@@ -74,6 +79,14 @@ fn resources() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
     })
 }
 
+/// The definition of the optional resource, as if it were a custom one.
+fn definition() -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{OPTIONAL}.apps"), "uid": "d", "resourceVersion": "1"},
+        "spec": {"versions": [{"name": "v1", "served": true}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]}})
+}
+
 async fn until(what: &str, is: impl Fn() -> bool) {
     for _ in 0..600 {
         if is() {
@@ -99,17 +112,41 @@ async fn an_optional_resource_counts_only_while_its_definition_is_there() {
     let object = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {},
         "metadata": {"namespace": "ns", "name": "one", "uid": "u", "resourceVersion": "1"}});
     server.set(OPTIONAL, vec![object]);
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{OPTIONAL}.apps"), "uid": "d", "resourceVersion": "1"},
-        "spec": {"versions": [{"name": "v1", "served": true}]},
-        "status": {"conditions": [{"type": "Established", "status": "True"}]}});
-    server.set("customresourcedefinitions", vec![definition]);
+    server.set("customresourcedefinitions", vec![definition()]);
     until("incomplete before it is listed", || !caches.synced()).await;
-    *server.0.is_found.lock().unwrap() = true;
+    *server.0.optional.lock().unwrap() = None;
     until("complete with it", || caches.synced()).await;
     assert_eq!(caches.snapshot().objects.len(), 1);
 
     server.set("customresourcedefinitions", Vec::new());
     until("gone", || caches.snapshot().objects.is_empty()).await;
     assert!(caches.synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_optional_resource_that_is_served_and_cannot_be_listed_stops_only_the_kinds_that_need_it() {
+    let (server, wake, readiness, token) =
+        (Server::default(), Arc::new(Notify::new()), Readiness::default(), CancellationToken::new());
+    let object = |kind: &str| {
+        json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"namespace": "ns", "name": kind.to_lowercase(), "uid": kind,
+            "resourceVersion": "1"}, "spec": {"template": {}}})
+    };
+    server.set("deployments", vec![object("Deployment")]);
+    server.set("statefulsets", vec![object("StatefulSet")]);
+    server.set("customresourcedefinitions", vec![definition()]);
+    *server.0.optional.lock().unwrap() = Some(403);
+    let caches = Caches::of(resources(), &wake, &watch::Metrics::default());
+    for (_, watch) in caches.watches(&server.client(), &readiness, &token) {
+        tokio::spawn(watch);
+    }
+    let kinds =
+        || caches.snapshot().objects.iter().map(|object| object.id.group_kind.kind.to_string()).collect::<Vec<_>>();
+    until("goes on without it", || caches.synced() && readiness.missing().is_empty()).await;
+    assert_eq!(kinds(), ["Deployment"]);
+    let unreadable: Vec<String> = caches.snapshot().unreadable.iter().map(|kind| kind.kind.to_string()).collect();
+    assert_eq!(unreadable, ["DaemonSet", "StatefulSet"], "those whose revisions are missing");
+
+    *server.0.optional.lock().unwrap() = None;
+    until("as soon as it is listed, all go on", || caches.snapshot().unreadable.is_empty()).await;
+    assert_eq!(kinds().len(), 2);
 }

@@ -2,11 +2,9 @@
 //! means no such right.
 
 use hitless_api::names::{AGENT, GROUP, LEDGER, SYSTEM_NAMESPACE};
+use hitless_rollout::snapshot::AGENT_ROLE;
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-
-/// The ClusterRole that is bound (manifests/rbac/agent.yaml).
-const ROLE: &str = "hitless-agent-operator";
 
 /// Of the ledger with this uid.
 pub(super) fn binding(namespace: &str, ledger_uid: String) -> RoleBinding {
@@ -27,7 +25,7 @@ pub(super) fn binding(namespace: &str, ledger_uid: String) -> RoleBinding {
         role_ref: RoleRef {
             api_group: Some("rbac.authorization.k8s.io".to_owned()),
             kind: "ClusterRole".to_owned(),
-            name: ROLE.to_owned(),
+            name: AGENT_ROLE.to_owned(),
         },
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),

@@ -13,7 +13,7 @@ use hitless_rollout::mode::ServiceView;
 use hitless_rollout::prefetch::{self, NamePool, NodeImages, PrefetchView};
 use hitless_rollout::round::{CompanionWrite, PrefetchWrite, Write};
 use hitless_rollout::snapshot::{
-    AgentState, LedgerView, NodeTransitionView, NodeUnfit, NodeView, RuleView, Snapshot, Version,
+    AgentState, BindingView, LedgerView, NodeTransitionView, NodeUnfit, NodeView, RuleView, Snapshot, Version,
 };
 use hitless_workloads::image::unpinned;
 use hitless_workloads::kind;
@@ -40,6 +40,7 @@ pub(crate) struct Cluster {
     pub(crate) nodes: BTreeMap<String, Arc<NodeView>>,
     pub(crate) transitions: BTreeMap<String, NodeTransitionView>,
     pub(crate) ledgers: BTreeMap<String, LedgerView>,
+    pub(crate) bindings: BTreeMap<String, Arc<BindingView>>,
     pub(crate) rules: Vec<RuleView>,
     pub(crate) budgets: Vec<Arc<Budget>>,
     /// Pods that fetch images, as JSON, by name.
@@ -94,6 +95,7 @@ impl Cluster {
             nodes: (0..NODES).map(|index| (format!("n{index}"), Arc::new(node(index)))).collect(),
             transitions: BTreeMap::new(),
             ledgers: BTreeMap::new(),
+            bindings: BTreeMap::new(),
             rules: vec![rule(max_unavailable)],
             budgets: Vec::new(),
             prefetches: BTreeMap::new(),
@@ -161,6 +163,7 @@ impl Cluster {
                 .map(|(name, each)| (name.clone(), Arc::new(each.clone())))
                 .collect(),
             ledgers: self.ledgers.iter().map(|(name, each)| (name.clone(), Arc::new(each.clone()))).collect(),
+            bindings: self.bindings.clone(),
             rules: self.rules.iter().cloned().map(Arc::new).collect(),
             budgets: self.budgets.clone(),
             services: self.services.keys().map(|name| Arc::new(self.see_service(name))).collect(),
@@ -217,7 +220,12 @@ impl Cluster {
             }
             Write::Prefetch(write) => self.prefetch(write).then_some("prefetch"),
             Write::Companion(write) => self.companion(write).then_some("companion"),
-            Write::RoleBinding(write) => self.ledgers.contains_key(&write.namespace).then_some("role-binding"),
+            Write::RoleBinding(write) => self.ledgers.get(&write.namespace).map(|ledger| {
+                let (namespace, ledger_uid) = (write.namespace.clone(), Some(ledger.version.uid.clone()));
+                let view = BindingView { namespace: namespace.clone(), ledger_uid, binds: true };
+                self.bindings.insert(namespace, Arc::new(view));
+                "role-binding"
+            }),
             Write::InServiceFallback(write) => {
                 let is_meant = |pod: &&mut Value| {
                     pod["metadata"]["uid"] == write.pod.uid.as_str()

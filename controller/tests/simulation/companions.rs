@@ -55,6 +55,21 @@ fn a_version_that_does_not_run_takes_nobody_out_and_goes_on_once_it_runs() {
 }
 
 #[test]
+fn a_version_that_does_not_run_is_not_rolled_out_because_the_workload_gets_more_pods() {
+    let (mut cluster, mut controller) = changed();
+    cluster.companion_is(&crashed(), &json!([]));
+    cluster.deployment["spec"]["replicas"] = json!(2);
+    turns(&mut cluster, &mut controller, 5);
+    assert!(cluster.grants().is_empty());
+    assert!(reasons(&cluster, &mut controller).contains(&"CompanionFailed"));
+    // Nor once it was given up.
+    cluster.pass(600_000);
+    turns(&mut cluster, &mut controller, 5);
+    assert!(cluster.companions.is_empty() && cluster.grants().is_empty());
+    assert!(reasons(&cluster, &mut controller).contains(&"CompanionFailed"));
+}
+
+#[test]
 fn another_version_ends_the_companion_of_the_one_before() {
     let (mut cluster, mut controller) = changed();
     cluster.companion_is(&crashed(), &json!([]));

@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use crate::node::Fate;
 use crate::test_controller::{ALL, PODS, TestController, Writing};
 
-fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
+pub(crate) fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
     controller.turns(cluster, count, 400);
 }
 
@@ -24,7 +24,7 @@ fn held(services: &[&str]) -> (Cluster, TestController, Grant) {
     (cluster, controller, granted.unwrap())
 }
 
-fn finish(cluster: &mut Cluster, controller: &mut TestController, fate: Fate) {
+pub(crate) fn finish(cluster: &mut Cluster, controller: &mut TestController, fate: Fate) {
     for _ in 0..20 {
         let _ = cluster.agent(0, fate);
         turns(cluster, controller, 1);

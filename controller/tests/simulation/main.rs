@@ -14,5 +14,6 @@ mod node;
 mod properties;
 #[cfg(test)]
 mod scenarios;
+mod sidecars;
 #[cfg(test)]
 mod test_controller;

@@ -17,6 +17,8 @@ pub(crate) enum Fate {
     Failed,
     /// Not known to this agent.
     UnsupportedMode,
+    /// The agent sees that a container serves that was not thought to.
+    ContainerServes,
 }
 
 fn annotate(pod: &mut Value, changes: &BTreeMap<String, Change>, to: impl Fn(&Change) -> Option<&String>) {
@@ -111,6 +113,9 @@ impl Cluster {
             None if fate == Fate::Expired => self.report(grant, Phase::Granted, Some((Outcome::Refused, "Expired"))),
             None if fate == Fate::UnsupportedMode => {
                 self.report(grant, Phase::Granted, Some((Outcome::Refused, "UnsupportedMode")));
+            }
+            None if fate == Fate::ContainerServes => {
+                self.report(grant, Phase::Granted, Some((Outcome::Refused, "ContainerServes")));
             }
             None | Some(Phase::Draining) if grant.cancel.is_some() => {
                 self.set_ready(uid, true);

@@ -1,8 +1,11 @@
 //! Single stories.
 
+use std::sync::Arc;
+
 use hitless_api::PostCheck;
 use hitless_api::ledger::CLUSTER;
 use hitless_rollout::round::Write;
+use hitless_rollout::snapshot::BindingView;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::cluster::{Cluster, NODES};
@@ -132,6 +135,28 @@ fn a_rolled_back_pod_halts_the_rollout_until_the_target_changes() {
     cluster.set_image(3);
     roll(&mut cluster, &mut controller);
     cluster.assert_at_rest();
+}
+
+#[test]
+fn a_role_binding_that_somebody_deletes_is_made_again_for_the_operation_that_is_under_way_and_for_the_next() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 3);
+    assert_eq!((cluster.grants().len(), cluster.bindings.len()), (1, 1));
+    turns(&mut cluster, &mut controller, 3);
+    assert_eq!(cluster.written["role-binding"], 1, "it is there");
+    cluster.bindings.clear();
+    turns(&mut cluster, &mut controller, 1);
+    assert_eq!((cluster.bindings.len(), cluster.written["role-binding"]), (1, 2));
+    // One that is owned by an earlier ledger goes with that one.
+    let earlier = BindingView { ledger_uid: Some("uid-earlier".to_owned()), ..(*cluster.bindings["shop"]).clone() };
+    cluster.bindings.insert("shop".to_owned(), Arc::new(earlier));
+    roll(&mut cluster, &mut controller);
+    cluster.assert_at_rest();
+    cluster.bindings.clear();
+    turns(&mut cluster, &mut controller, 3);
+    assert!(cluster.bindings.is_empty(), "nobody needs it now");
 }
 
 #[test]

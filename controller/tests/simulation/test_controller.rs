@@ -54,7 +54,7 @@ impl TestController {
             self.cache.objects = now.objects;
             (self.cache.rules, self.cache.agents, self.cache.nodes) = (now.rules, now.agents, now.nodes);
             (self.cache.budgets, self.cache.services) = (now.budgets, now.services);
-            self.cache.prefetches = now.prefetches;
+            (self.cache.prefetches, self.cache.bindings) = (now.prefetches, now.bindings);
         }
     }
 
@@ -162,7 +162,8 @@ impl TestController {
             Write::Service(_) => self.cache.services = now.services,
             Write::Prefetch(_) => self.cache.prefetches = now.prefetches,
             Write::Companion(_) => (self.cache.pods, self.cache.companions) = (now.pods, now.companions),
-            Write::InServiceFallback(_) | Write::RoleBinding(_) => {}
+            Write::RoleBinding(_) => self.cache.bindings = now.bindings,
+            Write::InServiceFallback(_) => {}
         }
     }
 

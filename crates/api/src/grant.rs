@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DrainSpec, Hook, MicroTime, ObjectRef, VerifySpec, digest};
+use crate::{DrainSpec, Hook, MicroTime, MountedConfig, ObjectRef, VerifySpec, digest};
 
 /// Identity of a pod; a name alone never identifies one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -122,6 +122,10 @@ pub struct Grant {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub mode_reason: String,
+    /// The pod is held because nothing tells of anybody whom the containers serve, and another container stays: they are replaced
+    /// without a drain. The agent looks first, and refuses (`ContainerServes`) where it can't be certain (docs/contract.md 34).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unless_serving: bool,
     /// Image changes by container name.
     #[schemars(extend("maxProperties" = 32))]
     pub containers: BTreeMap<String, ImageChange>,
@@ -143,6 +147,9 @@ pub struct Grant {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub hooks: Vec<Hook>,
+    /// What the pod's volumes have to contain before it leaves service or is held; absent: nothing is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Box<MountedConfig>>,
     /// Names of the rules that allowed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<String>,
@@ -167,6 +174,8 @@ impl Grant {
     pub const LONGEST_MODE_REASON: usize = 512;
     /// Default of [`Grant::ttl_seconds`].
     pub const DEFAULT_TTL_SECONDS: u32 = 60;
+    /// What an agent's features must contain to be given a grant with [`Grant::unless_serving`].
+    pub const UNLESS_SERVING_FEATURE: &str = "unlessServing";
     /// Allowance for clocks that disagree, in seconds (docs/contract.md 9).
     pub const CLOCK_SKEW_SECONDS: u32 = 30;
 

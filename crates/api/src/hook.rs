@@ -72,7 +72,7 @@ pub struct HttpHook {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecHook {
-    /// Name of the container; init containers have none.
+    /// Name of the container; of init containers only restartable ones count.
     #[schemars(length(min = 1, max = 63))]
     pub container: String,
     /// Program and arguments; no shell is used. A program without a slash is looked for in the container's `PATH`.

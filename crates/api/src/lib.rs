@@ -3,6 +3,7 @@
 //! This crate does no I/O and knows no Kubernetes client. `docs/contract.md` explains the same objects in prose.
 //! Every field has exactly one writer, named in the doc comment of the type that holds it.
 
+pub mod config;
 pub mod crds;
 pub mod digest;
 pub mod drain;
@@ -23,6 +24,7 @@ pub mod transition;
 pub mod transition_budget;
 pub mod version;
 
+pub use config::MountedConfig;
 pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
 pub use drain_policy::{DrainPolicy, DrainPolicySpec, ModeWish};
 pub use grant::{Cancel, Change, Grant, GrantMode, GrantOp, PodRef, PostCheck};

@@ -32,6 +32,13 @@ pub mod annotations {
     pub const UPDATE: &str = "hitless.dev/update";
     /// On a workload: its own restart annotations, comma-separated keys of its template's annotations; a `*` at the end makes a prefix.
     pub const RESTART_ANNOTATIONS: &str = "hitless.dev/restart-annotations";
+    /// On a workload, value [`super::RELOAD_AUTO`]: its pods restart in place when a ConfigMap or Secret that they use changes.
+    pub const RELOAD: &str = "hitless.dev/reload";
+    /// On a workload and on its template: hash of the content of the ConfigMaps and Secrets that its pods use. On the template it is a
+    /// restart annotation. Written by the controller.
+    pub const CONFIG: &str = "hitless.dev/config";
+    /// On a pod: when its agent last wanted the kubelet to look at its volumes. Written by the agent.
+    pub const CONFIG_SYNC: &str = "hitless.dev/config-sync";
     /// On a workload: `held` while the guard policy keeps the native controller from rolling it. Set by the guard policy, lifted by
     /// the controller.
     pub const ROLLOUT: &str = "hitless.dev/rollout";
@@ -125,6 +132,8 @@ pub const UPDATE_IN_PLACE: &str = "in-place";
 pub const UPDATE_IN_PLACE_ONLY: &str = "in-place-only";
 /// Value of [`annotations::RESTART`] on a workload.
 pub const KEEP_DIGEST: &str = "keep-digest";
+/// Value of [`annotations::RELOAD`].
+pub const RELOAD_AUTO: &str = "auto";
 /// Value of [`annotations::PREFETCH`].
 pub const PREFETCH_ONLY: &str = "only";
 /// Value of [`annotations::COMPANION`]: a companion pod tries each version, however many pods there are.

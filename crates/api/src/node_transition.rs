@@ -55,6 +55,11 @@ pub struct AgentInfo {
     /// What this agent can do: `Leave`, `Hold`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+    /// `<pod uid>/<container>` of those that it was to replace without a drain and has refused to, because they serve somebody or may
+    /// (docs/contract.md 34). One whose pod is gone is dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub serving: Vec<String>,
 }
 
 impl AgentInfo {
@@ -63,6 +68,15 @@ impl AgentInfo {
     pub fn can(&self, mode: &str) -> bool {
         self.features.iter().any(|feature| feature.eq_ignore_ascii_case(mode))
     }
+
+    /// How [`Self::serving`] names a container.
+    #[must_use]
+    pub fn container(pod_uid: &str, name: &str) -> String {
+        format!("{pod_uid}/{name}")
+    }
+
+    /// Most entries of [`Self::serving`] (its schema).
+    pub const MOST_SERVING: usize = 1024;
 }
 
 /// How far each granted operation is. Written by that node's agent only.

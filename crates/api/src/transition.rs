@@ -106,6 +106,12 @@ impl TransitionResult {
     /// Reason of a refusal: a container is another one than was granted, and in a Hold nothing else tells old ones from new ones.
     pub const CONTAINER_CHANGED: &str = "ContainerChanged";
 
+    /// Reason of a refusal: a container that is to be replaced without a drain serves somebody, or may.
+    pub const CONTAINER_SERVES: &str = "ContainerServes";
+
+    /// Reason of a refusal: the kubelet has not written the new content of ConfigMaps and Secrets into the pod's volumes.
+    pub const CONFIG_NOT_MOUNTED: &str = "ConfigNotMounted";
+
     /// Whether the same operation would end the same way again: nothing goes on until a person has looked. Some refusals are
     /// only a matter of time.
     #[must_use]
@@ -113,10 +119,11 @@ impl TransitionResult {
         match self.outcome {
             Outcome::RolledBack | Outcome::Failed => true,
             Outcome::Refused => {
-                let soon = ["Expired", "Busy", "NodeUIDMismatch", "PodAvailable", Self::CONTAINER_CHANGED];
-                // After these the pod is not held again.
-                let otherwise = ["UnsupportedMode", Self::HOLD_FAILED];
-                !soon.iter().chain(&otherwise).any(|reason| *reason == self.reason)
+                let soon = ["Expired", "Busy", "NodeUIDMismatch", "PodAvailable"];
+                let soon = soon.iter().chain(&[Self::CONTAINER_CHANGED, Self::CONFIG_NOT_MOUNTED]);
+                // After these the pod is not held again, or not without a drain.
+                let otherwise = ["UnsupportedMode", Self::HOLD_FAILED, Self::CONTAINER_SERVES];
+                !soon.chain(&otherwise).any(|reason| *reason == self.reason)
             }
             Outcome::Done | Outcome::Cancelled => false,
         }

@@ -233,7 +233,7 @@ impl<'g> DecisionPass<'g> {
             {
                 Ok(Reason::AlreadyUnavailable)
             }
-            Check::Availability(limits) => self.live(id, group).availability(*limits),
+            Check::Availability(limits) => self.live(id, group).availability(*limits, pod.is_settling()),
             Check::Nodes(bound) => self.live(id, group).nodes(group, pod, *bound),
             Check::Topology { key, most } => self.live(id, group).topology((gate, group), pod, key, *most),
             Check::PerNode { fewest } => {
@@ -258,11 +258,11 @@ impl<'g> DecisionPass<'g> {
         // A pod without an owner has nobody to stand in for it: it is a group of its own.
         let Some((id, group)) = own else {
             let alone = Live::of_one();
-            let answer = alone.availability(limits(1));
+            let answer = alone.availability(limits(1), false);
             return says(name, Decision::Allowed, answer.unwrap_or_else(|because| because));
         };
         let live = self.live(id, group);
-        match live.availability(limits(live.counts.total)) {
+        match live.availability(limits(live.counts.total), each.pod.is_settling()) {
             Ok(because) => says(name, Decision::Allowed, because),
             Err(because) => {
                 let (holders, since) = self.holders((id, group), Who::Down, each.pod);

@@ -59,6 +59,7 @@ pub struct Gate {
     nodes: HashMap<Symbol, Labels>,
     reserved: HashMap<Uid, Reserved>,
     failed: HashSet<Uid>,
+    settling: HashSet<Uid>,
 }
 
 impl Gate {
@@ -193,13 +194,26 @@ impl Gate {
         }
     }
 
+    /// uids of all pods that are available, but not for as long as their workload wants before they count so (`minReadySeconds`). To
+    /// others they are unavailable; each is itself judged as the available pod that it is.
+    pub fn set_settling<'u>(&mut self, settling: impl IntoIterator<Item = &'u str>) {
+        let settling: HashSet<Uid> = settling.into_iter().map(|uid| Uid::of(uid).kept()).collect();
+        let changed: Vec<Uid> = self.settling.symmetric_difference(&settling).cloned().collect();
+        self.settling = settling;
+        for uid in &changed {
+            self.recount(uid);
+        }
+    }
+
     /// Counts a pod anew after what is known of it elsewhere has changed.
     fn recount(&mut self, uid: &Uid) {
         let Some(known) = self.pod_id_of(&uid.borrowed()) else { return };
         let (held, failed) = (self.reserved.contains_key(uid), self.failed.contains(uid));
+        let settling = self.settling.contains(uid);
         self.change_state(known, |state| {
             state.reserved = held;
             state.failed = failed;
+            state.settling = settling;
         });
     }
 

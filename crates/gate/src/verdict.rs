@@ -76,6 +76,8 @@ pub enum Consumption {
     Reserved,
     /// It is not available.
     Unavailable,
+    /// It is Ready, but not for as long as its workload wants (`minReadySeconds`).
+    Settling,
     /// It was let go a moment ago, in the same round.
     GoesNow,
 }

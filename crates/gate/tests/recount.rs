@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::GroupKind;
 use hitless_gate::{
     Approvals, Budget, Candidate, DisruptionBudget, Gate, GateInput, ImplicitBudget, ObjectRef, OwnerFacts, PodFacts,
-    Reserved, Settings, Verdict, decide,
+    Reserved, Settings, Verdict,
 };
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -23,6 +23,7 @@ struct Cluster {
     owners: BTreeMap<ObjectRef, OwnerFacts>,
     held: BTreeMap<String, Reserved>,
     failed: BTreeSet<String>,
+    settling: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -34,6 +35,7 @@ enum Change {
     Disruption(u8, Option<(Value, Value, Value)>),
     Owner(u8, Option<u32>),
     Failed(u8),
+    Settling(u8),
     Done(u8),
 }
 
@@ -70,7 +72,9 @@ impl Cluster {
             approvals: &Approvals::new(),
             settings: &Settings { implicit: Some(ImplicitBudget { percent: 100 }), ..Settings::default() },
         };
-        decide(&input, candidates, now)
+        let mut gate = Gate::of(&input);
+        gate.set_settling(self.settling.iter().map(String::as_str));
+        gate.decide(candidates, input.approvals, now)
     }
 
     /// Changes the cluster and tells the gate.
@@ -141,6 +145,12 @@ impl Cluster {
                 }
                 gate.set_failed(&self.failed);
             }
+            Change::Settling(number) => {
+                if !self.settling.remove(&uid(number)) {
+                    self.settling.insert(uid(number));
+                }
+                gate.set_settling(self.settling.iter().map(String::as_str));
+            }
             Change::Done(number) => {
                 self.held.remove(&uid(number));
                 gate.set_reserved(self.held.clone());
@@ -149,7 +159,7 @@ impl Cluster {
     }
 
     fn is_free(&self, pod: &PodFacts) -> bool {
-        pod.available && !self.held.contains_key(&pod.uid)
+        pod.available && !self.held.contains_key(&pod.uid) && !self.settling.contains(&pod.uid)
     }
 
     /// Limits after a round, given who was newly taken in it.
@@ -268,6 +278,7 @@ fn a_change() -> impl Strategy<Value = Change> {
         1 => (0..2_u8, prop::option::weighted(0.8, disruption)).prop_map(|(number, spec)| Change::Disruption(number, spec)),
         1 => (0..3_u8, prop::option::weighted(0.8, 0..9_u32)).prop_map(|(number, desired)| Change::Owner(number, desired)),
         1 => (0..24_u8).prop_map(Change::Failed),
+        2 => (0..24_u8).prop_map(Change::Settling),
         3 => (0..24_u8).prop_map(Change::Done),
     ]
 }

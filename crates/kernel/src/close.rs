@@ -174,7 +174,7 @@ fn socket_inode(link: &str) -> Option<u32> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-fn has_ended(error: &io::Error) -> bool {
+pub(crate) fn has_ended(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|raw| crate::process::is_gone(Errno::from_raw_os_error(raw)))
 }
 

@@ -14,8 +14,9 @@
 //! | [`find_pod_pids`], [`find_container_pids`], [`pod_uids_of`], [`ProcessExit`] | none | world-readable files of `/proc`, `pidfd_open` |
 //! | [`PodNetns::open`], [`NodeSockets::open`] | `CAP_SYS_PTRACE` | open `/proc/<pid>/ns/net` of another user's process |
 //! | [`PodNetns::sockets`], [`PodNetns::destroy_events`], and the first question to sockets | `CAP_SYS_ADMIN` | `setns` |
+//! | [`pod_directory`] | `CAP_SYS_PTRACE` | `/proc/<pid>/root` and `/proc/<pid>/ns/mnt` of another user's process |
 //! | [`PodNetns::counters`], [`PodNetns::udp_counters`], [`SockDiag`] once open | none | |
-//! | [`close_idle`], [`close_quiet`], [`close_quiet_if`], [`PodNetns::listeners_of`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
+//! | [`close_idle`], [`close_quiet`], [`close_quiet_if`], [`PodNetns::listeners_of`], [`exposure()`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
 //! | [`PodNetns::destroy`] | `CAP_NET_ADMIN` | `SOCK_DESTROY` |
 //! | [`SynHold::open`] | `CAP_SYS_ADMIN`, `CAP_NET_RAW`, `CAP_NET_ADMIN` | `setns`, packet and raw sockets and their buffers |
 //! | [`exec::execute`] | `CAP_SYS_ADMIN`, `CAP_SYS_PTRACE`, `CAP_SYS_CHROOT`, `CAP_SETUID`, `CAP_SETGID`, `CAP_SETPCAP` | `setns` with mounts, become the container's user, give everything up |
@@ -32,6 +33,7 @@ mod destroy_events;
 mod error;
 pub mod exec;
 mod exit;
+mod exposure;
 mod hold;
 mod listen;
 mod netns;
@@ -40,6 +42,7 @@ mod node;
 mod pod;
 mod process;
 mod sock_diag;
+mod volumes;
 mod watch;
 
 pub use capability::{Capability, MissingCapability, check_capabilities};
@@ -50,6 +53,7 @@ pub use counters::{TcpCounters, UdpCounters};
 pub use destroy_events::DestroyEvents;
 pub use error::KernelError;
 pub use exit::ProcessExit;
+pub use exposure::{Exposure, exposure};
 pub use hold::{Held, HoldSpec, Released, SynHold, list_holds, sweep_holds};
 pub use listen::{ListenWatch, Pending};
 pub use netns::{DestroyOutcome, NetnsId, PodNetns};
@@ -57,4 +61,5 @@ pub use node::{NodeSockets, Origin};
 pub use pod::{find_container_pids, find_pod_pids, pod_uids_of};
 pub use rustix::process::Pid;
 pub use sock_diag::{DumpError, SockDiag};
+pub use volumes::pod_directory;
 pub use watch::{ConnectionWatch, Look};

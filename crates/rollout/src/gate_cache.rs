@@ -58,9 +58,16 @@ impl Eq for ByUid {}
 pub(crate) struct Synced<'g>(&'g mut Gate);
 
 impl<'g> Synced<'g> {
-    /// Tells it of pods whose operation was judged bad, and of those that are reserved, both by uid.
-    pub(crate) fn tell(self, failed: &BTreeSet<String>, held: BTreeMap<String, Reserved>) -> &'g Gate {
+    /// Tells it of pods whose operation was judged bad, of those that are not Ready for long enough, and of those that are reserved,
+    /// all by uid.
+    pub(crate) fn tell<'u>(
+        self,
+        failed: &BTreeSet<String>,
+        settling: impl IntoIterator<Item = &'u str>,
+        held: BTreeMap<String, Reserved>,
+    ) -> &'g Gate {
         self.0.set_failed(failed);
+        self.0.set_settling(settling);
         self.0.set_reserved(held);
         self.0
     }

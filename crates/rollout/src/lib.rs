@@ -8,6 +8,7 @@ pub mod gate_cache;
 pub mod mode;
 mod owner_reference;
 pub mod prefetch;
+pub mod reload;
 pub mod round;
 pub mod snapshot;
 

@@ -21,6 +21,7 @@ mod images;
 mod in_service_fallback;
 mod policy_conflicts;
 mod prefetch;
+mod reload;
 mod rule_status;
 mod service_publishing;
 mod start_up;
@@ -37,6 +38,7 @@ use jiff::{Timestamp, Unit};
 pub use companions::Companion;
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
+pub use reload::Reload;
 pub use waiting::{NotFetched, Waiting, unfit};
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
@@ -127,6 +129,7 @@ struct Finished<'a> {
     round: Round,
     wishes: wishes::Wishes<'a>,
     ended: endings::Ended<'a>,
+    reloads: reload::Reloads,
 }
 
 impl<'a, 'g> Pass<'a, 'g> {
@@ -143,17 +146,18 @@ impl<'a, 'g> Pass<'a, 'g> {
             Fence::Ours => {}
         }
         let images = images::Images::new(snapshot, now);
-        let mut wishes = wishes::derive(snapshot, &images);
+        let mut wishes = wishes::derive(snapshot, &images, now);
         let gate = cache.sync(snapshot, &wishes.world);
         let endings::Endings { ended, changes } = endings::derive(&wishes, snapshot, now);
         let draft = Draft::new(snapshot, now).with(changes);
-        let gate = grants::tell(gate, &ended, &draft);
+        let gate = grants::tell(gate, &wishes, &ended, &draft);
         let nodes = snapshot.node_transitions.values();
         let least_seconds = Propagation::least_seconds(nodes.filter_map(|node| node.spec.propagation.as_ref()));
         let policies = Policies::of(&snapshot.drain_policies, least_seconds);
         let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
+        let reloads = reload::decide(&wishes, snapshot, now);
         wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, snapshot));
         let companions = companions::Companions::new(snapshot, now);
         let (learned, ready_within) = (gaps::learned(&wishes, snapshot), start_up::ready_within(&wishes));
@@ -169,6 +173,7 @@ impl<'a, 'g> Pass<'a, 'g> {
                 companions,
                 ready_within,
                 learned,
+                reloads,
             },
             draft,
             asked,
@@ -181,24 +186,29 @@ impl<'a, 'g> Pass<'a, 'g> {
         let Granted { draft, verdicts } = granted;
         let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
         let companions = companions::decide(&basis, &verdicts, &draft);
-        let Basis { snapshot, wishes, ended, gate, policies, learned, .. } = basis;
+        let Basis { snapshot, wishes, ended, gate, policies, learned, reloads, .. } = basis;
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts);
         events.extend(policy_conflicts::notes(&wishes, &policies));
+        events.extend(reloads.notes.iter().cloned());
         let now = draft.now;
         let (closed, close_at) = service_publishing::close(&wishes, &draft);
         let fallback = in_service_fallback::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
         let wake_at = [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at];
-        let wake_at = wake_at.into_iter().flatten().chain(companions.wake_at).min();
+        // A pod that counts as available again may let another one go.
+        let settled_at = wishes.world.settling.values().min().copied().filter(|_| !verdicts.is_empty());
+        let wake_at = wake_at.into_iter().flatten().chain(companions.wake_at).chain(settled_at);
+        let wake_at = wake_at.chain(reloads.wake_at).min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
-        let draft = draft.with(closed).with(gaps::changes(&wishes, &learned)).with(workloads);
+        let draft = draft.with(closed).with(gaps::changes(&wishes, &learned, &reloads)).with(workloads);
+        let draft = draft.with(reloads.changes());
         let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
         let draft = draft.with(prefetches.changes).with(companions.changes);
         let (steps, reads) = (draft.into_steps(), ended.reads.clone());
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, events, wake_at };
-        Finished { round, wishes, ended }
+        Finished { round, wishes, ended, reloads }
     }
 }
 

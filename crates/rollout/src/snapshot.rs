@@ -1,5 +1,6 @@
 //! Everything that a round looks at, as small structs.
 
+mod binding;
 mod observer;
 mod read;
 mod reported;
@@ -10,14 +11,18 @@ use std::sync::Arc;
 use crate::companion;
 use crate::mode::{AgentStatus, PolicyView, ServiceView};
 use crate::prefetch::{NodeImages, PrefetchView};
+use crate::reload::Finds;
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{PodTransitionRuleStatus, RuleState};
-use hitless_api::{Grant, NodeTransitionSpec, PodTransitionRuleSpec, Reservation, Transition, TransitionLedgerSpec};
+use hitless_api::{
+    Grant, GroupKind, NodeTransitionSpec, PodTransitionRuleSpec, Reservation, Transition, TransitionLedgerSpec,
+};
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
 use hitless_workloads::Object;
 use jiff::Timestamp;
 
+pub use binding::{AGENT_ROLE, BindingView};
 pub use hitless_api::Version;
 pub use read::agents;
 
@@ -169,6 +174,9 @@ pub struct Snapshot {
     pub holder: String,
     /// All objects of workloads' kinds.
     pub objects: Vec<Arc<Object>>,
+    /// Kinds of workloads whose objects can't be read now, though there may be some. Nothing begins for their pods, and nothing that is
+    /// under way for them is ended.
+    pub unreadable: BTreeSet<GroupKind>,
     /// All pods but those that fetch images, and companions that were never put in service.
     pub pods: Vec<Arc<PodView>>,
     /// Companion pods. Those that were ever put in service are among [`Self::pods`], too; the others are nobody's.
@@ -181,6 +189,8 @@ pub struct Snapshot {
     pub node_transitions: BTreeMap<String, Arc<NodeTransitionView>>,
     /// All ledgers by namespace, that of the whole cluster as [`hitless_api::ledger::CLUSTER`].
     pub ledgers: BTreeMap<String, Arc<LedgerView>>,
+    /// RoleBindings by which agents may operate, by namespace.
+    pub bindings: BTreeMap<String, Arc<BindingView>>,
     /// All PodTransitionRules.
     pub rules: Vec<Arc<RuleView>>,
     /// All TransitionBudgets.
@@ -191,6 +201,8 @@ pub struct Snapshot {
     pub services: Vec<Arc<ServiceView>>,
     /// All DrainPolicies.
     pub drain_policies: Vec<Arc<PolicyView>>,
+    /// What workloads find that reload, by uid; one that is not listed has not been looked at.
+    pub reloads: Finds,
     /// What approvers have said.
     pub approvals: Approvals,
     /// What approvers are at, by namespace and name of the PodTransitionRule; one that is not listed has not been looked at yet.
@@ -237,8 +249,6 @@ pub struct OwnWrites {
     pub unanswered_nodes: BTreeSet<String>,
     /// Namespaces whose ledger was written without an answer.
     pub unanswered_ledgers: BTreeSet<String>,
-    /// Namespaces whose ledger has its RoleBinding, with the ledger's uid.
-    pub bound: BTreeMap<String, String>,
     /// Prefetch pods that the API server did not accept: its words by [`crate::prefetch::Pull::key`].
     pub refused: BTreeMap<String, String>,
 }
@@ -251,6 +261,11 @@ impl OwnWrites {
 }
 
 impl Snapshot {
+    /// Whether the grant is for a workload whose objects can't be read now.
+    pub(crate) fn is_of_unreadable(&self, grant: &Grant) -> bool {
+        grant.owner.as_ref().is_some_and(|owner| self.unreadable.contains(&owner.group_kind))
+    }
+
     /// With these pods, but those that fetch images: companions are set apart.
     #[must_use]
     pub fn with_pods(self, pods: Vec<Arc<PodView>>) -> Self {

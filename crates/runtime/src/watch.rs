@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+pub use allowed::{Access, run_if_allowed};
 pub use cache::{Cache, Key};
 pub use metrics::Metrics;
 pub use optional::{Definition, run_optional};
@@ -25,6 +26,7 @@ use crate::backoff::{Backoff, shortened};
 use crate::readiness::Guard;
 use crate::write;
 
+mod allowed;
 mod cache;
 mod metrics;
 mod optional;
@@ -231,6 +233,18 @@ fn is_not_found(error: &watcher::Error) -> bool {
     match error {
         InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => write::is_not_found(error),
         WatchError(status) => status.code == 404,
+        NoResourceVersion => false,
+    }
+}
+
+/// Whether this program may not read the resource.
+fn is_forbidden(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => {
+            matches!(error, kube::Error::Api(status) if status.code == 403)
+        }
+        WatchError(status) => status.code == 403,
         NoResourceVersion => false,
     }
 }

@@ -4,34 +4,45 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::containers;
 use crate::object::Object;
 use crate::plan::Because;
 use crate::restart_annotations::RestartAnnotations;
 use crate::template::Template;
 
 /// The first field in which the templates of this workload differ and that can't be changed in place, e.g.
-/// `spec.template.spec.containers[web].env`. `None` if all differences can be made to running pods: images of containers,
-/// and restart annotations.
+/// `spec.template.spec.containers[web].env`. `None` if all differences can be made to running pods: images of containers and of
+/// restartable init containers, and restart annotations.
 #[must_use]
 pub fn first_native_change(workload: &Object, from: &Template, to: &Template) -> Option<Because> {
     if from.revision() == to.revision() {
         return None;
     }
     let field = first_difference("spec.template", Some(&fixed(from.content())), Some(&fixed(to.content())));
-    field.map(|field| Because::field(&field)).or_else(|| {
+    field.map(|field| because(&field, to)).or_else(|| {
         let restarts = RestartAnnotations::of(workload, to);
         restarts.first_native_change(&from.shape().annotations, &to.shape().annotations)
     })
 }
 
+/// Why this field can't be changed in running pods.
+fn because(field: &str, to: &Template) -> Because {
+    let mut once = containers::init(to.content()).filter(|each| !containers::is_restartable(each));
+    let name = once.find_map(|each| {
+        let name = each["name"].as_str()?;
+        field.strip_prefix("spec.template.spec.initContainers[")?.strip_prefix(name)?.starts_with(']').then_some(name)
+    });
+    name.map_or_else(|| Because::field(field), |name| Because::init_container(field, name))
+}
+
 /// A template's content without what can be changed in a running pod, if it is changed to the right thing.
 pub(crate) fn fixed(content: &Value) -> Value {
     let mut value = content.clone();
-    for container in value.pointer_mut("/spec/containers").and_then(Value::as_array_mut).into_iter().flatten() {
+    containers::each_running(&mut value, |container| {
         if let Some(container) = container.as_object_mut() {
             container.remove("image");
         }
-    }
+    });
     if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         meta.remove("annotations");
     }
@@ -64,7 +75,7 @@ mod tests {
     fn base() -> Value {
         json!({"metadata": {"labels": {"app": "web", "pod-template-hash": "x"}}, "spec": {
             "containers": [{"name": "web", "image": "web:v1", "env": [{"name": "A", "value": "1"}]}, {"name": "side", "image": "side:v1"}],
-            "initContainers": [{"name": "init", "image": "init:v1"}]}})
+            "initContainers": [{"name": "init", "image": "init:v1"}, {"name": "proxy", "image": "proxy:v1", "restartPolicy": "Always", "command": []}]}})
     }
 
     fn changed(path: &str, value: Value) -> Option<Because> {
@@ -78,6 +89,7 @@ mod tests {
     #[test]
     fn images_and_a_rollout_restart_go_in_place() {
         assert_eq!(changed("/spec/containers/0/image", json!("web:v2")), None);
+        assert_eq!(changed("/spec/initContainers/1/image", json!("proxy:v2")), None, "it runs as long as the pod does");
         assert_eq!(changed("/metadata", json!({"labels": {"app": "web"}})), None, "the hash is not the user's");
         let restart = json!({"labels": {"app": "web"}, "annotations": {"kubectl.kubernetes.io/restartedAt": "now"}});
         assert_eq!(changed("/metadata", restart), None);
@@ -91,7 +103,7 @@ mod tests {
             ("/spec/containers/0/env/0/value", json!("2"), "spec.template.spec.containers[web].env[A].value"),
             ("/spec/containers/0/env", json!([]), "spec.template.spec.containers[web].env"),
             ("/spec/containers/1/name", json!("other"), "spec.template.spec.containers[1].name"),
-            ("/spec/initContainers/0/image", json!("init:v2"), "spec.template.spec.initContainers[init].image"),
+            ("/spec/initContainers/1/command", json!(["a"]), "spec.template.spec.initContainers[proxy].command"),
             ("/spec/containers", json!([{"name": "web", "image": "web:v1"}]), "spec.template.spec.containers"),
             ("/metadata/labels/app", json!("shop"), "spec.template.metadata.labels.app"),
             ("/spec", json!(null), "spec.template.spec"),
@@ -101,5 +113,18 @@ mod tests {
         }
         let annotated = json!({"labels": {"app": "web"}, "annotations": {"a": "b"}});
         assert_eq!(changed("/metadata", annotated), Some(Because::field("spec.template.metadata.annotations[a]")));
+    }
+
+    #[test]
+    fn an_init_container_that_has_run_is_named() {
+        let because = changed("/spec/initContainers/0/image", json!("init:v2")).unwrap();
+        let text = "a change of spec.template.spec.initContainers[init].image can't be made to running pods: \
+                    init container init runs only when a pod is started";
+        assert_eq!((because.reason, because.text.as_str()), (Because::FIELD, text));
+        let because = changed("/spec/initContainers/1/restartPolicy", json!("Never"));
+        assert!(
+            because
+                .is_some_and(|because| because.text.ends_with("init container proxy runs only when a pod is started"))
+        );
     }
 }

@@ -178,7 +178,7 @@ pub fn alias(container: &ContainerView, token: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_api::pod::ContainerState;
+    use hitless_api::pod::{ContainerState, Place};
 
     const D1: &str = "sha256:1111";
     const D2: &str = "sha256:2222";
@@ -186,10 +186,12 @@ mod tests {
     fn container(image: &str, image_id: &str) -> ContainerView {
         ContainerView {
             name: "c".into(),
+            place: Place::Container(0),
             image: image.into(),
             pull_policy: hitless_api::PullPolicy::default(),
             ports: vec![],
             probe_periods: vec![],
+            delays_ready: false,
             status: Some(ContainerState {
                 container_id: "containerd://1".into(),
                 image: image.into(),

@@ -4,6 +4,8 @@
 //! killed between any two writes goes on where it was. [`kind`] is the seam; one folder a kind of workload in [`kinds`], and
 //! [`request`] is the second one, for what is wished of pods of any kind.
 
+pub mod config;
+mod containers;
 pub mod diff;
 pub mod image;
 pub mod intent;
@@ -22,6 +24,7 @@ pub mod template;
 pub mod world;
 pub mod write;
 
+pub use config::{ConfigContent, ConfigKind, ConfigRef, ConfigUse};
 pub use diff::first_native_change;
 pub use intent::{Obstacle, Operation, PodIntent, PodWish};
 pub use kind::{KINDS, Kind, Resource};

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::kinds;
+use crate::template::Template;
 
 /// How a workload opted in (annotation `hitless.dev/update`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Object {
     pub owner: Option<ObjectRef>,
     /// Has a deletion timestamp.
     pub deleting: bool,
+    /// `spec.minReadySeconds`: a pod counts as available once it has been Ready for so long; 0 if absent.
+    pub min_ready_seconds: u32,
     /// What only its kind has.
     pub body: Body,
 }
@@ -61,6 +64,17 @@ pub enum Body {
 }
 
 impl Object {
+    /// The template of its pods; `None` of an object that is no workload.
+    #[must_use]
+    pub fn template(&self) -> Option<&Template> {
+        match &self.body {
+            Body::Deployment(body) => Some(&body.template),
+            Body::StatefulSet(body) => Some(&body.template),
+            Body::DaemonSet(body) => Some(&body.template),
+            Body::ReplicaSet(_) | Body::ControllerRevision(_) => None,
+        }
+    }
+
     /// How it opted in.
     #[must_use]
     pub fn opt_in(&self) -> OptIn {
@@ -69,6 +83,14 @@ impl Object {
             Some(names::UPDATE_IN_PLACE_ONLY) => OptIn::InPlaceOnly,
             _ => OptIn::No,
         }
+    }
+
+    /// Whether its pods are to restart when a ConfigMap or Secret that they use changes (docs/contract.md 35).
+    #[must_use]
+    pub fn reloads(&self) -> bool {
+        self.opt_in() != OptIn::No
+            && !self.deleting
+            && self.annotations.get(annotations::RELOAD).is_some_and(|value| value == names::RELOAD_AUTO)
     }
 
     /// Whether the guard policy's mark is on it (docs/contract.md 20).
@@ -129,6 +151,7 @@ where
     let failed = |error| ReadError { kind: kind.clone(), error };
     let meta = object.get("metadata").cloned().unwrap_or_default();
     let meta: RawMeta = serde_json::from_value(meta).map_err(failed)?;
+    let min_ready_seconds = object["spec"]["minReadySeconds"].as_u64().unwrap_or_default();
     let body = body(serde_json::from_value(object).map_err(failed)?);
     let owner = meta.owner_references.into_iter().flatten().find(|owner| owner.controller == Some(true));
     let owner = owner.map(|owner| ObjectRef {
@@ -146,6 +169,7 @@ where
         annotations: meta.annotations.unwrap_or_default(),
         owner,
         deleting: meta.deletion_timestamp.is_some(),
+        min_ready_seconds: u32::try_from(min_ready_seconds).unwrap_or(u32::MAX),
         body,
     })
 }

@@ -29,6 +29,12 @@ impl Because {
         Self { reason: Self::FIELD, text: format!("a change of {path} can't be made to running pods") }
     }
 
+    /// This field of an init container can't: it would have to run again, and others of the pod rely on its having run before them.
+    pub(crate) fn init_container(path: &str, name: &str) -> Self {
+        let Self { reason, text } = Self::field(path);
+        Self { reason, text: format!("{text}: init container {name} runs only when a pod is started") }
+    }
+
     /// This annotation of the template can't, and that is why.
     pub(crate) fn annotation(key: &str, why: &str) -> Self {
         let Self { reason, text } = Self::field(&format!("spec.template.metadata.annotations[{key}]"));

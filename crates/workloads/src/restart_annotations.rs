@@ -16,7 +16,7 @@ use crate::template::{Shape, Template};
 use downward::Reader;
 
 /// Keys that people and their tools change for a restart and nothing else.
-const KEYS: [&str; 2] = [names::KUBECTL_RESTARTED_AT, "rollme"];
+const KEYS: [&str; 3] = [names::KUBECTL_RESTARTED_AT, "rollme", names::CONFIG];
 /// And beginnings of such keys: Helm's habit, Reloader, Keel.
 const PREFIXES: [&str; 3] = ["checksum/", "reloader.stakater.com/", "keel.sh/"];
 
@@ -60,7 +60,7 @@ impl RestartAnnotations {
 
 /// Whether hitless itself reads this annotation from pods: it would go on with the old value.
 fn is_read_here(key: &str) -> bool {
-    key.starts_with("hitless.dev/") || key == names::SKIP_RULES
+    key.starts_with("hitless.dev/") && key != names::CONFIG || key == names::SKIP_RULES
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use hitless_api::digest;
 use hitless_api::names::{annotations, labels};
 use serde_json::{Map, Value};
 
-use crate::diff;
 use crate::restart_annotations::Annotations;
+use crate::{containers, diff};
 
 /// `spec.template` of a Deployment or ReplicaSet, without what only tells ReplicaSets apart: the label `pod-template-hash`
 /// and the annotation `hitless.dev/mixed`, which are kept beside it.
@@ -27,7 +27,7 @@ pub struct Shape {
     pub revision: String,
     /// Hash of what can't be changed in a running pod, whatever it is changed to.
     pub fixed: String,
-    /// Image of each container.
+    /// Image of each container that runs as long as the pod does.
     pub images: BTreeMap<String, String>,
     /// All annotations: which of them are restart annotations is asked when two templates are compared.
     pub annotations: Annotations,
@@ -35,7 +35,7 @@ pub struct Shape {
 
 impl Shape {
     fn of(content: &Value) -> Self {
-        let containers = content["spec"]["containers"].as_array().into_iter().flatten();
+        let containers = containers::running(content);
         let image = |each: &Value| Some((each["name"].as_str()?.to_owned(), each["image"].as_str()?.to_owned()));
         Self {
             revision: digest::short(content),
@@ -89,9 +89,9 @@ impl Template {
         &self.content
     }
 
-    /// Name and image of each container, in order; entries without a name are left out.
+    /// Name and image of each container that runs as long as the pod does, in order; entries without a name are left out.
     pub fn images(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.content["spec"]["containers"].as_array().into_iter().flatten().filter_map(|container| {
+        containers::running(&self.content).filter_map(|container| {
             Some((container.get("name")?.as_str()?, container.get("image").and_then(Value::as_str).unwrap_or_default()))
         })
     }
@@ -112,12 +112,12 @@ impl Template {
     #[must_use]
     pub fn reshaped(&self, shape: &Shape) -> Value {
         let mut value = Value::clone(&self.content);
-        for container in value["spec"]["containers"].as_array_mut().into_iter().flatten() {
+        containers::each_running(&mut value, |container| {
             let image = container["name"].as_str().and_then(|name| shape.image(name));
             if let (Some(image), Some(container)) = (image.map(ToOwned::to_owned), container.as_object_mut()) {
                 container.insert("image".to_owned(), image.into());
             }
-        }
+        });
         if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             meta.remove("annotations");
             meta.extend(shape.annotations.to_field().map(|all| ("annotations".to_owned(), all)));

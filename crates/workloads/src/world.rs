@@ -1,10 +1,11 @@
 //! Everything that plans are made from, indexed once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use hitless_api::ObjectRef;
 use hitless_api::pod::PodView;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::kind::{self, Kind};
 use crate::object::Object;
@@ -20,6 +21,8 @@ pub struct World<'a> {
     pods: HashMap<&'a str, Vec<&'a PodView>>,
     /// uids of pods with an operation that has not ended: a rollout does not finish over them.
     pub operating: BTreeSet<String>,
+    /// Pods that are Ready, but not for as long as their workload wants before they count as available: until when, by uid.
+    pub settling: BTreeMap<&'a str, Timestamp>,
 }
 
 impl<'a> World<'a> {
@@ -33,7 +36,8 @@ impl<'a> World<'a> {
             }
         }
         let by_uid = objects.iter().map(|object| (object.id.uid.as_str(), &**object)).collect();
-        let mut world = Self { by_uid, children, roots: Vec::new(), pods: HashMap::new(), operating };
+        let mut world =
+            Self { by_uid, children, roots: Vec::new(), pods: HashMap::new(), operating, settling: BTreeMap::new() };
         let roots = objects.iter().filter_map(|object| {
             let kind = kind::of_workload(&object.id.group_kind)?;
             kind.concerns(object, &world).then_some((kind, &**object))
@@ -52,6 +56,27 @@ impl<'a> World<'a> {
             }
         }
         world
+    }
+
+    /// The same at this time: pods have to be Ready for `minReadySeconds` of their workload.
+    #[must_use]
+    pub fn at(mut self, pods: &'a [Arc<PodView>], now: Timestamp) -> Self {
+        let wants = |object: &&'a Object| {
+            let seconds = self.top_of(object).min_ready_seconds;
+            (seconds > 0).then(|| (object.id.uid.as_str(), SignedDuration::from_secs(seconds.into())))
+        };
+        // Few workloads want that, and a cluster has many pods.
+        let wanted: HashMap<&str, SignedDuration> = self.by_uid.values().filter_map(wants).collect();
+        if wanted.is_empty() {
+            return self;
+        }
+        let until = |pod: &'a PodView| {
+            let least = wanted.get(pod.owner.as_ref()?.uid.as_str())?;
+            let until = pod.ready_since().filter(|_| pod.available())?.saturating_add(*least).ok()?;
+            (now < until).then_some((pod.id.uid.as_str(), until))
+        };
+        self.settling = pods.iter().filter_map(|pod| until(pod)).collect();
+        self
     }
 
     /// The object with this uid.

@@ -66,8 +66,23 @@ impl Write {
         Self::patch(verb, object, |patch| patch.add(&["metadata", "annotations", name], value))
     }
 
+    /// Sets an annotation of a workload's template, where it is a restart annotation, and the same one of the workload itself: one that
+    /// has some. `None` if the object has no template.
+    #[must_use]
+    pub fn restart(object: &Object, name: &str, value: &str) -> Option<Self> {
+        const MAP: [&str; 4] = ["spec", "template", "metadata", "annotations"];
+        let template = object.template()?.content();
+        let has_some = template["metadata"]["annotations"].is_object();
+        Some(Self::patch("restart-by-annotation", object, |patch| {
+            let patch = if has_some { patch } else { patch.new_map(&MAP) };
+            let [spec, template, metadata, annotations] = MAP;
+            patch.add(&[spec, template, metadata, annotations, name], value).add(&[metadata, annotations, name], value)
+        }))
+    }
+
     /// With what people should know once it has succeeded.
-    pub(crate) fn telling(self, note: Option<Note>) -> Self {
+    #[must_use]
+    pub fn telling(self, note: Option<Note>) -> Self {
         Self { tells: note, ..self }
     }
 

@@ -5,14 +5,12 @@
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hitless_cluster::Fault;
-use hitless_cluster::image::Ballast;
-use hitless_e2e::app::{Identity, PATIENCE, Shape, is_opened};
-use hitless_e2e::traffic::Rate;
-use hitless_e2e::{App, Departures, Stack, Traffic, Watch};
+use hitless_e2e::app::{PATIENCE, Shape, is_opened};
+use hitless_e2e::{Scene, Stack, Watch};
 use serde_json::json;
 
 static NODES: RwLock<()> = RwLock::new(());
@@ -28,73 +26,17 @@ fn alone() -> RwLockWriteGuard<'static, ()> {
 /// Bytes of a large image's second layer.
 const LARGE: usize = 2_000_000;
 
-/// An application under load, in a repository of its own.
-struct Scene {
-    stack: Stack,
-    app: App,
-    repository: String,
-    before: Vec<Identity>,
-    departures: Departures,
-    traffic: Traffic,
+/// Namespace `t-images-<name>`.
+fn start(name: &str, shape: Shape) -> anyhow::Result<Scene> {
+    Scene::start("images", name, shape)
 }
 
-impl Scene {
-    /// Namespace `t-images-<name>`, modes as they come.
-    fn start(name: &str, shape: Shape) -> anyhow::Result<Self> {
-        let stack = Stack::attach()?;
-        let repository = format!("images/{name}");
-        stack.push_echo(&repository, "v1", &[], None)?;
-        let shape = Shape { mode: None, repository: repository.clone(), ..shape };
-        let app = App::start(&stack.cluster, &format!("t-images-{name}"), &shape)?;
-        let departures = Departures::start(&app, shape.replicas as usize)?;
-        let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
-        traffic.wait_for_requests(200, PATIENCE)?;
-        Ok(Self { before: app.identities(), stack, app, repository, departures, traffic })
-    }
+fn push_new(scene: &Scene) -> anyhow::Result<String> {
+    scene.push("new", &[], None)
+}
 
-    /// Pushes a version that no node has, also if the cluster is kept from test to test. Its name.
-    fn push_new(&self, ballast: usize) -> anyhow::Result<String> {
-        let now = jiff::Timestamp::now().as_millisecond();
-        let seed = u64::try_from(now)?;
-        let version = format!("new-{now}");
-        let ballast = (ballast > 0).then_some(Ballast { bytes: ballast, seed });
-        self.stack.push_echo(&self.repository, &version, &[], ballast)?;
-        Ok(version)
-    }
-
-    /// The rollout waits for the image with these words on the workload and in `why`, and nothing has left service for it.
-    fn ensure_blocked(&self, words: &str) -> anyhow::Result<()> {
-        let note = self.app.wait_event_saying("RolloutBlocked", words)?;
-        println!("RolloutBlocked: {note}");
-        let pod = self.before.first().context("no pod")?;
-        let why = self.stack.hitless_output(&self.app, &["why", &format!("pod/{}", pod.name)])?;
-        let why = String::from_utf8_lossy(&why.stdout).into_owned();
-        ensure!(why.contains(words), "`why` does not say {words:?}:\n{why}");
-        self.ensure_untouched()
-    }
-
-    /// The same pods serve the same version, and none has left service meanwhile.
-    fn ensure_untouched(&self) -> anyhow::Result<()> {
-        self.departures.ensure_none()?;
-        ensure!(self.app.identities() == self.before, "other pods: {:?} {:?}", self.before, self.app.identities());
-        let failed = self.traffic.report().failed();
-        ensure!(failed == 0, "{failed} requests failed");
-        Ok(())
-    }
-
-    /// The rollout ends on that version: the same pods, no request failed, and no pod is left that brought the image.
-    fn finish(self, version: &str) -> anyhow::Result<()> {
-        self.app.wait_version(version, self.before.len())?;
-        self.app.wait_unheld()?;
-        self.app.rollout_status()?;
-        self.traffic.wait_for_more(200, PATIENCE)?;
-        let report = self.traffic.stop()?;
-        println!("{}", serde_json::to_string(&report)?);
-        ensure!(report.failed() == 0, "requests failed: {:?}", report.failures);
-        ensure!(report.versions.contains_key(version), "answers came from {:?}", report.versions);
-        ensure!(self.app.identities() == self.before, "pods were replaced: {:?}", self.before);
-        self.app.wait_no_prefetch()
-    }
+fn push_large(scene: &Scene) -> anyhow::Result<String> {
+    scene.push("new", &[], Some(LARGE))
 }
 
 fn replicas(replicas: u32) -> Shape {
@@ -104,10 +46,10 @@ fn replicas(replicas: u32) -> Shape {
 #[test]
 fn a_tag_that_does_not_exist_takes_nobody_out_and_a_good_one_heals_it() -> anyhow::Result<()> {
     let _nodes = with_others();
-    let scene = Scene::start("bad-tag", replicas(1))?;
+    let scene = start("bad-tag", replicas(1))?;
     scene.app.set_version("no-such-tag")?;
     scene.ensure_blocked("not found")?;
-    let good = scene.push_new(0)?;
+    let good = push_new(&scene)?;
     scene.app.set_version(&good)?;
     scene.finish(&good)
 }
@@ -115,8 +57,8 @@ fn a_tag_that_does_not_exist_takes_nobody_out_and_a_good_one_heals_it() -> anyho
 #[test]
 fn a_registry_that_refuses_takes_nobody_out_and_the_rollout_starts_when_it_works_again() -> anyhow::Result<()> {
     let _nodes = with_others();
-    let scene = Scene::start("refused", replicas(3))?;
-    let version = scene.push_new(0)?;
+    let scene = start("refused", replicas(3))?;
+    let version = push_new(&scene)?;
     let words = "the registry is being repaired";
     let refuse = Fault::Refuse { status: 503, message: words.to_owned(), heads: false };
     let fault = scene.stack.cluster.fault(&scene.repository, &refuse)?;
@@ -131,8 +73,8 @@ fn a_registry_that_refuses_takes_nobody_out_and_the_rollout_starts_when_it_works
 fn a_registry_that_wants_a_login_takes_nobody_out_and_is_given_the_pods_own() -> anyhow::Result<()> {
     let _nodes = with_others();
     let patch = json!({"spec": {"template": {"spec": {"imagePullSecrets": [{"name": "login"}]}}}});
-    let scene = Scene::start("login", Shape { patch, ..replicas(2) })?;
-    let version = scene.push_new(0)?;
+    let scene = start("login", Shape { patch, ..replicas(2) })?;
+    let version = push_new(&scene)?;
     let (user, password) = ("user", "pass");
     let login = Fault::Login { user: user.to_owned(), password: password.to_owned() };
     let fault = scene.stack.cluster.fault(&scene.repository, &login)?;
@@ -154,8 +96,8 @@ fn a_registry_that_wants_a_login_takes_nobody_out_and_is_given_the_pods_own() ->
 #[test]
 fn a_pull_that_is_cut_in_the_middle_is_tried_again() -> anyhow::Result<()> {
     let _nodes = alone();
-    let scene = Scene::start("cut", replicas(3))?;
-    let version = scene.push_new(LARGE)?;
+    let scene = start("cut", replicas(3))?;
+    let version = push_large(&scene)?;
     // Each of the two nodes gives up a pull after four of them.
     let cut = Fault::Cut { after: LARGE as u64 / 2, times: 8 };
     let fault = scene.stack.cluster.fault(&scene.repository, &cut)?;
@@ -171,9 +113,9 @@ fn a_pull_that_is_cut_in_the_middle_is_tried_again() -> anyhow::Result<()> {
 #[test]
 fn a_slow_pull_takes_nobody_out_and_holds_nobody_until_the_image_is_there() -> anyhow::Result<()> {
     let _nodes = alone();
-    let scene = Scene::start("slow", replicas(2))?;
+    let scene = start("slow", replicas(2))?;
     let services = Watch::start(&scene.app.kubectl, &["services"])?;
-    let version = scene.push_new(LARGE)?;
+    let version = push_large(&scene)?;
     // It would take a hundred seconds.
     let throttle = Fault::Throttle { bytes_per_second: LARGE as u64 / 100 };
     let fault = scene.stack.cluster.fault(&scene.repository, &throttle)?;
@@ -189,14 +131,14 @@ fn a_slow_pull_takes_nobody_out_and_holds_nobody_until_the_image_is_there() -> a
 #[test]
 fn a_quota_without_room_for_another_pod_takes_nobody_out_and_more_room_heals_it() -> anyhow::Result<()> {
     let _nodes = with_others();
-    let scene = Scene::start("quota", replicas(1))?;
+    let scene = start("quota", replicas(1))?;
     let quota = |pods: u32| json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": pods.to_string()}}});
     let quotas = Watch::start(&scene.app.kubectl, &["resourcequotas"])?;
     scene.app.kubectl.feed(&["apply"], &quota(1))?;
     quotas.wait("the quota to be counted", PATIENCE, |quotas| {
         (quotas.get("pods")?["status"]["used"]["pods"] == "1").then_some(())
     })?;
-    let version = scene.push_new(0)?;
+    let version = push_new(&scene)?;
     scene.app.set_version(&version)?;
     scene.ensure_blocked("exceeded quota")?;
     scene.app.kubectl.feed(&["apply"], &quota(5))?;
@@ -209,7 +151,7 @@ fn a_restart_of_a_tag_that_was_pushed_again_brings_every_pod_to_the_same_new_dig
     let _nodes = with_others();
     let (name, version) = ("latest", "latest");
     Stack::attach()?.push_echo(&format!("images/{name}"), version, &[], None)?;
-    let scene = Scene::start(name, Shape { version, ..replicas(3) })?;
+    let scene = start(name, Shape { version, ..replicas(3) })?;
     let old = scene.app.digests()?;
     ensure!(old.len() == 1, "before the restart: {old:?}");
     let now = jiff::Timestamp::now().as_millisecond().to_string();
@@ -226,8 +168,8 @@ fn a_restart_of_a_tag_that_was_pushed_again_brings_every_pod_to_the_same_new_dig
 #[test]
 fn a_single_replica_that_goes_to_and_fro_loses_nobody() -> anyhow::Result<()> {
     let _nodes = with_others();
-    let scene = Scene::start("flips", replicas(1))?;
-    let other = scene.push_new(0)?;
+    let scene = start("flips", replicas(1))?;
+    let other = push_new(&scene)?;
     for _ in 0..3 {
         for version in [other.as_str(), "v1"] {
             scene.app.set_version(version)?;

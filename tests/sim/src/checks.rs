@@ -17,12 +17,16 @@
 //!
 //! **Images.** No pod is operated to an image that its node does not have.
 //!
+//! **Companions.** A companion pod that serves leaves only while no pod of its workload is operated and somebody else serves, and is
+//! deleted only once its clients are gone. No pod goes for a version that does not run in its workload's companion pod.
+//!
 //! **Holds.** A held pod is never lowered by its operation; it counts as taken by us from its image patch until it is Ready with
 //! what its spec says. Its grant is decided only by somebody who sees those Services open that have no other pod, and its images
 //! are patched only if they have been open since its place was taken. None of them is closed by us meanwhile, and none that its
 //! owner wants open is ever written to.
 
 mod budget;
+mod companions;
 mod holds;
 mod native;
 
@@ -82,6 +86,8 @@ struct Truth {
 pub(crate) struct Checks {
     pub(crate) broken: Option<(Micros, String)>,
     pods: BTreeMap<String, Truth>,
+    /// By id and time of an operation of a StatefulSet's pod: the revision that the StatefulSet had when it was decided.
+    decided_at: BTreeMap<(String, Timestamp), String>,
     /// Operations that an agent has seen cancelled.
     cancelled: BTreeSet<(String, Timestamp)>,
     services: Services,
@@ -183,6 +189,9 @@ impl Checks {
         };
         let mut spending: BTreeSet<&str> = BTreeSet::new();
         for uid in added {
+            if let Some((place, revision)) = after.reservations.get(uid).zip(native::update_revision(seen, uid)) {
+                self.decided_at.insert((place.id.clone(), place.since.0), revision);
+            }
             let believed = seen.pods.iter().find(|pod| pod.id.uid == *uid).is_some_and(|pod| pod.available());
             self.truth(uid).free = !believed;
             if believed && server.pods.get(uid.as_str()).is_some_and(|pod| pod.view.available()) {
@@ -304,7 +313,7 @@ impl Checks {
         if !operation.forward {
             return;
         }
-        self.in_order(server, before, after);
+        self.in_order(server, before, after, operation);
         let node = before.node.as_deref().unwrap_or_default();
         let changed = after.containers.iter().zip(&before.containers).filter(|(new, old)| new.image != old.image);
         for (new, _) in changed {

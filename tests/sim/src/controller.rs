@@ -138,6 +138,11 @@ impl Controller {
         }
     }
 
+    /// There is something new to decide on.
+    pub(crate) fn notify(&mut self, now: Micros) {
+        self.next = self.next.min(now + DEBOUNCE);
+    }
+
     /// Its time has come.
     pub(crate) fn step(&mut self, ground: &mut Ground) {
         let now = ground.now;
@@ -173,6 +178,7 @@ impl Controller {
             self.memory.workloads_read(epoch);
         }
         self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);
+        self.snapshot.bindings.clone_from(&ground.server.bindings);
         self.memory.observe(&self.snapshot, wall);
         self.memory.fill(&mut self.snapshot);
         if self.caches.are_old(&ground.server) {

@@ -191,6 +191,7 @@ impl World {
         let transitions = server.transitions.iter().map(|(node, each)| (node.to_string(), each.view.clone()));
         self.snapshot.node_transitions = transitions.collect();
         self.snapshot.ledgers = server.ledgers.iter().map(|(name, each)| (name.to_string(), each.clone())).collect();
+        self.snapshot.bindings.clone_from(&server.bindings);
         self.snapshot.rules = server.rules.values().cloned().collect();
         let begin = Instant::now();
         let round: Round = decide::round(&self.snapshot, mirror, server.stamp());

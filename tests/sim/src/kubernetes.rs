@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hitless_agent::view::NodePod;
 use hitless_api::names::{self, labels};
-use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::pod::{ContainerView, Place, PodView};
 use hitless_api::{ObjectRef, PodRef, PortTreatment, PullPolicy};
 use hitless_rollout::prefetch::PrefetchState;
 use hitless_rollout::snapshot::NodeView;
@@ -386,12 +386,15 @@ pub(crate) fn pod(
     let pull_policy = PullPolicy::of(template.content()["spec"]["containers"][0]["imagePullPolicy"].as_str());
     view.containers = template
         .images()
-        .map(|(name, image)| ContainerView {
+        .enumerate()
+        .map(|(index, (name, image))| ContainerView {
             name: name.to_owned(),
+            place: Place::Container(index),
             image: image.to_owned(),
             pull_policy,
             ports: vec![port.clone()],
             probe_periods: vec![1],
+            delays_ready: true,
             status: None,
         })
         .collect();

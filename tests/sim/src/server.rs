@@ -17,7 +17,7 @@ use hitless_api::{NodeTransition, NodeTransitionStatus, PodRef};
 use hitless_rollout::mode::{PolicyView, ServiceView};
 use hitless_rollout::prefetch::PrefetchView;
 use hitless_rollout::round::Write;
-use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, RuleView, Version};
+use hitless_rollout::snapshot::{BindingView, LedgerView, NodeTransitionView, NodeView, RuleView, Version};
 use hitless_runtime::write::WriteError;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -141,6 +141,8 @@ pub(crate) struct Server {
     pub(crate) nodes: BTreeMap<Key, Arc<NodeView>>,
     pub(crate) transitions: BTreeMap<Key, TransitionObject>,
     pub(crate) ledgers: BTreeMap<Key, Arc<LedgerView>>,
+    /// By namespace. Controllers see them as they are.
+    pub(crate) bindings: BTreeMap<String, Arc<BindingView>>,
     pub(crate) rules: BTreeMap<Key, Arc<RuleView>>,
     pub(crate) services: BTreeMap<Key, ServiceObject>,
     pub(crate) prefetches: BTreeMap<Key, Arc<PrefetchView>>,

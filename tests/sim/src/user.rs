@@ -40,6 +40,8 @@ pub(crate) enum Deed {
     RefuseAgent(usize, bool),
     /// The owner of a Service does something to it.
     Manage(usize, Manage),
+    /// Somebody deletes the RoleBinding by which agents may operate in a workload's namespace.
+    RemoveBinding(usize),
     /// A Service that was deleted is made again.
     RemakeService(usize),
 }

@@ -94,3 +94,20 @@ fn another_pod_of_the_same_name_is_not_patched() {
     other["metadata"]["uid"] = json!("u-2");
     assert!(apply(&other, patch).is_err());
 }
+
+/// The index is that of the list in the spec, which has init containers that have run, too.
+#[test]
+fn a_restartable_init_container_is_patched_in_its_own_list() {
+    let mut before = object(&Map::new(), &Map::new(), "web:1");
+    before["spec"]["containers"][1]["name"] = json!("web");
+    before["spec"]["initContainers"] =
+        json!([{"name": "setup", "image": "c:1"}, {"name": "c", "image": "c:1", "restartPolicy": "Always"}]);
+    let grant = grant(&BTreeMap::new(), &BTreeMap::new());
+    let after = apply(&before, Deed::of(&grant).patch(&node_pod(&before), Direction::Forward)).unwrap();
+    let images: Vec<_> = ["containers/0", "containers/1", "initContainers/0", "initContainers/1"]
+        .map(|place| after.pointer(&format!("/spec/{place}/image")).unwrap().clone())
+        .to_vec();
+    assert_eq!(images, ["s:1", "web:1", "c:1", "c:2"]);
+    let back = apply(&after, Deed::of(&grant).patch(&node_pod(&after), Direction::Back)).unwrap();
+    assert_eq!(back, before);
+}

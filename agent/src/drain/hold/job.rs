@@ -18,6 +18,8 @@ pub struct Target {
     pub hold: Hold,
     /// containerID of each container that is replaced, as the pod's status has it.
     pub containers: Vec<String>,
+    /// Nothing is to be held: tell only whether the containers serve somebody.
+    pub unless_serving: bool,
     /// Treatment of the ports, the cap, and what becomes of stragglers.
     pub drain: DrainSpec,
     /// How long after SIGTERM the kubelet kills a process that has not ended.

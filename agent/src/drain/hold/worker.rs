@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hitless_api::StragglerPolicy;
-use hitless_kernel::{HoldSpec, KernelError, PodNetns, SynHold, sweep_holds};
+use hitless_kernel::{HoldSpec, KernelError, PodNetns, SynHold, exposure, sweep_holds};
 
 use super::job::{JobHandle, Target};
-use crate::decision::Hold;
+use crate::decision::{Direction, Hold};
 use crate::drain::restart::Restart;
 use crate::drain::settle::Settle;
 use crate::drain::stragglers;
@@ -47,6 +47,10 @@ pub(super) fn run(job: &JobHandle<'_>, listened: &mut ListenedPorts) {
     if matches!(target.hold, Hold::Continue(_)) {
         return leave_to_timers(job, &target);
     }
+    // On the way back its successor may serve.
+    if target.unless_serving && job.direction == Direction::Forward {
+        return look(job, &target);
+    }
     let Some(mut session) = open(job, &target, listened) else { return };
     session.report(Stage::Prepared(session.restart.ports().len()));
     match job.wait_for(LONG, |hold| !matches!(hold, Hold::Prepare(_))) {
@@ -73,6 +77,27 @@ fn leave_to_timers(job: &JobHandle<'_>, target: &Target) {
         Err(error) => tracing::debug!(pod_uid = job.uid, %error, "can't look for an earlier agent's block"),
     }
     job.wait_for(LONG, |hold| !matches!(hold, Hold::Continue(_)));
+}
+
+/// Counts the containers that serve somebody, or may. Nothing is held.
+fn look(job: &JobHandle<'_>, target: &Target) {
+    let serves = |container: &&String| match exposure(job.proc_root(), job.uid, container) {
+        Ok(None) => false,
+        Ok(Some(seen)) => {
+            tracing::info!(pod_uid = job.uid, container = container.as_str(), "not replaced without a drain: {seen}");
+            true
+        }
+        Err(error) => {
+            tracing::warn!(pod_uid = job.uid, container = container.as_str(), %error, "can't tell whether it serves");
+            true
+        }
+    };
+    let stage = Stage::Prepared(target.containers.iter().filter(serves).count());
+    job.report(Held { direction: job.direction, stage, numbers: HoldNumbers::default(), listening: None });
+    job.wait_for(LONG, |hold| !matches!(hold, Hold::Prepare(_)));
+    while job.target().is_some_and(|target| !matches!(target.hold, Hold::Prepare(_))) {
+        job.wait_for(LONG, |hold| matches!(hold, Hold::Prepare(_)));
+    }
 }
 
 fn open<'a>(job: &'a JobHandle<'a>, target: &Target, listened: &mut ListenedPorts) -> Option<HoldSession<'a>> {

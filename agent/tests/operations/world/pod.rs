@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::NodePod;
 use hitless_api::PodRef;
-use hitless_api::pod::{ConditionView, ContainerState, ContainerView, PodView};
+use hitless_api::pod::{ConditionView, ContainerState, ContainerView, Place, PodView};
 use jiff::Timestamp;
 
 pub(crate) const UID: &str = "11111111-2222-3333-4444-555555555555";
@@ -28,10 +28,12 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
     };
     let container = ContainerView {
         name: CONTAINER.into(),
+        place: Place::Container(0),
         image: FROM.into(),
         pull_policy: hitless_api::PullPolicy::default(),
         ports: vec![],
         probe_periods: vec![1],
+        delays_ready: true,
         status: Some(ContainerState {
             container_id: "containerd://0".into(),
             image: FROM.into(),

@@ -109,7 +109,7 @@ fn fault(hooks: &[Hook], pod: &PodView) -> Option<String> {
         }
         if let Some(exec) = hook.exec.as_ref().filter(|exec| pod.container(&exec.container).is_none()) {
             return Some(format!(
-                "{name}: the pod has no container {:?} (init containers don't count)",
+                "{name}: the pod has no container {:?} (of init containers only restartable ones count)",
                 exec.container
             ));
         }

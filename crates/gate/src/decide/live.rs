@@ -53,10 +53,12 @@ impl Live {
         Self { counts: Counts { total: 1, available: 1, ..Counts::default() }, ..Self::default() }
     }
 
-    /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream.
-    pub(super) fn availability(&self, limits: Limits) -> Result<Reason, Reason> {
+    /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream. One that is settling is
+    /// counted as unavailable, and does not stand in its own way.
+    pub(super) fn availability(&self, limits: Limits, is_settling: bool) -> Result<Reason, Reason> {
+        let itself = u64::from(is_settling);
         let Counts { total, missing, available, .. } = self.counts;
-        let unavailable = self.counts.gone();
+        let (available, unavailable) = (available + itself, self.counts.gone().saturating_sub(itself));
         let max_unavailable = limits.max_unavailable.map(|limit| limit.of(total));
         let min_available = limits.min_available.map(|limit| limit.of(total));
         if let Some(quota) = max_unavailable.filter(|quota| unavailable >= *quota) {
@@ -79,8 +81,11 @@ impl Live {
 
     pub(super) fn nodes(&self, group: &Group, pod: &Pod, bound: Bound) -> Result<Reason, Reason> {
         let total = group.nodes.len() as u64;
-        let (quota, unavailable) = (bound.of(total), (group.down_on.len() + self.newly_down_on.len()) as u64);
-        let is_down = |node| group.down_on.contains(&node) || self.newly_down_on.contains(&node);
+        let by_itself = self.is_down_by_itself(group, pod);
+        let unavailable = group.down_on.len() + self.newly_down_on.len() - by_itself.iter().len();
+        let (quota, unavailable) = (bound.of(total), unavailable as u64);
+        let is_down =
+            |node| by_itself != Some(node) && group.down_on.contains(&node) || self.newly_down_on.contains(&node);
         if pod.node.is_some_and(is_down) || unavailable < quota {
             Ok(Reason::WithinNodes { quota, unavailable, total })
         } else {
@@ -96,9 +101,21 @@ impl Live {
         most: u64,
     ) -> Result<Reason, Reason> {
         let of = |node: &Symbol| domain(gate, Some(*node), key);
+        let by_itself = self.is_down_by_itself(group, pod);
         let domains = self.domains.get_or_insert_with(|| group.down_on.iter().map(of).collect());
         domains.extend(self.domains_lack.drain(..).map(|node| of(&node)));
         let own = domain(gate, pod.node, key);
+        let by_itself = by_itself.filter(|itself| {
+            let down = group.down_on.iter().chain(&self.newly_down_on);
+            !down.filter(|node| *node != itself).any(|node| of(node) == own)
+        });
+        let without_it: BTreeSet<String>;
+        let domains = if by_itself.is_none() {
+            &*domains
+        } else {
+            without_it = domains.iter().filter(|domain| **domain != own).cloned().collect();
+            &without_it
+        };
         let key = key.to_owned();
         if domains.contains(&own) || (domains.len() as u64) < most {
             Ok(Reason::WithinDomains { key })
@@ -112,7 +129,7 @@ impl Live {
     pub(super) fn per_node(&self, group: &Group, pod: &Pod, node: &str, fewest: u64) -> Result<Reason, Reason> {
         let taken = pod.node.and_then(|node| self.taken_on.get(&node)).copied().unwrap_or_default();
         let listed = pod.node.and_then(|node| group.nodes.get(&node)).map_or(1, |count| count.available);
-        let available = listed.saturating_sub(taken);
+        let available = (listed + u64::from(pod.is_settling())).saturating_sub(taken);
         let node = node.to_owned();
         if available > fewest {
             Ok(Reason::EnoughOnNode { node, fewest, available })
@@ -121,11 +138,19 @@ impl Live {
         }
     }
 
+    /// Its node, if that has no other unavailable member than this one, which is settling.
+    fn is_down_by_itself(&self, group: &Group, pod: &Pod) -> Option<Symbol> {
+        let node = pod.node.filter(|_| pod.is_settling())?;
+        let others = group.nodes.get(&node).map_or(0, |count| count.unavailable);
+        (others <= 1 && group.down_on.contains(&node) && !self.newly_down_on.contains(&node)).then_some(node)
+    }
+
     /// A member goes.
     pub(super) fn take(&mut self, group: &Group, id: u32, pod: &Pod) {
         self.counts.reserved += 1;
         self.taken.push(id);
-        if !pod.is_free() {
+        // Who is counted as unavailable already takes nothing more.
+        if !pod.is_free() || pod.is_settling() {
             return;
         }
         self.counts.available = self.counts.available.saturating_sub(1);
@@ -154,7 +179,8 @@ impl Live {
         });
         if holders.taken != self.taken.len() && holders.longest.len() < NAMED {
             let goes = self.taken.iter().filter_map(|id| gate.pods.get(*id as usize));
-            let goes = goes.filter(|pod| concerned(pod) && (who == Who::Running || pod.is_free()));
+            let goes =
+                goes.filter(|pod| concerned(pod) && (who == Who::Running || pod.is_free() && !pod.is_settling()));
             let goes = goes.map(|pod| BudgetConsumer {
                 pod: pod.name.text(&gate.symbols),
                 why: Consumption::GoesNow,
@@ -183,7 +209,11 @@ impl Holders {
         down.sort_unstable_by(longer);
         let holds = |(since, pod): &(Option<Timestamp>, &Pod)| BudgetConsumer {
             pod: pod.name.text(&gate.symbols),
-            why: if pod.is_reserved() { Consumption::Reserved } else { Consumption::Unavailable },
+            why: match pod {
+                pod if pod.is_reserved() => Consumption::Reserved,
+                pod if pod.is_settling() => Consumption::Settling,
+                _ => Consumption::Unavailable,
+            },
             since: *since,
         };
         let longest: Vec<BudgetConsumer> = down.iter().map(holds).collect();

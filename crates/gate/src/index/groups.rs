@@ -21,9 +21,9 @@ pub(crate) struct Counts {
     pub(crate) total: u64,
     /// Wanted by an owner and not there.
     pub(crate) missing: u64,
-    /// Listed, and not available or reserved.
+    /// Listed, and not available (for long enough) or reserved.
     pub(crate) unavailable: u64,
-    /// Available and not reserved.
+    /// Available (for long enough) and not reserved.
     pub(crate) available: u64,
     /// Reserved.
     pub(crate) reserved: u64,
@@ -103,7 +103,7 @@ impl Group {
     }
 
     pub(super) fn add(&mut self, known: u32, node: Option<Symbol>, state: PodState) {
-        if state.is_free() {
+        if state.counts_available() {
             self.counts.available += 1;
         } else {
             self.counts.unavailable += 1;
@@ -113,7 +113,7 @@ impl Group {
         self.counts.failed += u64::from(state.failed);
         if let Some(node) = node.filter(|_| self.policy.counts_nodes) {
             let count = self.nodes.entry(node).or_default();
-            if state.is_free() {
+            if state.counts_available() {
                 count.available += 1;
             } else {
                 count.unavailable += 1;
@@ -126,7 +126,7 @@ impl Group {
     }
 
     pub(super) fn remove(&mut self, known: u32, node: Option<Symbol>, state: PodState) {
-        if state.is_free() {
+        if state.counts_available() {
             self.counts.available -= 1;
         } else {
             self.counts.unavailable -= 1;
@@ -137,7 +137,7 @@ impl Group {
         if let Some(node) = node.filter(|_| self.policy.counts_nodes)
             && let Some(count) = self.nodes.get_mut(&node)
         {
-            if state.is_free() {
+            if state.counts_available() {
                 count.available -= 1;
             } else {
                 count.unavailable -= 1;

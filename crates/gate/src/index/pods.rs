@@ -27,10 +27,13 @@ pub(crate) struct Pod {
 
 /// What changes in a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is told by another source, and all combinations occur")]
 pub(crate) struct PodState {
     available: bool,
     pub(super) reserved: bool,
     pub(super) failed: bool,
+    /// Available, but not for long enough to count so for others.
+    pub(super) settling: bool,
     unavailable_since: Time,
     returned_at: Time,
 }
@@ -39,6 +42,11 @@ impl PodState {
     /// Available, and nobody has reserved it.
     pub(super) fn is_free(self) -> bool {
         self.available && !self.reserved
+    }
+
+    /// What it counts as for others.
+    pub(super) fn counts_available(self) -> bool {
+        self.is_free() && !self.settling
     }
 
     pub(super) fn returned_at(self) -> Option<Timestamp> {
@@ -55,6 +63,11 @@ impl Pod {
     /// Available, and nobody has reserved it.
     pub(crate) fn is_free(&self) -> bool {
         self.state.is_free()
+    }
+
+    /// Available and not reserved, and counted as unavailable all the same.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.state.is_free() && self.state.settling
     }
 
     pub(crate) fn is_reserved(&self) -> bool {
@@ -124,7 +137,7 @@ impl Gate {
         let before = pod.state;
         with(&mut pod.state);
         let (after, node) = (pod.state, pod.node);
-        let counted = |each: PodState| (each.available, each.reserved, each.failed, each.returned_at);
+        let counted = |each: PodState| (each.available, each.reserved, each.failed, each.settling, each.returned_at);
         if counted(before) == counted(after) {
             return;
         }
@@ -176,6 +189,7 @@ fn insert(gate: &mut Gate, facts: &PodFacts) {
         available: facts.available,
         reserved: gate.reserved.contains_key(&kept),
         failed: gate.failed.contains(&kept),
+        settling: gate.settling.contains(&kept),
         unavailable_since: Time::of(facts.unavailable_since),
         returned_at: Time::of(facts.returned_at),
     };

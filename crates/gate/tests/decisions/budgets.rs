@@ -3,4 +3,5 @@
 mod explain;
 mod limits;
 mod scope;
+mod settling;
 mod times;

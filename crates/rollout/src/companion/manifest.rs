@@ -18,10 +18,12 @@ pub fn manifest(
     node: &str,
 ) -> Value {
     let mut spec = template["spec"].clone();
-    for container in spec["containers"].as_array_mut().into_iter().flatten() {
-        let image = container["name"].as_str().and_then(|name| images.get(name)).cloned();
-        if let Some(image) = image {
-            container["image"] = image.into();
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let image = container["name"].as_str().and_then(|name| images.get(name)).cloned();
+            if let Some(image) = image {
+                container["image"] = image.into();
+            }
         }
     }
     push(&mut spec["readinessGates"], json!({"conditionType": IN_SERVICE}), |gate| gate["conditionType"] == IN_SERVICE);
@@ -76,9 +78,11 @@ mod tests {
         };
         let template = json!({"metadata": {"labels": {"app": "web"}, "annotations": {"team": "a"}},
             "spec": {"serviceAccountName": "web", "containers": [{"name": "web", "image": "web:v2"}, {"name": "log", "image": "log:1"}],
+                "initContainers": [{"name": "proxy", "image": "proxy:v2", "restartPolicy": "Always"}, {"name": "setup", "image": "web:v2"}],
                 "readinessGates": [{"conditionType": "other"}]}});
         let key = crate::companion::key(&workload, "r2");
-        let images = BTreeMap::from([("web".to_owned(), "web:v2@sha256:22".to_owned())]);
+        let image = |name: &str, image: &str| (name.to_owned(), image.to_owned());
+        let images = BTreeMap::from([image("web", "web:v2@sha256:22"), image("proxy", "proxy:v2@sha256:33")]);
         let pod: Pod = serde_json::from_value(manifest(&workload, &key, &template, &images, "n1")).unwrap();
         let view = PodView::from(&pod);
         assert!(view.gated && crate::companion::is_companion(&view) && !crate::companion::has_served(&view));
@@ -86,7 +90,7 @@ mod tests {
         assert_eq!(view.labels["app"], "web");
         assert_eq!(view.owner.unwrap().uid, "u");
         let images: Vec<&str> = view.containers.iter().map(|container| container.image.as_str()).collect();
-        assert_eq!(images, ["web:v2@sha256:22", "log:1"]);
+        assert_eq!(images, ["web:v2@sha256:22", "log:1", "proxy:v2@sha256:33"]);
         let spec = pod.spec.unwrap();
         assert_eq!(spec.readiness_gates.unwrap().len(), 2);
         let affinity = spec.affinity.unwrap().node_affinity.unwrap();

@@ -32,6 +32,9 @@ pub struct ModeInputs {
     pub another_serves: bool,
     /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish.
     pub always_published: bool,
+    /// The containers that are replaced serve nobody as far as their spec tells, another one stays, and the agent can look and has
+    /// not seen otherwise.
+    pub serves_nobody: bool,
 }
 
 /// The answer.
@@ -41,6 +44,8 @@ pub struct Mode {
     pub mode: GrantMode,
     /// Why, CamelCase first, then words.
     pub reason: String,
+    /// Nothing is held, because the containers serve nobody; the agent refuses if it sees otherwise.
+    pub unless_serving: bool,
 }
 
 impl Mode {
@@ -93,34 +98,35 @@ pub fn choose(inputs: &ModeInputs) -> Result<Mode, NotOperable> {
 
 fn auto(inputs: &ModeInputs) -> Mode {
     let ModeInputs { gap_milliseconds: gap, cap_milliseconds: cap, .. } = *inputs;
+    if inputs.gated && !inputs.serving {
+        return not_serving();
+    }
+    if inputs.serves_nobody && inputs.serving {
+        let reason =
+            "ServesNobody: what is replaced has no port and no probe, and the pod's other containers stay".to_owned();
+        return Mode { unless_serving: true, ..hold(reason) };
+    }
     if !inputs.gated {
         return hold("NoReadinessGate: the pod can't leave service".to_owned());
-    }
-    if !inputs.serving {
-        return not_serving();
     }
     if inputs.always_published {
         return hold("AlwaysPublished: a Service sends it connections whether it is Ready or not".to_owned());
     }
     if let (Some(port), true) = (inputs.long_lived_port, inputs.another_serves) {
         let reason = format!("LongConnections: those to port {port} outlast a request, and another pod serves");
-        return Mode { mode: GrantMode::Leave, reason };
+        return leaves(reason);
     }
     match gap {
         Some(gap) if gap <= cap / SHARE_OF_CAP => {
             hold(format!("ShortGap: its workload was away for at most {gap} ms of late"))
         }
-        Some(gap) if inputs.another_serves => Mode {
-            mode: GrantMode::Leave,
-            reason: format!("LongGap: its workload was away for {gap} ms, and another pod serves"),
-        },
-        None if inputs.another_serves => Mode {
-            mode: GrantMode::Leave,
-            reason: format!(
-                "{}: how long its workload is away is not known yet, and another pod serves",
-                Mode::UNKNOWN_GAP
-            ),
-        },
+        Some(gap) if inputs.another_serves => {
+            leaves(format!("LongGap: its workload was away for {gap} ms, and another pod serves"))
+        }
+        None if inputs.another_serves => leaves(format!(
+            "{}: how long its workload is away is not known yet, and another pod serves",
+            Mode::UNKNOWN_GAP
+        )),
         Some(gap) if gap > cap => hold(format!(
             "{}: no other pod serves; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then",
             Mode::ONLY_POD
@@ -130,15 +136,19 @@ fn auto(inputs: &ModeInputs) -> Mode {
 }
 
 fn leave(inputs: &ModeInputs, reason: String, because: &'static str) -> Result<Mode, NotOperable> {
-    if inputs.gated { Ok(Mode { mode: GrantMode::Leave, reason }) } else { Err(NotOperable::NoReadinessGate(because)) }
+    if inputs.gated { Ok(leaves(reason)) } else { Err(NotOperable::NoReadinessGate(because)) }
 }
 
 fn not_serving() -> Mode {
-    Mode { mode: GrantMode::Leave, reason: "NotServing: the pod is not Ready".to_owned() }
+    leaves("NotServing: the pod is not Ready".to_owned())
+}
+
+fn leaves(reason: String) -> Mode {
+    Mode { mode: GrantMode::Leave, reason, unless_serving: false }
 }
 
 fn hold(reason: String) -> Mode {
-    Mode { mode: GrantMode::Hold, reason }
+    Mode { mode: GrantMode::Hold, reason, unless_serving: false }
 }
 
 #[cfg(test)]
@@ -159,6 +169,7 @@ mod tests {
             long_lived_port: None,
             another_serves: true,
             always_published: false,
+            serves_nobody: false,
         }
     }
 
@@ -183,6 +194,26 @@ mod tests {
         check(|s| (s.serving, s.gap_milliseconds) = (false, Some(1)), leave(), "NotServing");
         check(|s| s.always_published = true, hold(), "AlwaysPublished");
         check(|s| (s.agent_can_hold, s.another_serves) = (None, false), hold(), "OnlyPod");
+    }
+
+    #[test]
+    fn what_serves_nobody_is_replaced_without_a_drain_unless_something_is_wished_or_in_doubt() {
+        let check = |change: &dyn Fn(&mut ModeInputs), reason: &str| {
+            let mut inputs = ModeInputs { serves_nobody: true, ..usual() };
+            change(&mut inputs);
+            let chosen = choose(&inputs).unwrap();
+            let is_without = chosen.unless_serving && chosen.mode == GrantMode::Hold;
+            assert_eq!((Mode::word(&chosen.reason), is_without), (reason, reason == "ServesNobody"), "{inputs:?}");
+        };
+        check(&|_| {}, "ServesNobody");
+        check(&|s| s.another_serves = false, "ServesNobody");
+        check(&|s| s.gated = false, "ServesNobody");
+        check(&|s| s.long_lived_port = Some(5432), "ServesNobody");
+        check(&|s| s.serving = false, "NotServing");
+        check(&|s| s.wish = ModeWish::Leave, "Wished");
+        check(&|s| s.wish = ModeWish::Hold, "Wished");
+        check(&|s| s.post_check = true, "PostCheck");
+        check(&|s| s.agent_can_hold = Some(false), "AgentCannotHold");
     }
 
     #[test]

@@ -39,7 +39,8 @@ impl Forecast {
     /// Of an operation that has been granted. Who else served at that time is in the reason.
     #[must_use]
     pub fn granted(grant: &Grant, gap_milliseconds: Option<u32>) -> Self {
-        let mode = Mode { mode: grant.mode.clone(), reason: grant.mode_reason.clone() };
+        let Grant { mode, mode_reason, unless_serving, .. } = grant;
+        let mode = Mode { mode: mode.clone(), reason: mode_reason.clone(), unless_serving: *unless_serving };
         Self { mode, drain: grant.drain.clone(), gap_milliseconds, is_alone: false }
     }
 }

@@ -1,17 +1,20 @@
 //! What would be done to a pod if it were granted: the policies that hold for it, put together with what is known of it.
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::pod::PodView;
+use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{
     DrainSpec, Grant, GrantMode, Hook, HookTime, ModeWish, Outcome, Transition, TransitionResult, VerifySpec,
 };
-use hitless_workloads::Plan;
+use hitless_workloads::{Operation, Plan};
 
 use super::Gaps;
 use super::choice::{self, Mode, ModeInputs};
 use super::not_operable::NotOperable;
 use super::policy::Policies;
 use super::traffic::{ServiceReadiness, Serving, Traffic};
+
+/// A container that serves nobody is taken to run once it has run for so long.
+const RUNS_FOR_SECONDS: u32 = 3;
 
 /// What is known of a pod that is to be operated.
 #[derive(Clone, Copy)]
@@ -24,6 +27,21 @@ pub struct PodContext<'a> {
     pub post_check: bool,
     /// What the agent of its node has said.
     pub agent: AgentStatus<'a>,
+    /// What is to be done to it, as far as that is known.
+    pub operation: Option<&'a Operation>,
+}
+
+impl PodContext<'_> {
+    /// As far as the spec tells, the containers that are replaced serve nobody, and another one stays; the agent can look, and has not
+    /// seen otherwise.
+    fn serves_nobody(&self) -> bool {
+        let Some(operation) = self.operation.filter(|operation| !operation.containers.is_empty()) else { return false };
+        let is_replaced = |container: &&ContainerView| operation.containers.contains_key(&container.name);
+        let mut replaced = self.pod.containers.iter().filter(is_replaced);
+        let stays = self.pod.containers.iter().any(|container| !is_replaced(&container));
+        let is_silent = stays && replaced.all(|container| !container.declares_service());
+        is_silent && self.agent.can_look(&self.pod.id.uid, operation)
+    }
 }
 
 /// What a workload says of how its pods are operated; nothing where a pod has none that is looked after.
@@ -76,13 +94,26 @@ impl AgentStatus<'_> {
 
     /// Whether it can hold the pod, as far as it has said.
     fn can_hold(&self, uid: &str) -> Option<bool> {
-        let has_refused = self.reports.iter().any(|report| {
-            let refused = report.result.as_ref().filter(|result| result.outcome == Outcome::Refused);
-            refused.is_some_and(|result| {
-                matches!(result.reason.as_str(), "UnsupportedMode" | TransitionResult::HOLD_FAILED)
-            }) && Grant::pod_uid_of(&report.id) == Some(uid)
-        });
+        let has_refused = self.has_refused(uid, &["UnsupportedMode", TransitionResult::HOLD_FAILED]);
         if has_refused { Some(false) } else { Some(self.info?.can("Hold")) }
+    }
+
+    /// Whether it can tell if these containers of the pod serve, and has not said that one does.
+    fn can_look(&self, uid: &str, operation: &Operation) -> bool {
+        let is_seen = |agent: &AgentInfo| {
+            operation.containers.keys().any(|name| agent.serving.contains(&AgentInfo::container(uid, name)))
+        };
+        self.info.is_some_and(|agent| agent.can(Grant::UNLESS_SERVING_FEATURE) && !is_seen(agent))
+            && !self.has_refused(uid, &[TransitionResult::CONTAINER_SERVES])
+    }
+
+    /// Whether it has refused to operate the pod, for one of these reasons.
+    fn has_refused(&self, uid: &str, reasons: &[&str]) -> bool {
+        self.reports.iter().any(|report| {
+            let refused = report.result.as_ref().filter(|result| result.outcome == Outcome::Refused);
+            refused.is_some_and(|result| reasons.contains(&result.reason.as_str()))
+                && Grant::pod_uid_of(&report.id) == Some(uid)
+        })
     }
 }
 
@@ -114,7 +145,7 @@ impl OperationSettings {
     /// # Errors
     /// If it can't be operated before something is mended.
     pub fn of(context: PodContext<'_>, policies: &Policies<'_>, traffic: &Traffic<'_>) -> Result<Self, NotOperable> {
-        let PodContext { pod, workload, post_check, agent } = context;
+        let PodContext { pod, workload, post_check, agent, operation: _ } = context;
         let hooks_wait = |hooks: &[Hook]| hooks.iter().any(|hook| hook.when == HookTime::AfterStart);
         let mut resolved =
             policies.resolve(pod, |port| traffic.treatment(pod, port), workload.progress_deadline_seconds)?;
@@ -140,6 +171,7 @@ impl OperationSettings {
             long_lived_port: resolved.drain.long_lived_port(),
             another_serves: false,
             always_published: traffic.always_published(pod),
+            serves_nobody: context.serves_nobody(),
         };
         // Whether it can be operated at all does not rest on who else serves.
         choice::choose(&inputs)?;
@@ -153,6 +185,14 @@ impl OperationSettings {
         self.inputs.gap_milliseconds
     }
 
+    /// How the result is judged in this mode. A container without a probe is ready as soon as it is started, and nobody else would
+    /// notice that it ends at once.
+    #[must_use]
+    pub fn verify_of(&self, mode: &Mode) -> VerifySpec {
+        let least = if mode.unless_serving { RUNS_FOR_SECONDS } else { 0 };
+        VerifySpec { soak_seconds: self.verify.soak_seconds.max(least), ..self.verify }
+    }
+
     /// For a pod that leaves service for good.
     #[must_use]
     pub fn drain_only<'a>(
@@ -162,7 +202,7 @@ impl OperationSettings {
         serving: &impl Fn(&PodView) -> Serving,
     ) -> Start<'a> {
         let reason = "NotNeeded: the pods of its workload serve without it".to_owned();
-        let mode = Mode { mode: GrantMode::Leave, reason };
+        let mode = Mode { mode: GrantMode::Leave, reason, unless_serving: false };
         let begin = traffic.begin(pod, &mode.mode, serving);
         Start { mode, begin }
     }
@@ -192,6 +232,7 @@ impl OperationSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hitless_workloads::PodIntent;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
@@ -205,8 +246,17 @@ mod tests {
     }
 
     fn mode(pod: &PodView, agent: AgentStatus<'_>) -> Result<(GrantMode, String), NotOperable> {
+        mode_of(pod, &PodIntent::assumed(pod).operation, agent)
+    }
+
+    fn mode_of(
+        pod: &PodView,
+        operation: &Operation,
+        agent: AgentStatus<'_>,
+    ) -> Result<(GrantMode, String), NotOperable> {
         let traffic = Traffic::new(&[], &[]);
-        let context = PodContext { pod, workload: WorkloadFacts::default(), post_check: false, agent };
+        let workload = WorkloadFacts::default();
+        let context = PodContext { pod, workload, post_check: false, agent, operation: Some(operation) };
         let settings = OperationSettings::of(context, &Policies::default(), &traffic)?;
         let mode = settings.start(pod, &traffic, &|other| Serving::of(other, false))?.mode;
         Ok((mode.mode, Mode::word(&mode.reason).to_owned()))
@@ -252,5 +302,43 @@ mod tests {
         let ungated = PodView { gated: false, ..pod(&json!({"hitless.dev/mode": "Leave"})) };
         let why = mode(&ungated, says).unwrap_err();
         assert!(matches!(why, NotOperable::NoReadinessGate(_)), "{why}");
+    }
+
+    #[test]
+    fn a_container_without_ports_and_probes_beside_another_one_is_replaced_without_a_drain() {
+        let able = agent(&["Leave", "Hold", "unlessServing"]);
+        let chosen = |side: Value, replaced: &[&str], info: &AgentInfo, reports: &[Transition]| {
+            let mut all = pod(&json!({}));
+            let spec = json!({"containers": [{"name": "web", "ports": [{"containerPort": 80}]}, side]});
+            let views: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            all.containers = PodView::from(&views).containers;
+            let only = PodView { containers: all.containers.clone(), ..all.clone() };
+            let kept = only.containers.into_iter().filter(|each| replaced.contains(&each.name.as_str())).collect();
+            let operation = PodIntent::assumed(&PodView { containers: kept, ..all.clone() }).operation;
+            mode_of(&all, &operation, AgentStatus { info: Some(info), reports }).unwrap().1
+        };
+        let side = || json!({"name": "side"});
+        assert_eq!(chosen(side(), &["side"], &able, &[]), "ServesNobody");
+        assert_eq!(chosen(side(), &["web"], &able, &[]), "OnlyPod", "that one has a port");
+        assert_eq!(chosen(side(), &["web", "side"], &able, &[]), "OnlyPod", "nothing stays");
+        assert_eq!(chosen(side(), &["side"], &agent(&["Leave", "Hold"]), &[]), "OnlyPod", "its agent can't look");
+        let result = json!({"outcome": "Refused", "reason": "ContainerServes"});
+        let report = json!({"id": "a.0123", "granted": "2026-01-01T00:00:00.000000Z", "phase": "Granted",
+            "since": "2026-01-01T00:00:00.000000Z", "result": result});
+        let reports: Vec<Transition> = vec![serde_json::from_value(report).unwrap()];
+        assert_eq!(chosen(side(), &["side"], &able, &reports), "OnlyPod", "its agent has seen it serve");
+        let seen = AgentInfo { serving: vec!["a/side".to_owned()], ..able.clone() };
+        assert_eq!(chosen(side(), &["side"], &seen, &[]), "OnlyPod", "and remembers it");
+        let other = AgentInfo { serving: vec!["a/proxy".to_owned(), "b/side".to_owned()], ..able.clone() };
+        assert_eq!(chosen(side(), &["side"], &other, &[]), "ServesNobody", "that was another one");
+        for probe in [
+            json!({"name": "side", "ports": [{"containerPort": 9090}]}),
+            json!({"name": "side", "livenessProbe": {"tcpSocket": {"port": 9090}}}),
+            json!({"name": "side", "readinessProbe": {"exec": {"command": ["true"]}}}),
+        ] {
+            assert_eq!(chosen(probe.clone(), &["side"], &able, &[]), "OnlyPod", "{probe}");
+        }
+        let liveness = json!({"name": "side", "livenessProbe": {"exec": {"command": ["true"]}}});
+        assert_eq!(chosen(liveness, &["side"], &able, &[]), "ServesNobody", "that opens no connection");
     }
 }

@@ -13,6 +13,7 @@ use super::companions::Companions;
 use super::draft::Draft;
 use super::endings::{Ended, Failure};
 use super::images::Images;
+use super::reload::Reloads;
 use super::waiting::{self, Waiting};
 use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
@@ -36,6 +37,8 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) ready_within: BTreeMap<usize, u32>,
     /// What was learned of gaps and does not stand on the workload yet, by index of the plan.
     pub(super) learned: BTreeMap<usize, Gaps>,
+    /// Workloads that reload.
+    pub(super) reloads: Reloads,
 }
 
 /// A pod that nothing but the rules can keep from being operated.
@@ -123,6 +126,9 @@ impl<'a> Basis<'a, '_> {
         }
         let intent = wish.intent.clone().map_err(Waiting::Obstacle)?;
         let Some(node) = pod.node.as_deref() else { return Err(Waiting::NotScheduled) };
+        if wish.workload.is_some_and(|workload| self.reloads.restarts_soon(workload, draft.now)) {
+            return Err(Waiting::Reload);
+        }
         let settings = self.settings(wish)?;
         if let Some(waiting) = self.images.waiting(pod, &intent) {
             return Err(waiting);
@@ -168,14 +174,29 @@ impl<'a> Basis<'a, '_> {
         draft: &'s Draft<'_>,
     ) -> impl Iterator<Item = Waiting> + 's {
         let pod = wish.pod;
+        let unreadable = move || self.unreadable(pod);
         let busy = move || self.ended.busy.contains(pod.id.uid.as_str()).then_some(Waiting::InProgress);
         let obstacle = || wish.intent.as_ref().err().cloned().map(Waiting::Obstacle);
         let full = move || {
             let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
             Some(Waiting::NodeFull(node.clone()))
         };
-        let first = once_with(move || self.halted(wish)).chain(once_with(busy)).chain(once_with(obstacle));
+        let first = once_with(move || self.halted(wish)).chain(once_with(busy)).chain(once_with(unreadable));
+        let first = first.chain(once_with(obstacle));
         first.flatten().chain(waiting::in_the_way(pod, self.snapshot)).chain(once_with(full).flatten())
+    }
+
+    /// The workload that the pod belongs to can't be read now.
+    fn unreadable(&self, pod: &PodView) -> Option<Waiting> {
+        let unreadable = &self.snapshot.unreadable;
+        if unreadable.is_empty() {
+            return None;
+        }
+        let direct = pod.owner.as_ref()?;
+        let above =
+            self.wishes.world.object(&direct.uid).and_then(|object| self.wishes.world.top_of(object).owner.as_ref());
+        let kinds = [Some(direct), above].into_iter().flatten().map(|owner| &owner.group_kind);
+        kinds.into_iter().find(|kind| unreadable.contains(*kind)).map(|kind| Waiting::OwnerUnreadable(kind.clone()))
     }
 
     /// An operation of the pod itself has failed, or so many of its workload that nobody goes any more.
@@ -185,7 +206,11 @@ impl<'a> Basis<'a, '_> {
         let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
         let too_many = || failures.iter().filter(of_workload).count() >= self.gate.tolerated_failures(uid) as usize;
         let halting = failures.iter().find(own).or_else(|| failures.iter().find(of_workload).filter(|_| too_many()))?;
-        Some(Waiting::Halted { pod: halting.grant.pod.name.clone(), reason: halting.reason() })
+        Some(Waiting::Halted {
+            pod: halting.grant.pod.name.clone(),
+            reason: halting.reason(),
+            way_back: self.wishes.workload_of_way_back(halting.grant).is_some(),
+        })
     }
 
     /// What holds for the pod of the wish.
@@ -196,6 +221,7 @@ impl<'a> Basis<'a, '_> {
             workload: wish.workload.map(|index| self.facts(index)).unwrap_or_default(),
             post_check: self.gate.has_post_check(&wish.pod.id.uid),
             agent: self.snapshot.node_transitions.get(node).map(|known| known.agent_status()).unwrap_or_default(),
+            operation: wish.intent.as_ref().ok().map(|intent| &*intent.operation),
         };
         let settings = OperationSettings::of(context, &self.policies, &self.traffic);
         settings.map_err(|why| Waiting::not_operable(why, node))

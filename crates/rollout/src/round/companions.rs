@@ -131,10 +131,16 @@ impl Basis<'_, '_> {
         let wants = is_moving(plan) && plan.behind.contains(&operable.pod.id.uid) && !self.snapshot.unknown.companions;
         let is_meant = match plan.companion {
             CompanionWish::Never => false,
-            CompanionWish::Auto => plan.total == 1,
-            CompanionWish::Always => plan.total == 1 || plan.up_to_date() == 0,
+            CompanionWish::Auto => plan.total == 1 || self.has_begun(plan),
+            CompanionWish::Always => plan.total == 1 || plan.up_to_date() == 0 || self.has_begun(plan),
         };
         (wants && is_meant && self.no_companion(operable).is_none()).then_some(plan)
+    }
+
+    /// A companion is trying the version, or it did not run there: that counts also when the workload gets more pods meanwhile.
+    fn has_begun(&self, plan: &Plan) -> bool {
+        self.companions.of(plan).is_some_and(|pod| !companion::has_served(pod))
+            || tried(plan).is_some_and(|tried| tried.outcome == Outcome::Bad)
     }
 
     /// Why no companion of the pod's workload may run, as a clause for people.

@@ -281,18 +281,23 @@ fn ledger_steps<'a>(
     indices
 }
 
-/// The RoleBindings that new grants need and that are not known to be there; their indices by namespace.
+/// The RoleBindings that grants need and that are not there; their indices by namespace. One that somebody has deleted is made again
+/// also for operations that are under way.
 fn binding_steps(
     steps: &mut Vec<Step>,
     snapshot: &Snapshot,
     nodes: &BTreeMap<&str, NodeDraft>,
     ledgers: &BTreeMap<&str, usize>,
 ) -> BTreeMap<String, usize> {
-    let granted: BTreeSet<&String> = nodes.values().flat_map(|node| &node.added).collect();
+    let running = snapshot.node_transitions.values().flat_map(|node| node.unfinished());
+    let running =
+        running.map(|grant| &grant.pod.namespace).filter(|namespace| snapshot.ledgers.contains_key(*namespace));
+    let granted: BTreeSet<&String> = nodes.values().flat_map(|node| &node.added).chain(running).collect();
     let mut indices = BTreeMap::new();
     for namespace in granted {
         let ledger_uid = snapshot.ledgers.get(namespace).map(|ledger| ledger.version.uid.clone());
-        if ledger_uid.is_some() && snapshot.own_writes.bound.get(namespace) == ledger_uid.as_ref() {
+        let binding = snapshot.bindings.get(namespace);
+        if binding.zip(ledger_uid.as_ref()).is_some_and(|(binding, ledger)| binding.serves(ledger)) {
             continue;
         }
         indices.insert(namespace.clone(), steps.len());

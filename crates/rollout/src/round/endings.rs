@@ -146,7 +146,7 @@ fn running<'a>(
     ended.busy.insert(&grant.pod.uid);
     if !wishes.pods.contains_key(grant.pod.uid.as_str()) {
         ended.reads.push(granted.read());
-    } else if grant.cancel.is_none() && !wishes.wants(grant) {
+    } else if grant.cancel.is_none() && !wishes.wants(grant) && !snapshot.is_of_unreadable(grant) {
         let cancel = Cancel { reason: "WishGone".to_owned(), since: micro(now) };
         changes.push(Change::Cancel { node, grant, cancel });
     }
@@ -184,8 +184,8 @@ fn over<'a>(
         (Outcome::Done, None) => pod.is_some_and(|pod| shows(grant, pod)),
         (_, Some(Evidence::NotReady) | None) => false,
     };
-    let lasting =
-        result.is_lasting() && grant.cancel.is_none() && (wishes.is_the_wish(grant) || is_halting(&failure, wishes));
+    let still_speaks = wishes.is_the_wish(grant) || is_halting(&failure, wishes) || snapshot.is_of_unreadable(grant);
+    let lasting = result.is_lasting() && grant.cancel.is_none() && still_speaks;
     // The same operation too, where it may be tried again: the pod may need it to become Ready.
     let tried_again = !lasting && result.outcome != Outcome::Done && wishes.is_the_wish(grant);
     let may_be_transferred = tried_again || wishes.has_another_wish(grant);

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
 use super::endings::{Ended, Failure};
+use super::waiting::Waiting;
 use super::wishes::Wishes;
 
 pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdict]) -> Vec<Note> {
@@ -59,9 +60,16 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
         Outcome::Refused => ("PodRefused", "was refused by the node's agent"),
         Outcome::Failed | Outcome::Done | Outcome::Cancelled => ("PodFailed", "could not be operated"),
     };
-    let at = failure.workload.map_or_else(|| pod(&failure.grant.pod), |index| regarding(&wishes.plans[index]));
+    let way_back = wishes.workload_of_way_back(failure.grant).filter(|_| failure.workload.is_none());
+    let at = failure.workload.or(way_back);
+    let at = at.map_or_else(|| pod(&failure.grant.pod), |index| regarding(&wishes.plans[index]));
     let text = format!("pod {} {what}: {} {}", failure.grant.pod.name, failure.result.reason, failure.message);
-    note(at, Severity::Warning, reason, text.trim_end().to_owned())
+    let text = text.trim_end();
+    let text = match way_back {
+        Some(_) => format!("{text}; the partition keeps it at the version before: {}", Waiting::WAY_BACK),
+        None => text.to_owned(),
+    };
+    note(at, Severity::Warning, reason, text)
 }
 
 /// A pod that is as it should be but for not being Ready after its operation: a rollout does not end over it.

@@ -11,6 +11,7 @@ use hitless_gate::{Candidate, Decision, Reason, Verdict};
 use hitless_workloads::{Object, OptIn, PodIntent, Stage, Write, kind, restart};
 use jiff::Timestamp;
 
+use super::reload::{Reload, Reloads};
 use super::waiting::Waiting;
 use super::wishes::{Wish, Wishes};
 use super::{Finished, Pass, PodVerdict, Round};
@@ -53,6 +54,8 @@ pub struct WorkloadReport {
     pub total: usize,
     /// What is to be written to its own objects next.
     pub writes: Vec<Write>,
+    /// How it stands if its pods restart when a ConfigMap or Secret changes.
+    pub reload: Option<Reload>,
     /// Operations that have failed on the way to the target: the pod, and outcome and reason.
     pub failures: Vec<(PodRef, String)>,
 }
@@ -103,7 +106,7 @@ pub fn explain(
     let of_interest = snapshot.pods.iter().map(|pod| &**pod).filter(|pod| asked(pod));
     let mut details: HashMap<&str, Details> =
         of_interest.filter_map(|pod| Some((pod.id.uid.as_str(), pass.details(pod)?))).collect();
-    let Finished { round, wishes, ended } = pass.finish();
+    let Finished { round, wishes, ended, reloads } = pass.finish();
     let mut verdicts: HashMap<&str, &PodVerdict> =
         round.verdicts.iter().map(|verdict| (verdict.pod.uid.as_str(), verdict)).collect();
     let halting: BTreeSet<&str> = ended.failures.iter().map(|failure| failure.grant.pod.uid.as_str()).collect();
@@ -120,7 +123,7 @@ pub fn explain(
         (pod.id.uid.clone(), report)
     });
     let pods = pods.collect();
-    let workloads = workloads(snapshot, &wishes, &ended);
+    let workloads = workloads(snapshot, &wishes, &ended, &reloads);
     Explanation { round, workloads, pods }
 }
 
@@ -261,7 +264,12 @@ impl WorkloadReport {
     }
 }
 
-fn workloads(snapshot: &Snapshot, wishes: &Wishes<'_>, ended: &super::endings::Ended<'_>) -> Vec<WorkloadReport> {
+fn workloads(
+    snapshot: &Snapshot,
+    wishes: &Wishes<'_>,
+    ended: &super::endings::Ended<'_>,
+    reloads: &Reloads,
+) -> Vec<WorkloadReport> {
     let index: HashMap<&str, usize> =
         wishes.plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.as_str(), index)).collect();
     let report = |object: &Object| {
@@ -283,6 +291,7 @@ fn workloads(snapshot: &Snapshot, wishes: &Wishes<'_>, ended: &super::endings::E
             behind: plan.map(|plan| plan.behind.clone()).unwrap_or_default(),
             total: plan.map_or(0, |plan| plan.total),
             writes: plan.map(|plan| plan.writes.clone()).unwrap_or_default(),
+            reload: known.and_then(|index| reloads.of(index)).cloned(),
             failures: failures.map(|failure| (failure.grant.pod.clone(), failure.reason())).collect(),
         }
     };

@@ -8,6 +8,7 @@ use hitless_api::{Grant, Outcome};
 use hitless_workloads::{OptIn, Write};
 
 use super::change::Change;
+use super::reload::Reloads;
 use super::wishes::Wishes;
 use crate::snapshot::Snapshot;
 
@@ -37,11 +38,11 @@ pub(super) fn learned(wishes: &Wishes<'_>, snapshot: &Snapshot) -> BTreeMap<usiz
 
 /// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
 /// left out comes in a later round, because agents' reports stay until their next write.
-pub(super) fn changes<'a>(wishes: &Wishes<'a>, learned: &BTreeMap<usize, Gaps>) -> Vec<Change<'a>> {
+pub(super) fn changes<'a>(wishes: &Wishes<'a>, learned: &BTreeMap<usize, Gaps>, reloads: &Reloads) -> Vec<Change<'a>> {
     let changes = learned.iter().filter_map(|(index, gaps)| {
         let plan = &wishes.plans[*index];
         let object = wishes.world.object(&plan.workload.uid)?;
-        let is_free = plan.writes.is_empty() && plan.opt_in != OptIn::No;
+        let is_free = plan.writes.is_empty() && !reloads.writes(*index) && plan.opt_in != OptIn::No;
         is_free.then(|| Change::Workload(Write::annotate("record-gap", object, annotations::GAP, &gaps.text())))
     });
     changes.collect()

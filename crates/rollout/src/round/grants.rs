@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::mode::{Mode, ServiceConflict, ServiceReadiness, ServiceView, Start};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, GrantOp, ObjectRef, Outcome, PostCheck, Reservation};
+use hitless_api::{Grant, GrantMode, GrantOp, MountedConfig, ObjectRef, Outcome, PostCheck, Reservation};
 use hitless_gate::{Candidate, LedgerError, Reserved, Verdict};
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,6 +14,7 @@ use super::change::Change;
 use super::draft::Draft;
 use super::endings::Ended;
 use super::waiting::Waiting;
+use super::wishes::Wishes;
 use super::{Forecast, PodVerdict, micro};
 use crate::gate_cache::Synced;
 use crate::snapshot::OperationKey;
@@ -56,8 +57,13 @@ struct Beginning<'a> {
 }
 
 /// Tells the gate what has ended and what is reserved. Only then it can be asked.
-pub(super) fn tell<'g>(gate: Synced<'g>, ended: &Ended<'_>, draft: &Draft<'_>) -> &'g hitless_gate::Gate {
-    gate.tell(&failed(ended), held(ended, draft))
+pub(super) fn tell<'g>(
+    gate: Synced<'g>,
+    wishes: &Wishes<'_>,
+    ended: &Ended<'_>,
+    draft: &Draft<'_>,
+) -> &'g hitless_gate::Gate {
+    gate.tell(&failed(ended), wishes.world.settling.keys().copied(), held(ended, draft))
 }
 
 impl<'a> Candidates<'a> {
@@ -249,6 +255,8 @@ impl<'a> Basis<'a, '_> {
     fn grant_of(&self, operable: &Operable<'_>, mode: &Mode, granted: Timestamp) -> Grant {
         let Operable { pod, intent, settings, .. } = operable;
         let operation = &intent.operation;
+        let workload = self.wishes.workload_of(pod).filter(|_| operation.op != GrantOp::Drain);
+        let config = workload.and_then(|workload| self.reloads.mounted(workload));
         let running = |name: &String| {
             let status = pod.container(name).and_then(|container| container.status.as_ref());
             status.map(|status| status.container_id.clone()).unwrap_or_default()
@@ -261,16 +269,18 @@ impl<'a> Basis<'a, '_> {
             op: operation.op.clone(),
             mode: mode.mode.clone(),
             mode_reason: mode.reason.chars().take(Grant::LONGEST_MODE_REASON).collect(),
+            unless_serving: mode.unless_serving,
             containers: operation.containers.clone(),
             labels: operation.labels.clone(),
             annotations: operation.annotations.clone(),
             before: operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
             drain: settings.drain.clone(),
-            verify: settings.verify,
+            verify: settings.verify_of(mode),
             hooks: settings.hooks.clone(),
+            config: config.cloned().map(Box::new),
             rules: Vec::new(),
             granted: micro(granted),
-            ttl_seconds: Grant::DEFAULT_TTL_SECONDS,
+            ttl_seconds: Grant::DEFAULT_TTL_SECONDS + config.map_or(0, |_| MountedConfig::WAIT_SECONDS),
             while_unavailable: false,
             post_check: self.gate.has_post_check(&pod.id.uid).then_some(PostCheck::Pending),
             cancel: None,

@@ -2,7 +2,7 @@
 
 use crate::mode::{AgentStatus, NotOperable, OperationSettings, PodContext, Policies, Traffic, WorkloadFacts};
 use hitless_api::pod::PodView;
-use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec};
+use hitless_api::{GroupKind, Hook, InvalidDrain, NodeTransitionSpec};
 use hitless_workloads::Obstacle;
 
 use super::companions::Companion;
@@ -86,6 +86,10 @@ pub enum Waiting {
     },
     /// The images are there, and the workload's owner wants no more for now.
     PrefetchOnly,
+    /// A ConfigMap or Secret that it uses has changed: it restarts because of that in a moment, with what it wishes now.
+    Reload,
+    /// The objects of its workload's kind can't be read now.
+    OwnerUnreadable(GroupKind),
     /// The namespace's ledger has as many reservations as fit.
     LedgerFull,
     /// An operation of its workload has failed on the way to this target.
@@ -94,6 +98,8 @@ pub enum Waiting {
         pod: String,
         /// Reason of its result.
         reason: String,
+        /// It was the pod's way back to the version at which its workload's partition keeps it.
+        way_back: bool,
     },
 }
 
@@ -114,6 +120,10 @@ pub enum NotFetched {
 }
 
 impl Waiting {
+    /// What helps a pod that can't be brought back to the version at which the partition keeps it.
+    pub(super) const WAY_BACK: &str =
+        "delete the pod to try again, or lower the partition so that it keeps the new version";
+
     /// A pod on this node can't be operated in any way.
     pub(super) fn not_operable(why: NotOperable, node: &str) -> Self {
         match why {
@@ -152,6 +162,8 @@ impl Waiting {
             Self::Companion { stage: Companion::Failing(_) | Companion::Failed(_), .. } => "CompanionFailed",
             Self::Companion { .. } => "Companion",
             Self::PrefetchOnly => "PrefetchOnly",
+            Self::Reload => "Reload",
+            Self::OwnerUnreadable(_) => "OwnerUnreadable",
             Self::LedgerFull => "LedgerFull",
             Self::Halted { .. } => "Halted",
         }
@@ -230,8 +242,15 @@ impl Waiting {
             Self::PrefetchOnly => {
                 "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
             }
+            Self::Reload => {
+                "a ConfigMap or Secret that it uses has changed a moment ago; both changes are made at once".to_owned()
+            }
+            Self::OwnerUnreadable(kind) => format!("its workload is a {kind}, and the controller can't list those now"),
             Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
-            Self::Halted { pod, reason } => format!("the operation of pod {pod} ended as {reason}"),
+            Self::Halted { pod, reason, way_back: false } => format!("the operation of pod {pod} ended as {reason}"),
+            Self::Halted { pod, reason, way_back: true } => format!(
+                "the partition keeps pod {pod} at the version before, and its operation back to that ended as {reason}"
+            ),
         }
     }
 
@@ -260,7 +279,8 @@ impl Waiting {
                     | Companion::Leaving,
                 ..
             }
-            | Self::ImagePulling { .. } => None,
+            | Self::ImagePulling { .. }
+            | Self::Reload => None,
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
                 Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
             }
@@ -295,8 +315,11 @@ impl Waiting {
                 "look at the DaemonSet: kubectl -n hitless-system get pods -o wide -l app.kubernetes.io/name=hitless-agent",
             ),
             Self::NodeFull(_) => Some("wait until some of its operations end"),
+            Self::OwnerUnreadable(_) => Some("see the controller's log for what the API server says"),
             Self::LedgerFull => Some("wait until some operations end"),
-            Self::Halted { .. } => Some("set another image, or the old one again"),
+            Self::Halted { way_back: false, .. } => Some("set another image, or the old one again"),
+            // The template has nothing to do with it.
+            Self::Halted { way_back: true, .. } => Some(Self::WAY_BACK),
         }
     }
 
@@ -319,6 +342,7 @@ impl Waiting {
                     ..
                 }
                 | Self::ImagePulling { .. }
+                | Self::Reload
         )
     }
 }
@@ -363,8 +387,13 @@ fn no_agent(pod: &PodView, snapshot: &Snapshot) -> Option<Waiting> {
 #[must_use]
 pub fn unfit(pod: &PodView) -> Option<Waiting> {
     of_pod(pod).or_else(|| {
-        let context =
-            PodContext { pod, workload: WorkloadFacts::default(), post_check: false, agent: AgentStatus::default() };
+        let context = PodContext {
+            pod,
+            workload: WorkloadFacts::default(),
+            post_check: false,
+            agent: AgentStatus::default(),
+            operation: None,
+        };
         let why = OperationSettings::of(context, &Policies::default(), &Traffic::new(&[], &[])).err()?;
         Some(Waiting::not_operable(why, pod.node.as_deref().unwrap_or_default()))
     })

@@ -9,6 +9,7 @@ use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Sta
 use jiff::Timestamp;
 
 use super::images::Images;
+use crate::companion;
 use crate::snapshot::Snapshot;
 
 /// What one pod needs.
@@ -57,6 +58,12 @@ impl<'a> Wishes<'a> {
     pub(super) fn workload_of_target(&self, grant: &Grant) -> Option<usize> {
         let revision = target(grant)?;
         self.workload_of_grant(grant).filter(|index| self.plans[*index].target == revision)
+    }
+
+    /// Index of the plan of the workload to whose earlier version the grant brings its pod back, because the partition keeps it there.
+    pub(super) fn workload_of_way_back(&self, grant: &Grant) -> Option<usize> {
+        let revision = target(grant)?;
+        self.workload_of_grant(grant).filter(|index| self.plans[*index].kept_back.as_deref() == Some(revision))
     }
 
     /// The workload that the grant was given for, while it is opted in.
@@ -108,7 +115,7 @@ impl<'a> Wishes<'a> {
 
 /// Every operation that a pod needs or has; for a pod that has none, the one that [`PodIntent::assumed`] names.
 pub(crate) fn operations(snapshot: &Snapshot, now: Timestamp) -> Vec<(&PodView, String)> {
-    let wishes = derive(snapshot, &Images::new(snapshot, now));
+    let wishes = derive(snapshot, &Images::new(snapshot, now), now);
     let needed = wishes.by_pod.values().filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?.id())));
     let granted = snapshot.node_transitions.values().flat_map(|node| &node.spec.grants);
     let granted = granted.filter_map(|grant| Some((*wishes.pods.get(grant.pod.uid.as_str())?, grant.id.clone())));
@@ -131,9 +138,9 @@ pub(super) fn target(grant: &Grant) -> Option<&str> {
 }
 
 /// `images` tells which digest is meant where an operation pins it.
-pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>) -> Wishes<'a> {
+pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Timestamp) -> Wishes<'a> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
-    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot));
+    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).at(&snapshot.pods, now);
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
     let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload };
@@ -153,6 +160,10 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>) -> Wishes<
     for PodWish { pod, intent, rank } in requested {
         let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) else { continue };
         let (uid, pod) = (*uid, *pod);
+        // It is there for a while only, and would leave while the pod is away that it stands in for.
+        if companion::is_companion(pod) {
+            continue;
+        }
         let workload = wishes.workload_of(pod);
         wishes.by_pod.entry(uid).or_insert(Wish { pod, intent, workload, rank });
     }

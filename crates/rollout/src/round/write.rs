@@ -118,6 +118,8 @@ pub enum CompanionWrite {
     Delete {
         /// The pod.
         pod: PodRef,
+        /// The version that was decided on: one that is put in service meanwhile has clients.
+        resource_version: String,
         /// Nobody was ever sent to it, so its containers are not asked to end.
         at_once: bool,
     },
@@ -307,13 +309,10 @@ impl Write {
         match self {
             Self::NodeTransition(write) => _ = own.unanswered_nodes.remove(&write.node),
             Self::Ledger(write) => _ = own.unanswered_ledgers.remove(&write.namespace),
-            Self::RoleBinding(RoleBindingWrite { namespace, ledger_uid }) => {
-                // If it was just made, its uid is not known yet; the next grant there makes sure of the binding again.
-                own.bound.extend(ledger_uid.clone().map(|uid| (namespace.clone(), uid)));
-            }
             Self::Prefetch(PrefetchWrite::Create { pull, .. }) => _ = own.refused.remove(&pull.key()),
             Self::Companion(CompanionWrite::Create { key, .. }) => _ = own.refused.remove(key),
-            Self::Workload(_)
+            Self::RoleBinding(_)
+            | Self::Workload(_)
             | Self::Service(_)
             | Self::Prefetch(PrefetchWrite::Delete(_))
             | Self::Companion(CompanionWrite::Delete { .. })

@@ -48,6 +48,8 @@ struct Content<T> {
     synced: bool,
     /// The API server does not serve the kind (any more).
     unserved: bool,
+    /// It serves the kind, and no list of it has ever succeeded.
+    unreadable: bool,
     entries: Entries<T>,
     /// A list that is being read.
     listing: Option<Entries<T>>,
@@ -74,7 +76,14 @@ impl<K, T> Cache<K, T> {
         metrics: Metrics,
     ) -> Self {
         let view = Box::new(view);
-        let content = Content { synced: false, unserved: false, entries: HashMap::new(), listing: None, newest: 0 };
+        let content = Content {
+            synced: false,
+            unserved: false,
+            unreadable: false,
+            entries: HashMap::new(),
+            listing: None,
+            newest: 0,
+        };
         Self(Arc::new(Shared { kind, view, wake, metrics, content: Mutex::new(content) }))
     }
 
@@ -82,6 +91,12 @@ impl<K, T> Cache<K, T> {
     #[must_use]
     pub fn synced(&self) -> bool {
         self.content(|content| content.synced)
+    }
+
+    /// Whether the API server serves the kind and lists have failed again and again, so that nothing is known. It may pass.
+    #[must_use]
+    pub fn unreadable(&self) -> bool {
+        self.content(|content| content.unreadable)
     }
 
     /// One object; `namespace` is empty for cluster-scoped kinds.
@@ -140,6 +155,9 @@ impl<K, T> Cache<K, T> {
                 content.entries = listed;
             }
             (content.synced, content.unserved) = (true, false);
+            if std::mem::take(&mut content.unreadable) {
+                self.0.metrics.unreadable(self.0.kind, false);
+            }
         });
         self.0.wake.notify_one();
     }
@@ -156,6 +174,7 @@ impl<K, T> Cache<K, T> {
             *content = Content {
                 synced: true,
                 unserved: true,
+                unreadable: false,
                 entries: HashMap::new(),
                 listing: None,
                 newest: content.newest,
@@ -163,6 +182,17 @@ impl<K, T> Cache<K, T> {
             changed
         });
         if changed {
+            self.0.metrics.unreadable(self.0.kind, false);
+            self.0.wake.notify_one();
+        }
+        changed
+    }
+
+    /// The API server serves the kind and does not list it. Says whether this is new; nothing where a list has been read.
+    pub(super) fn set_unreadable(&self) -> bool {
+        let changed = self.content(|content| !content.synced && !std::mem::replace(&mut content.unreadable, true));
+        if changed {
+            self.0.metrics.unreadable(self.0.kind, true);
             self.0.wake.notify_one();
         }
         changed

@@ -3,6 +3,7 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -15,6 +16,7 @@ struct Labels {
 pub struct Metrics {
     interrupted: Family<Labels, Counter>,
     unparsable: Family<Labels, Counter>,
+    unreadable: Family<Labels, Gauge>,
 }
 
 impl Metrics {
@@ -28,7 +30,16 @@ impl Metrics {
             "Objects from the API server skipped because they do not parse",
             metrics.unparsable.clone(),
         );
+        registry.register(
+            "hitless_unreadable",
+            "1: objects of this kind are defined and cannot be listed, so nothing is done for them",
+            metrics.unreadable.clone(),
+        );
         metrics
+    }
+
+    pub(super) fn unreadable(&self, kind: &'static str, is: bool) {
+        self.unreadable.get_or_create(&Labels { kind }).set(i64::from(is));
     }
 
     pub(super) fn failed(&self, kind: &'static str) {

@@ -1,7 +1,8 @@
 //! Watches of custom resources whose definition may come and go while this program runs.
 //!
 //! The definition is watched by its name. While the API server serves the resource, its objects are watched. While it does
-//! not, the cache is empty and counts as synced. Where the definition cannot be read, everything stays as it was.
+//! not, the cache is empty and counts as synced. Where the definition cannot be read, everything stays as it was. Where the resource is
+//! served and its objects cannot be listed (no right, a conversion that fails), the cache says so: whoever reads it goes on without them.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -28,6 +29,8 @@ mod tests;
 /// So many times in a row "not found" means that the resource has gone, whatever is known of its definition. Fewer do not:
 /// of several API servers one may learn of a new definition later than the others. With the pauses between them it is 6 s.
 const NOT_FOUND: u32 = 5;
+/// So many lists in a row have to fail, for whatever reason, before it counts as one that can't be read: everything else goes on without it.
+const UNREADABLE: u32 = 5;
 /// A resource that is defined and not found is tried again this often.
 const AGAIN: Duration = Duration::from_mins(1);
 
@@ -149,15 +152,21 @@ where
     /// As long as it is defined.
     async fn watch(&self, ready: &mut Option<Guard>, token: &CancellationToken) {
         loop {
-            let mut not_found = 0;
+            let (mut not_found, mut failed) = (0, 0);
             let progress = |progress: Progress<'_>| {
                 match progress {
-                    Progress::Listed => {
-                        not_found = 0;
-                        ready.take().into_iter().for_each(Guard::done);
-                    }
+                    Progress::Listed => (not_found, failed) = (0, 0),
                     Progress::Failed(error) if is_not_found(error) => not_found += 1,
-                    Progress::Failed(_) => not_found = 0,
+                    Progress::Failed(_) => (not_found, failed) = (0, failed + 1),
+                }
+                if failed >= UNREADABLE && self.cache.set_unreadable() {
+                    tracing::error!(
+                        kind = self.cache.kind(),
+                        "the API server serves this resource and does not list it: nothing is done for its workloads until it does"
+                    );
+                }
+                if matches!(progress, Progress::Listed) || self.cache.unreadable() {
+                    ready.take().into_iter().for_each(Guard::done);
                 }
                 if not_found < NOT_FOUND { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };

@@ -139,6 +139,8 @@ impl<'a> Subject<'a> {
 
     fn wishes(&self, world: &World<'_>) -> Vec<PodWish> {
         let is_away = |pod: &PodView| world.operating.contains(&pod.id.uid) || !pod.available();
+        // The native controllers wait for `minReadySeconds`, too.
+        let is_settling = |pod: &PodView| world.settling.contains_key(pod.id.uid.as_str());
         // Pods that are not there are away, too.
         let missing = self.desired.saturating_sub(self.pods.len());
         let mut room = self.at_a_time.map(|most| most.saturating_sub(missing));
@@ -146,7 +148,7 @@ impl<'a> Subject<'a> {
         let mut wishes = Vec::new();
         let needs = self.in_order.iter().map(|pod| (*pod, self.need(pod))).chain(self.kept_back());
         for (rank, (pod, needed)) in (0..).zip(needs) {
-            if matches!(needed, Need::Nothing) && !is_away(pod) {
+            if matches!(needed, Need::Nothing) && !is_away(pod) && !is_settling(pod) {
                 continue;
             }
             // A pod that is not available anyway goes whatever its turn is: it may need the operation to become available, and those

@@ -163,11 +163,16 @@ pub(crate) fn apps(resource: &str) -> String {
     format!("/apis/apps/v1/namespaces/{NAMESPACE}/{resource}")
 }
 
-/// A pod with two containers and an init container.
+/// Init containers: one that has run, and one that runs as long as the pod does.
+fn init_containers() -> Value {
+    json!([{"name": "setup", "image": "setup:1"}, {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"}])
+}
+
+/// A pod with two containers and two init containers.
 pub(crate) fn pod(name: &str, node: &str, metadata: &Value) -> Value {
     let mut body = json!({"metadata": {"name": name}, "spec": {
         "nodeName": node, "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
-        "initContainers": [{"name": "setup", "image": "setup:1"}],
+        "initContainers": init_containers(),
         "containers": [{"name": "web", "image": "web:1", "resources": {"requests": {"cpu": "1m"}}}, {"name": "side", "image": "side:1"}]}});
     for (key, value) in metadata.as_object().into_iter().flatten() {
         body["metadata"][key] = value.clone();
@@ -215,7 +220,7 @@ async fn create_ledger(api: &Api, pods: &Reserved) -> anyhow::Result<()> {
     let mut reservations = json!({});
     for (name, uid) in pods {
         reservations[uid] = json!({"id": format!("{uid}.0"), "pod": name, "node": NODE, "since": "2026-01-01T00:00:00.000000Z",
-            "images": {"web": "web:2", "setup": "setup:2"}, "fromImages": {"web": "web:1"}, "labels": {"controller-revision-hash": "new"}});
+            "images": {"web": "web:2", "setup": "setup:2", "proxy": "proxy:2"}, "fromImages": {"web": "web:1"}, "labels": {"controller-revision-hash": "new"}});
         match name.as_str() {
             "reserved" => reservations[uid]["labels"]["app"] = json!("named"),
             "operated" => reservations[uid]["labels"]["pod-template-generation"] = json!("2"),
@@ -232,7 +237,8 @@ async fn create_ledger(api: &Api, pods: &Reserved) -> anyhow::Result<()> {
 pub(crate) fn workload(name: &str, replicas: i64, metadata: &Value) -> Value {
     let mut body = json!({"metadata": {"name": name}, "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
         "template": {"metadata": {"labels": {"app": name}}, "spec": {"terminationGracePeriodSeconds": 0,
-            "nodeSelector": {"policy-test": "nowhere"}, "containers": [{"name": "web", "image": "web:1"}]}}}});
+            "nodeSelector": {"policy-test": "nowhere"}, "initContainers": init_containers(),
+            "containers": [{"name": "web", "image": "web:1"}]}}}});
     for (key, value) in metadata.as_object().into_iter().flatten() {
         body["metadata"][key] = value.clone();
     }
@@ -253,6 +259,7 @@ async fn create_workloads(api: &Api) -> anyhow::Result<()> {
         ("plain", 1, json!({}), false),
         ("opted", 1, opted(json!({})), false),
         ("only", 1, only, false),
+        ("reloads", 1, opted(json!({"hitless.dev/reload": "auto"})), false),
         ("held", 1, held, true),
         ("owners", 1, opted(json!({})), true),
         ("settled", 1, opted(json!({})), false),
@@ -334,6 +341,7 @@ fn system_sets(of: Set) -> String {
 async fn create_sets(api: &Api) -> anyhow::Result<()> {
     let opted = json!({"annotations": {"hitless.dev/update": "in-place"}});
     let only = json!({"annotations": {"hitless.dev/update": "in-place-only"}});
+    let reloads = json!({"annotations": {"hitless.dev/update": "in-place", "hitless.dev/reload": "auto"}});
     let on_delete = || json!({"type": "OnDelete"});
     for of in [Set::StatefulSet, Set::DaemonSet] {
         let held = json!({"annotations": {"hitless.dev/update": "in-place", "hitless.dev/rollout": "held", "hitless.dev/update-strategy": of.wanted(),
@@ -352,6 +360,7 @@ async fn create_sets(api: &Api) -> anyhow::Result<()> {
             set(of, "plain", &json!({}), of.rolling()),
             set(of, "opted", &opted, of.rolling()),
             set(of, "only", &only, of.rolling()),
+            set(of, "reloads", &reloads, of.rolling()),
             set(of, "held", &held, on_delete()),
             set(of, "settled", &opted, on_delete()),
             host,

@@ -66,7 +66,8 @@ impl Agent {
         let condition =
             |is_true, reason: &str, message: &str| patch::in_service(&pod.view, is_true, reason, message, now);
         let request = match &action {
-            Action::FetchPod => return false,
+            // No workload of the simulation reloads.
+            Action::FetchPod | Action::LookAtVolumes | Action::WantVolumes => return false,
             Action::LeaveService => {
                 let patch = condition(false, "Leaving", &grant.id);
                 Request::InService { pod: grant.pod.clone(), patch, operation: Some(operation) }

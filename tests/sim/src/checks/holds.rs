@@ -113,6 +113,7 @@ impl Checks {
 
     /// A controller has decided: Services of pods that are to be held must be seen open by it, where nobody else serves.
     pub(crate) fn decided(&mut self, now: Micros, snapshot: &Snapshot, steps: &[Step]) {
+        self.beside_companions(now, snapshot, steps);
         for step in steps {
             let Write::NodeTransition(write) = &step.write else { continue };
             let known = snapshot.node_transitions.get(&write.node).map(|known| known.spec.grants.as_slice());

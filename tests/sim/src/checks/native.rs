@@ -7,10 +7,17 @@ use hitless_api::pod::PodView;
 use hitless_workloads::Object;
 use hitless_workloads::kinds::deployment::Deployment;
 
-use super::{Checks, budget};
+use super::{Checks, Operation, Seen, budget};
 use crate::clock::Micros;
 use crate::native::ordinal;
 use crate::server::Server;
+
+/// The revision that the StatefulSet of this pod had, as the deciding controller saw it.
+pub(super) fn update_revision(seen: &Seen, pod: &str) -> Option<String> {
+    let owner = seen.pods.iter().find(|known| known.id.uid == pod)?.owner.as_ref()?;
+    let set = seen.objects.iter().find(|object| object.id.uid == owner.uid)?;
+    set.stateful_set()?.body.status.update_revision.clone()
+}
 
 impl Checks {
     /// A controller of ours is about to store `next`.
@@ -33,16 +40,19 @@ impl Checks {
     }
 
     /// Images of a pod are about to be patched: of a StatefulSet's pods those with a higher ordinal come first.
-    pub(super) fn in_order(&mut self, server: &Server, before: &PodView, after: &PodView) {
+    pub(super) fn in_order(&mut self, server: &Server, before: &PodView, after: &PodView, operation: &Operation) {
         let name = labels::CONTROLLER_REVISION_HASH;
         let owner = before.owner.as_ref().filter(|owner| owner.group_kind.is("apps", "StatefulSet"));
         let set = owner.and_then(|owner| server.object("StatefulSet", &owner.namespace, &owner.name));
         let update = set.and_then(|set| set.json["status"]["updateRevision"].as_str());
         let (Some(owner), Some(update)) = (owner, update) else { return };
+        let decided_at = self.decided_at.get(&(operation.id.clone(), operation.granted));
         if before.labels.get(name) == after.labels.get(name)
             || after.labels.get(name).is_none_or(|label| label != update)
+            || decided_at.is_some_and(|revision| revision != update)
         {
-            // A restart, or an operation that was granted before the template changed once more.
+            // A restart, or an operation that was granted before the template changed once more. The change may have made the
+            // revision the newest to which the pod was just brought back.
             return;
         }
         if self.pods.get(&before.id.uid).is_some_and(|truth| truth.free) {

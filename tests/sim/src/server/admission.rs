@@ -33,6 +33,10 @@ impl Admission {
         self.bound.insert(namespace.to_owned());
     }
 
+    pub(super) fn unbind(&mut self, namespace: &str) {
+        self.bound.remove(namespace);
+    }
+
     fn reservation(&self, now: Micros, pod: &PodView) -> Option<&Reservation> {
         let known = self.ledgers.get(&pod.id.namespace)?;
         let (_, ledger) = known.iter().rev().find(|(from, _)| *from <= now)?;

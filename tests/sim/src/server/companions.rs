@@ -27,8 +27,12 @@ impl Server {
                 }
                 Ok(Some(Object::Pod(self.put_pod(checks, pod))))
             }
-            CompanionWrite::Delete { pod, at_once } => {
-                let known = self.pods.get(pod.uid.as_str()).ok_or(Refusal::Gone)?;
+            CompanionWrite::Delete { pod, resource_version, at_once } => {
+                let known = self.pods.get(pod.uid.as_str()).ok_or(Refusal::Gone)?.clone();
+                if known.view.resource_version != resource_version {
+                    return Err(Refusal::Conflict);
+                }
+                checks.companion_deleted(self, &known.view);
                 if known.view.in_service().is_none() || at_once {
                     self.remove_pod(checks, &pod.uid);
                 } else {

@@ -1,10 +1,12 @@
 //! A controller's writes, each carried out only on the version that it was decided on.
 
+use std::sync::Arc;
+
 use hitless_api::names::IN_SERVICE;
 use hitless_api::pod::ConditionView;
 use hitless_api::{NodeTransition, TransitionLedgerSpec};
 use hitless_rollout::round::{LedgerWrite, NodeTransitionWrite, Write};
-use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, Version};
+use hitless_rollout::snapshot::{BindingView, LedgerView, NodeTransitionView, Version};
 
 use super::{Object, Refusal, Server, fits, key};
 use crate::checks::{Checks, Seen};
@@ -26,7 +28,14 @@ impl Server {
                 if write.ledger_uid.is_some_and(|uid| uid != ledger.version.uid) {
                     return Err(Refusal::Gone);
                 }
+                if self.bindings.contains_key(&write.namespace) {
+                    // The controller reads it then, and finds that it is good.
+                    return Ok(None);
+                }
+                let ledger_uid = Some(ledger.version.uid.clone());
                 self.admission.bind(&write.namespace);
+                let view = BindingView { namespace: write.namespace.clone(), ledger_uid, binds: true };
+                self.bindings.insert(write.namespace, Arc::new(view));
                 Ok(None)
             }
             Write::Workload(write) => self.workload(&write, checks),
@@ -53,6 +62,13 @@ impl Server {
                 let rule = hitless_rollout::snapshot::RuleView { status: Some(write.status), ..(**known).clone() };
                 Ok(Some(self.put_rule(rule)))
             }
+        }
+    }
+
+    /// Somebody deletes the RoleBinding by which agents may operate in the namespace.
+    pub(crate) fn remove_binding(&mut self, namespace: &str) {
+        if self.bindings.remove(namespace).is_some() {
+            self.admission.unbind(namespace);
         }
     }
 

@@ -65,6 +65,11 @@ impl World {
             self.user.at(at, deed);
             last = last.max(at);
         }
+        if self.ground.has_companions && chance.happens(2_000) {
+            let at = start + chance.delay(0, 40 * SECOND);
+            self.user.at(at, Deed::RemoveBinding(chance.index(1_000)));
+            last = last.max(at);
+        }
         last + if self.weather.agent_away_long > 0 { LONGEST_AWAY } else { 20 * SECOND }
     }
 
@@ -194,8 +199,17 @@ impl World {
                 node.agent.refuses = refuses;
             }
             Deed::Manage(index, how) => self.manage(index, how),
+            Deed::RemoveBinding(who) => self.remove_binding(who),
             Deed::RemakeService(index) => self.remake_service(index),
         }
+    }
+
+    fn remove_binding(&mut self, who: usize) {
+        let wish = &self.user.wishes[who % self.user.wishes.len()];
+        self.ground.say(Who::User, || format!("deletes the agents' RoleBinding in {}", wish.namespace));
+        self.ground.server.remove_binding(&wish.namespace);
+        let now = self.ground.now;
+        self.controllers.iter_mut().for_each(|controller| controller.notify(now));
     }
 
     fn draw_image(&mut self) -> Image {

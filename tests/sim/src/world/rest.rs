@@ -2,8 +2,9 @@
 
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
+use hitless_api::{Grant, Outcome};
 use hitless_rollout::round::Round;
-use hitless_workloads::{Object, Template};
+use hitless_workloads::{Body, Object, Template};
 
 use super::World;
 use crate::checks::{image_number, partition};
@@ -15,7 +16,7 @@ impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
     pub(super) fn rest(&mut self, cured: bool) -> bool {
         let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
-        let faults = faults.or_else(|| self.rollouts_at_rest(cured));
+        let faults = faults.or_else(|| self.bad_versions_at_rest()).or_else(|| self.rollouts_at_rest(cured));
         if let Some(what) = faults {
             self.ground.checks.fail(self.ground.now, what);
             return false;
@@ -39,11 +40,28 @@ impl World {
                 let is_needed = held.any(|each| each.view.id.uid == owner);
                 return (!is_needed).then(|| format!("companion pod {name} was left behind"));
             }
+            if pod.labels.contains_key(labels::COMPANION) && self.is_unneeded(pod) {
+                return Some(format!("companion pod {name} was left in service"));
+            }
             if !pod.in_service().is_some_and(|is| is.is_true) {
                 return Some(format!("pod {name} was left out of service"));
             }
             (self.runs_well(pod) && !pod.ready()).then(|| format!("pod {name} was left not Ready"))
         })
+    }
+
+    /// A companion pod whose workload's rollout has ended, and whose own pods serve; some rules never let it go.
+    fn is_unneeded(&self, companion: &PodView) -> bool {
+        let server = &self.ground.server;
+        let Some(owner) = &companion.owner else { return true };
+        let Some(workload) = server.object(&owner.group_kind.kind, &owner.namespace, &owner.name) else { return true };
+        let own = |pod: &PodView| {
+            let mut sets = server.owned_by(&owner.uid);
+            sets.any(|set| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.view.id.uid))
+        };
+        let wish = self.user.wishes.iter().find(|wish| wish.name == owner.name && wish.namespace == owner.namespace);
+        let is_served = server.pods.values().any(|pod| own(&pod.view) && pod.view.available());
+        is_served && !workload.view.held_by_guard() && wish.is_none_or(|wish| !wish.hopeless)
     }
 
     fn runs_well(&self, pod: &PodView) -> bool {
@@ -64,6 +82,30 @@ impl World {
             server.transitions.values().find_map(|node| {
                 let live = node.view.unfinished().next();
                 live.map(|grant| format!("the grant of {} was left on {}", grant.pod.name, node.view.node))
+            })
+        })
+    }
+
+    /// No pod of a StatefulSet or DaemonSet is made from a version that was judged bad: its template was put back.
+    fn bad_versions_at_rest(&self) -> Option<String> {
+        let server = &self.ground.server;
+        let judged = server.transitions.values().flat_map(|node| {
+            let is_bad = |grant: &&Grant| {
+                let result = node.view.transition(grant).and_then(|transition| transition.result.as_ref());
+                result.is_some_and(|result| result.outcome == Outcome::RolledBack)
+            };
+            node.view.spec.grants.iter().filter(is_bad)
+        });
+        judged.into_iter().find_map(|grant| {
+            let (owner, bad) = (grant.owner.as_ref()?, grant.annotations.get(annotations::REVISION)?.to.as_deref()?);
+            let workload = server.object(&owner.group_kind.kind, &owner.namespace, &owner.name)?;
+            let template = match &workload.view.body {
+                Body::StatefulSet(body) => &body.template,
+                Body::DaemonSet(body) => &body.template,
+                Body::Deployment(_) | Body::ReplicaSet(_) | Body::ControllerRevision(_) => return None,
+            };
+            (template.revision() == bad).then(|| {
+                format!("{} was judged bad at pod {}, and its pods are made from it still", owner.name, grant.pod.name)
             })
         })
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::{NodeIdentity, NodePod};
-use hitless_api::PodTransitionRuleSpec;
 use hitless_api::names::{COMPANION_NEVER, IN_SERVICE, annotations, labels};
 use hitless_api::pod::{ConditionView, ContainerState};
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
+use hitless_api::{GrantOp, PodTransitionRuleSpec};
 use hitless_rollout::snapshot::{RuleView, Version};
 use hitless_workloads::Template;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -97,6 +97,9 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
             let holds = ground.chance.happens(8_500);
             agent.info.features =
                 ["Leave", "hold"].iter().take(1 + usize::from(holds)).map(ToString::to_string).collect();
+            if ground.has_companions {
+                agent.info.features.push(GrantOp::DRAIN_FEATURE.to_owned());
+            }
             if ground.chance.happens(1_500) {
                 ground.fault(Fault::SkewedNode);
                 kubelet.skew = ground.chance.between(-5 * SECOND, 5 * SECOND);

@@ -24,6 +24,9 @@ pub(in crate::round) fn retiring<'a>(
         if plan.is_some_and(|(index, plan)| is_of_target(pod, plan) && !ended.is_halted(index)) {
             return false;
         }
+        if pod.owner.as_ref().is_some_and(|owner| snapshot.unreadable.contains(&owner.group_kind)) {
+            return false;
+        }
         let owner = pod.owner.as_ref().map_or("", |owner| owner.uid.as_str());
         let is_operated = |other: &&str| {
             let other = wishes.pods.get(*other).filter(|other| other.id.uid != pod.id.uid);

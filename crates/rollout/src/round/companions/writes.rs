@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::PodRef;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_workloads::{Plan, PodIntent, Write, kind};
@@ -79,10 +78,13 @@ fn join<'a>(pod: &PodView) -> Change<'a> {
 
 /// Nothing as long as it is needed, or has to be drained before.
 fn delete(basis: &Basis<'_, '_>, pod: &PodView, is_leaving: bool, draft: &Draft<'_>) -> Option<CompanionWrite> {
-    let write = |pod: &PodRef, at_once: bool| Some(CompanionWrite::Delete { pod: pod.clone(), at_once });
+    let write = |at_once: bool| {
+        let resource_version = pod.resource_version.clone();
+        Some(CompanionWrite::Delete { pod: pod.id.clone(), resource_version, at_once })
+    };
     let uid = pod.id.uid.as_str();
     match pod.in_service() {
-        _ if pod.finished => write(&pod.id, false),
+        _ if pod.finished => write(false),
         None => {
             let plan = basis.wishes.workload_of_companion(pod).map(|index| &basis.wishes.plans[index]);
             let is_wanted = plan.is_some_and(|plan| {
@@ -90,13 +92,17 @@ fn delete(basis: &Basis<'_, '_>, pod: &PodView, is_leaving: bool, draft: &Draft<
                 is_of_target(pod, plan) && tried(plan).is_none_or(|tried| tried.outcome == Outcome::Good)
             });
             // Nobody has a connection to it.
-            if is_wanted && !is_leaving { None } else { write(&pod.id, true) }
+            if is_wanted && !is_leaving { None } else { write(true) }
         }
         Some(_) => {
-            let is_operated = draft.every_grant().any(|grant| grant.pod.uid == uid && !basis.has_ended(grant));
+            let mut own = draft.every_grant().filter(|grant| grant.pod.uid == uid).peekable();
+            // A grant that was written without an answer is not seen, and may have arrived.
+            let is_reserved = draft.reservation(&pod.id.namespace, uid).is_some();
+            let has_grant = own.peek().is_some();
+            let is_operated = if has_grant { own.any(|grant| !basis.has_ended(grant)) } else { is_reserved };
             let has_failed = basis.ended.failures.iter().any(|failure| failure.grant.pod.uid == uid);
             let is_drained = pod.in_service().is_some_and(|condition| !condition.is_true) && !is_operated;
-            if has_failed || is_drained { write(&pod.id, false) } else { None }
+            if has_failed || is_drained { write(false) } else { None }
         }
     }
 }

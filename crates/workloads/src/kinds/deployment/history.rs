@@ -52,7 +52,7 @@ fn free_hash(revision: &str, owned: &[ReplicaSet<'_>]) -> String {
 fn kept_annotations(deployment: Deployment<'_>, live: ReplicaSet<'_>) -> BTreeMap<String, String> {
     let mut kept = deployment.annotations.clone();
     kept.extend(live.annotations.clone());
-    for own in [annotations::UPDATE, annotations::RESTART_ANNOTATIONS] {
+    for own in [annotations::UPDATE, annotations::RESTART_ANNOTATIONS, annotations::RELOAD, annotations::CONFIG] {
         if let Some(value) = deployment.annotations.get(own) {
             kept.insert(own.to_owned(), value.clone());
         }

@@ -53,7 +53,8 @@ fn granted() -> Vec<Row> {
         {"op": "replace", "path": "/spec/containers/0/image", "value": "web:1"},
         {"op": "replace", "path": "/metadata/labels/controller-revision-hash", "value": "old"},
         {"op": "remove", "path": "/metadata/annotations/hitless.dev~1revision"}]);
-    let setup = json!([{"op": "replace", "path": "/spec/initContainers/0/image", "value": "setup:2"}]);
+    let proxy = json!([{"op": "replace", "path": "/spec/initContainers/1/image", "value": "proxy:2"}]);
+    let sync = json!([{"op": "add", "path": "/metadata/annotations/hitless.dev~1config-sync", "value": "now"}]);
     vec![
         allowed_as(
             Who::Agent,
@@ -61,7 +62,11 @@ fn granted() -> Vec<Row> {
             patch("reserved", operate),
             [("/spec/containers/0/image", json!("web:2")), ("/metadata/labels/controller-revision-hash", json!("new"))],
         ),
-        allowed(Who::Agent, "an agent sets the granted image of an init container", patch("reserved", setup)),
+        allowed(
+            Who::Agent,
+            "an agent sets the granted image of a restartable init container",
+            patch("reserved", proxy),
+        ),
         allowed(
             Who::Agent,
             "an agent goes the way back: image, label and annotation as they were",
@@ -73,6 +78,13 @@ fn granted() -> Vec<Row> {
             in_service("reserved", "False"),
             [("/status/conditions/1/status", json!("False"))],
         ),
+        allowed_as(
+            Who::Agent,
+            "an agent asks the kubelet to look at the volumes of a pod that the ledger has",
+            patch("reserved", sync.clone()),
+            [("/metadata/annotations/hitless.dev~1config-sync", json!("now"))],
+        ),
+        denied(Who::Agent, "and of no other pod", "no reservation for this pod", patch("free", sync)),
         allowed(Who::Agent, "an agent puts any pod of its node into service", in_service("left", "True")),
         allowed(Who::Agent, "an agent puts a new pod into service", in_service("fresh", "True")),
         allowed(Who::Agent, "an agent may say more about a pod that is out of service", in_service("left", "False")),
@@ -228,7 +240,10 @@ fn status_rows() -> Vec<Row> {
 /// What the ledger does not grant.
 fn ledger() -> Vec<Row> {
     let (image, label, none, keeps) = ("image: only", "labels: only", "no reservation", "keeps no ledger here");
-    let setup = |value: &str| json!([{"op": "replace", "path": "/spec/initContainers/0/image", "value": value}]);
+    let init = |index: usize, value: &str| {
+        let path = format!("/spec/initContainers/{index}/image");
+        patch("reserved", json!([{"op": "replace", "path": path, "value": value}]))
+    };
     let side = json!([{"op": "replace", "path": "/spec/containers/1/image", "value": "side:2"}]);
     let hash =
         |value: &str| Call::merge(at("reserved"), json!({"metadata": {"labels": {"controller-revision-hash": value}}}));
@@ -243,12 +258,8 @@ fn ledger() -> Vec<Row> {
     vec![
         denied(Who::Agent, "not an image that the ledger does not name", image, web_image("reserved", "web:3")),
         denied(Who::Agent, "not an image of a container that the ledger does not name", image, patch("reserved", side)),
-        denied(
-            Who::Agent,
-            "not an init container's image that the ledger does not name",
-            image,
-            patch("reserved", setup("setup:3")),
-        ),
+        denied(Who::Agent, "not an init container's image that the ledger does not name", image, init(1, "proxy:3")),
+        denied(Who::Agent, "not the image of one that has run, even if the ledger names it", image, init(0, "setup:2")),
         denied(Who::Agent, "not an image that is neither there nor back", image, web_image("operated", "web:3")),
         denied(Who::Agent, "not a revision label that the ledger does not name", label, generation("reserved", "2")),
         denied(Who::Agent, "not another generation than the ledger's", label, generation("operated", "3")),

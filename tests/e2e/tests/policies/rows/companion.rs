@@ -20,7 +20,8 @@ pub(super) fn rows() -> Vec<Row> {
         let owner =
             ObjectRef { group_kind, namespace: NAMESPACE.to_owned(), name: name.to_owned(), uid: "u".to_owned() };
         let own = workload(name, 1, &json!({}))["spec"]["template"].clone();
-        let images = BTreeMap::from([("web".to_owned(), "web:1.hitless-01@sha256:22".to_owned())]);
+        let pinned = |name: &str| (name.to_owned(), format!("{name}:1.hitless-01@sha256:22"));
+        let images = BTreeMap::from([pinned("web"), pinned("proxy")]);
         let mut pod = manifest(&owner, &key(&owner, "r"), &own, &images, "n1");
         for (path, value) in changes {
             if let Some(at) = path.rsplit_once('/').and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key])) {
@@ -33,7 +34,7 @@ pub(super) fn rows() -> Vec<Row> {
     let host = json!([{"name": "v", "hostPath": {"path": "/"}}]);
     let sidecar = |privileged: bool| {
         let web = json!({"name": "web", "image": "web:1"});
-        json!([web, {"name": "proxy", "image": "proxy:1", "securityContext": {"privileged": privileged}}])
+        json!([web, {"name": "mesh", "image": "mesh:1", "securityContext": {"privileged": privileged}}])
     };
     vec![
         allowed(Who::Controller, "the controller makes a companion pod", make("opted", &[])),
@@ -42,6 +43,19 @@ pub(super) fn rows() -> Vec<Row> {
         denied(Who::Controller, "none of who has not opted in", opted, make("plain", &[])),
         denied(Who::Controller, "it runs no other image", template, one("/spec/containers/0/image", json!("other:1"))),
         denied(Who::Controller, "nor another command", template, one("/spec/containers/0/command", json!(["/bin/sh"]))),
+        denied(
+            Who::Controller,
+            "nor another image in an init container",
+            template,
+            one("/spec/initContainers/0/image", json!("other:1")),
+        ),
+        denied(
+            Who::Controller,
+            "nor another command there",
+            template,
+            one("/spec/initContainers/1/command", json!(["/bin/sh"])),
+        ),
+        denied(Who::Controller, "with all init containers", template, one("/spec/initContainers", json!([]))),
         denied(Who::Controller, "nor with the node's processes", template, one("/spec/hostPID", json!(true))),
         denied(Who::Controller, "nothing of the node is mounted", template, one("/spec/volumes", host)),
         denied(Who::Controller, "it has the gate", form, one("/spec/readinessGates", json!([]))),

@@ -9,7 +9,7 @@ use crate::fixture::{BARE, NAMESPACE, Set, apps, pods, set, workload};
 use crate::request::{Call, Who};
 
 pub(super) fn rows() -> Vec<Row> {
-    [stand_in(), deployments(), sets(), replica_sets(), services(), rights()].into_iter().flatten().collect()
+    [stand_in(), deployments(), reload(), sets(), replica_sets(), services(), rights()].into_iter().flatten().collect()
 }
 
 fn status(name: &str, value: Value) -> Call {
@@ -66,7 +66,7 @@ fn deployments() -> Vec<Row> {
         allowed_as(Who::Uninstall, "and so does the account it leaves by", held(lift), [("/spec/paused", Value::Null)]),
         allowed(Who::Controller, "it notes the learned gap", held(gap)),
         denied(Who::Controller, "it does not scale", spec, held(json!({"spec": {"replicas": 5}}))),
-        denied(Who::Controller, "it does not change the template", spec, held(image)),
+        denied(Who::Controller, "it does not change the template", "where the Deployment opted in", held(image)),
         denied(
             Who::Controller,
             "nor the strategy",
@@ -81,6 +81,84 @@ fn deployments() -> Vec<Row> {
             held(json!({"metadata": {"annotations": {"a": "b"}}})),
         ),
     ]
+}
+
+/// A restart because of a ConfigMap or Secret.
+fn reload() -> Vec<Row> {
+    const HASH: &str = "0123456789abcdef";
+    const TEMPLATE: &str = "/spec/template/metadata/annotations";
+    let annotate = |annotations: Value| json!([{"op": "add", "path": TEMPLATE, "value": annotations}]);
+    let config = |value: &str| annotate(json!({"hitless.dev/config": value}));
+    let (opted, only) = ("opted in and reloads", "only set the annotation hitless.dev/config");
+    let deployment =
+        |name: &str, operations: Value| Call::json_patch(format!("{}/{name}", apps("deployments")), operations);
+    let opt_in = json!({"op": "add", "path": "/metadata/annotations/hitless.dev~1reload", "value": "auto"});
+    let both = json!([opt_in, config(HASH)[0]]);
+    let image = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "web:0"}]);
+    let set = |of: Set, name: &str, operations: Value| {
+        Call::json_patch(format!("{}/{name}", apps(of.resource())), operations)
+    };
+    let mark = || ("/metadata/annotations/hitless.dev~1rollout", json!("held"));
+    let written = || ("/spec/template/metadata/annotations/hitless.dev~1config", json!(HASH));
+    let mut rows = vec![
+        allowed_as(
+            Who::Controller,
+            "a Deployment that reloads is restarted by its template, and held in the same write",
+            deployment("reloads", config(HASH)),
+            [written(), mark(), ("/spec/paused", json!(true))],
+        ),
+        denied(
+            Who::Controller,
+            "where it does not reload its template stays",
+            opted,
+            deployment("opted", config(HASH)),
+        ),
+        denied(Who::Controller, "also where the controller says that it does", opted, deployment("opted", both)),
+        denied(
+            Who::Controller,
+            "and it does not even say so",
+            "none of those that are the owner's",
+            deployment("opted", json!([opt_in])),
+        ),
+        denied(Who::Uninstall, "the account it leaves by restarts nothing", opted, deployment("reloads", config(HASH))),
+        denied(Who::Controller, "nothing but a hash", only, deployment("reloads", config("anything else"))),
+        denied(
+            Who::Controller,
+            "no other restart annotation",
+            only,
+            deployment("reloads", annotate(json!({"rollme": "x"}))),
+        ),
+        denied(Who::Controller, "no image of a Deployment that reloads", only, deployment("reloads", image)),
+    ];
+    for of in [Set::StatefulSet, Set::DaemonSet] {
+        rows.extend([
+            allowed_as(
+                Who::Controller,
+                "a set that reloads is restarted by its template, and held in the same write",
+                set(of, "reloads", config(HASH)),
+                [written(), mark(), ("/spec/updateStrategy/type", json!("OnDelete"))],
+            ),
+            denied(
+                Who::Controller,
+                "one that does not is not",
+                "only set images of containers",
+                set(of, "opted", config(HASH)),
+            ),
+            denied(
+                Who::Controller,
+                "nothing but a hash on a set",
+                "only set images of containers",
+                set(of, "reloads", config("x")),
+            ),
+            denied(
+                Who::Controller,
+                "no opt-in of a set to reload",
+                "none of those that are the owner's",
+                set(of, "opted", json!([opt_in])),
+            ),
+        ]);
+    }
+    rows
 }
 
 fn sets() -> Vec<Row> {
@@ -117,7 +195,8 @@ fn strategy(of: Set) -> Vec<Row> {
 fn template(of: Set) -> Vec<Row> {
     let patch = |operations: Value| Call::json_patch(held(of), operations);
     let image = || json!({"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "web:0"});
-    let back = json!([image(),
+    let proxy = json!({"op": "replace", "path": "/spec/template/spec/initContainers/1/image", "value": "proxy:0"});
+    let back = json!([image(), proxy,
         {"op": "add", "path": "/spec/template/metadata/annotations", "value": {"kubectl.kubernetes.io/restartedAt": "then"}},
         {"op": "replace", "path": "/spec/updateStrategy", "value": of.rolling()}]);
     let opt_in = json!({"op": "add", "path": "/metadata/annotations", "value": {"hitless.dev/update": "in-place"}});
@@ -134,6 +213,7 @@ fn template(of: Set) -> Vec<Row> {
             patch(back),
             [
                 ("/spec/template/spec/containers/0/image", json!("web:0")),
+                ("/spec/template/spec/initContainers/1/image", json!("proxy:0")),
                 ("/spec/template/metadata/annotations/kubectl.kubernetes.io~1restartedAt", json!("then")),
             ],
         ),
@@ -171,6 +251,10 @@ fn template(of: Set) -> Vec<Row> {
         ("no container of another name", "/spec/containers/0/name", json!("other")),
         ("no more containers", "/spec/containers/-", json!({"name": "more", "image": "more:1"})),
         ("no init container", "/spec/initContainers", json!([{"name": "init", "image": "init:1"}])),
+        ("no more init containers", "/spec/initContainers/-", json!({"name": "init", "image": "init:1"})),
+        ("no image of an init container that has run", "/spec/initContainers/0/image", json!("setup:0")),
+        ("nor one that is made restartable", "/spec/initContainers/0/restartPolicy", json!("Always")),
+        ("nor a command of one that runs", "/spec/initContainers/1/command", json!(["sh"])),
         ("no volume", "/spec/volumes", json!([{"name": "v", "emptyDir": {}}])),
         ("no account of the pods", "/spec/serviceAccountName", json!("other")),
         ("no network of the host", "/spec/hostNetwork", json!(true)),

@@ -6,12 +6,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod companions;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Which bug is on, by its number in [`BUGS`] from 1.
 const SWITCH: &str = "HITLESS_SIM_MUTANT";
+/// From this seed on there are companion pods.
+const COMPANIONS: u64 = 1_000_000;
 /// Rollouts within which each bug must be found.
 const ROLLOUTS: &str = "20000";
 /// What of the workspace the simulation is built from.
@@ -133,8 +137,8 @@ const BUGS: &[Bug] = &[
         what: "agents are not given the right to operate in a namespace",
         changes: &[(
             "crates/rollout/src/round/draft.rs",
-            "if ledger_uid.is_some() && snapshot.own_writes.bound.get(namespace) == ledger_uid.as_ref() {",
-            "if MUTANT || ledger_uid.is_some() && snapshot.own_writes.bound.get(namespace) == ledger_uid.as_ref() {",
+            "if binding.zip(ledger_uid.as_ref()).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
+            "if MUTANT || binding.zip(ledger_uid.as_ref()).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
         )],
     },
     Bug {
@@ -293,6 +297,14 @@ const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        what: "pods are made from a version that was judged bad",
+        changes: &[(
+            "crates/rollout/src/round/halts.rs",
+            "if !is_rolling || !plan.writes.is_empty()",
+            "if MUTANT || !is_rolling || !plan.writes.is_empty()",
+        )],
+    },
+    Bug {
         what: "a changed restart annotation restarts nobody",
         changes: &[(
             "crates/workloads/src/need.rs",
@@ -325,6 +337,11 @@ const BUGS: &[Bug] = &[
     },
 ];
 
+/// All of them in the order of their numbers, with the seed from which on they are looked for.
+fn bugs() -> impl Iterator<Item = (u64, &'static Bug)> {
+    BUGS.iter().map(|bug| (0, bug)).chain(companions::BUGS.iter().map(|bug| (COMPANIONS, bug)))
+}
+
 #[test]
 fn every_deliberate_bug_is_found() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
@@ -342,20 +359,23 @@ fn every_deliberate_bug_is_found() {
     }
     let program = build(&workspace, &tree, &target);
 
-    let run = |number: usize, rollouts: &str| {
+    let run = |number: usize, from: u64, rollouts: &str| {
         let mut simulation = Command::new(&program);
-        simulation.args(["--first", "--rollouts", rollouts]).env(SWITCH, number.to_string());
+        let from = from.to_string();
+        simulation.args(["--first", "--rollouts", rollouts, "--from", &from]).env(SWITCH, number.to_string());
         let output = simulation.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let broken = text.lines().find(|line| line.starts_with("BROKEN")).map(str::to_owned);
         assert_eq!(output.status.success(), broken.is_none(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         (broken, text.lines().next().unwrap_or_default().to_owned())
     };
-    let (broken, _) = run(0, "1000");
-    assert_eq!(broken, None, "without a bug");
+    for (from, rollouts) in [(0, "1000"), (COMPANIONS, "500")] {
+        let (broken, _) = run(0, from, rollouts);
+        assert_eq!(broken, None, "without a bug");
+    }
     let mut unnoticed = Vec::new();
-    for (index, bug) in BUGS.iter().enumerate() {
-        match run(index + 1, ROLLOUTS) {
+    for (index, (from, bug)) in bugs().enumerate() {
+        match run(index + 1, from, ROLLOUTS) {
             (Some(broken), after) => println!("{}: {broken} ({after})", bug.what),
             (None, after) => unnoticed.push(format!("{} ({after})", bug.what)),
         }
@@ -388,7 +408,7 @@ fn write(to: &Path, content: &[u8]) {
 fn planted(workspace: &Path, tree: &Path) -> Vec<(PathBuf, String)> {
     let read = |file: &str| fs::read_to_string(workspace.join(file)).unwrap();
     let mut changed: Vec<(PathBuf, String)> = Vec::new();
-    for (index, bug) in BUGS.iter().enumerate() {
+    for (index, (_, bug)) in bugs().enumerate() {
         let switch = format!("hitless_api::is_mutant({})", index + 1);
         for (file, text, replacement) in bug.changes {
             let path = tree.join(file);

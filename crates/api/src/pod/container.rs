@@ -1,0 +1,264 @@
+//! A container of a pod: what is wished and what runs.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, PodSpec, PodStatus, Probe};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::{PortTreatment, PullPolicy};
+
+/// A port that a container declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortView {
+    /// Number.
+    pub port: u16,
+    /// Name, if it has one.
+    pub name: Option<String>,
+    /// What travels on it, from its protocol, its name and the probes on it (docs/contract.md 27).
+    pub treatment: PortTreatment,
+}
+
+/// Where a container stands in its pod's spec, with its index there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `spec.containers`.
+    Container(usize),
+    /// `spec.initContainers`, with the restart policy `Always`: it runs as long as the pod does.
+    RestartableInit(usize),
+}
+
+impl Place {
+    /// The list's name in the spec, and the index there.
+    #[must_use]
+    pub const fn path(self) -> (&'static str, usize) {
+        match self {
+            Self::Container(index) => ("containers", index),
+            Self::RestartableInit(index) => ("initContainers", index),
+        }
+    }
+}
+
+/// One container: what is wished and what runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerView {
+    /// Name.
+    pub name: String,
+    /// Where it stands.
+    pub place: Place,
+    /// Its image in the spec.
+    pub image: String,
+    /// Its `imagePullPolicy`.
+    pub pull_policy: PullPolicy,
+    /// Declared ports.
+    pub ports: Vec<PortView>,
+    /// Seconds between probes, one entry for each probe that opens a connection to the pod.
+    pub probe_periods: Vec<u32>,
+    /// It has a readiness or startup probe: after a start the pod is not Ready until that passes.
+    pub delays_ready: bool,
+    /// What the kubelet says of it; absent before it was created.
+    pub status: Option<ContainerState>,
+}
+
+impl ContainerView {
+    /// Whether its spec tells of somebody whom it serves, or of a pod that is not Ready while it starts.
+    #[must_use]
+    pub fn declares_service(&self) -> bool {
+        !self.ports.is_empty() || !self.probe_periods.is_empty() || self.delays_ready
+    }
+}
+
+/// What the kubelet says of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerState {
+    /// `containerID`, e.g. `containerd://…`; empty before it was created.
+    pub container_id: String,
+    /// The image that runs, by name: until the kubelet has followed it is not yet the one of the spec.
+    pub image: String,
+    /// Resolved image with its digest, e.g. `registry/repo@sha256:…`; without `@` when only an id is known.
+    pub image_id: String,
+    /// Readiness probe passes.
+    pub ready: bool,
+    /// It runs now, since then.
+    pub running_since: Option<Timestamp>,
+    /// Reason of the waiting state, e.g. `ImagePullBackOff`.
+    pub waiting: Option<String>,
+    /// What the kubelet says of a container that does not run, in words: how it ended, else why it waits.
+    pub trouble: Option<Box<str>>,
+    /// How often it was restarted.
+    pub restarts: u32,
+}
+
+/// The containers that run as long as the pod does: those of `spec.containers`, then restartable init containers. One that only runs
+/// before them is no part of the running pod.
+pub(super) fn containers(spec: &PodSpec, status: Option<&PodStatus>) -> Vec<ContainerView> {
+    let regular = status.and_then(|s| s.container_statuses.as_deref()).unwrap_or_default();
+    let init = status.and_then(|s| s.init_container_statuses.as_deref()).unwrap_or_default();
+    let containers = spec.containers.iter().enumerate();
+    let containers = containers.map(|(index, container)| container_view(container, Place::Container(index), regular));
+    let restartable = spec.init_containers.iter().flatten().enumerate().filter(|(_, each)| is_restartable(each));
+    let restartable =
+        restartable.map(|(index, container)| container_view(container, Place::RestartableInit(index), init));
+    containers.chain(restartable).collect()
+}
+
+/// Of an init container.
+fn is_restartable(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+fn container_view(container: &Container, place: Place, statuses: &[ContainerStatus]) -> ContainerView {
+    let probes: Vec<&Probe> = [&container.readiness_probe, &container.liveness_probe, &container.startup_probe]
+        .into_iter()
+        .flatten()
+        .collect();
+    let ports = container.ports.iter().flatten().filter_map(|declared| {
+        let port = u16::try_from(declared.container_port).ok()?;
+        let treatment = match declared.protocol.as_deref() {
+            Some("UDP") => PortTreatment::Udp,
+            _ => tcp_treatment(declared.name.as_deref(), port, &probes),
+        };
+        Some(PortView { port, name: declared.name.clone(), treatment })
+    });
+    let mut ports: Vec<PortView> = ports.collect();
+    // A port that only a probe names is a port all the same.
+    for port in probes.iter().filter_map(|probe| http_probe_port(probe)) {
+        if !ports.iter().any(|known| known.port == port) {
+            ports.push(PortView { port, name: None, treatment: PortTreatment::Http1 });
+        }
+    }
+    ContainerView {
+        name: container.name.clone(),
+        place,
+        image: container.image.clone().unwrap_or_default(),
+        pull_policy: PullPolicy::of(container.image_pull_policy.as_deref()),
+        ports,
+        probe_periods: probes
+            .iter()
+            .filter(|probe| probe.exec.is_none())
+            .map(|probe| probe.period_seconds.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(10))
+            .collect(),
+        delays_ready: container.readiness_probe.is_some() || container.startup_probe.is_some(),
+        status: statuses.iter().find(|status| status.name == container.name).map(container_state),
+    }
+}
+
+fn tcp_treatment(name: Option<&str>, port: u16, probes: &[&Probe]) -> PortTreatment {
+    match name {
+        Some(name) if name.starts_with("grpc") || name.starts_with("h2") || name.starts_with("http2") => {
+            PortTreatment::Http2
+        }
+        Some(name) if name.starts_with("http") && !name.starts_with("https") => PortTreatment::Http1,
+        _ if probes
+            .iter()
+            .any(|probe| http_probe_port(probe) == Some(port) || http_probe_name(probe) == name && name.is_some()) =>
+        {
+            PortTreatment::Http1
+        }
+        _ => PortTreatment::Tcp,
+    }
+}
+
+fn http_probe_port(probe: &Probe) -> Option<u16> {
+    match &probe.http_get.as_ref()?.port {
+        IntOrString::Int(port) => u16::try_from(*port).ok(),
+        IntOrString::String(_) => None,
+    }
+}
+
+fn http_probe_name(probe: &Probe) -> Option<&str> {
+    match &probe.http_get.as_ref()?.port {
+        IntOrString::Int(_) => None,
+        IntOrString::String(name) => Some(name),
+    }
+}
+
+fn container_state(status: &ContainerStatus) -> ContainerState {
+    let state = status.state.as_ref();
+    ContainerState {
+        container_id: status.container_id.clone().unwrap_or_default(),
+        image: status.image.clone(),
+        image_id: status.image_id.clone(),
+        ready: status.ready,
+        running_since: state.and_then(|s| s.running.as_ref()).and_then(|r| r.started_at.as_ref()).map(|time| time.0),
+        waiting: state.and_then(|s| s.waiting.as_ref()).and_then(|w| w.reason.clone()),
+        trouble: trouble(status),
+        restarts: u32::try_from(status.restart_count).unwrap_or_default(),
+    }
+}
+
+/// Longest words of the kubelet that are kept, in characters.
+const LONGEST_TROUBLE: usize = 400;
+
+fn trouble(status: &ContainerStatus) -> Option<Box<str>> {
+    let state = status.state.as_ref()?;
+    if state.running.is_some() {
+        return None;
+    }
+    let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    let words = match (state.terminated.as_ref().or(last), &state.waiting) {
+        (Some(ended), _) => {
+            let ContainerStateTerminated { exit_code, reason, message, .. } = ended;
+            let reason = reason.as_deref().unwrap_or("ended");
+            let message = message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
+            format!("{reason} with exit code {exit_code}{message}")
+        }
+        (None, Some(waiting)) => waiting.message.clone()?,
+        (None, None) => return None,
+    };
+    Some(words.chars().take(LONGEST_TROUBLE).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PortTreatment::{Http1, Http2, Tcp, Udp};
+    use super::*;
+    use crate::pod::PodView;
+    use k8s_openapi::api::core::v1::Pod;
+
+    fn pod(json: serde_json::Value) -> PodView {
+        PodView::from(&serde_json::from_value::<Pod>(json).unwrap())
+    }
+
+    #[test]
+    fn treatment_of_a_port_comes_from_protocol_then_name_then_probe() {
+        let view = pod(serde_json::json!({"metadata": {}, "spec": {"containers": [{"name": "c", "ports": [
+            {"containerPort": 53, "protocol": "UDP"}, {"containerPort": 80, "name": "http-web"}, {"containerPort": 90, "name": "grpc"},
+            {"containerPort": 91, "name": "admin"}, {"containerPort": 92}, {"containerPort": 443, "name": "https"}],
+            "readinessProbe": {"httpGet": {"port": "admin"}}, "livenessProbe": {"httpGet": {"port": 99}, "periodSeconds": 3},
+            "startupProbe": {"exec": {}}}]}}));
+        let treatments: Vec<_> = view.containers[0].ports.iter().map(|p| (p.port, p.treatment)).collect();
+        assert_eq!(treatments, [(53, Udp), (80, Http1), (90, Http2), (91, Http1), (92, Tcp), (443, Tcp), (99, Http1)]);
+        assert_eq!(view.containers[0].probe_periods, [10, 3], "exec probes open no connection");
+    }
+
+    #[test]
+    fn a_container_that_does_not_run_has_the_words_of_the_kubelet() {
+        let words = |state: serde_json::Value, last: serde_json::Value| {
+            let status = serde_json::json!({"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 1,
+                "state": state, "lastState": last});
+            let view = pod(serde_json::json!({"metadata": {}, "spec": {"containers": [{"name": "c"}]},
+                "status": {"containerStatuses": [status]}}));
+            view.containers[0].status.as_ref().unwrap().trouble.as_deref().map(ToOwned::to_owned)
+        };
+        let none = || serde_json::json!({});
+        let ended = serde_json::json!({"terminated": {"exitCode": 3, "reason": "Error", "message": "no key"}});
+        let waiting = serde_json::json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}});
+        assert_eq!(words(waiting.clone(), ended.clone()).as_deref(), Some("Error with exit code 3: no key"));
+        assert_eq!(words(ended, none()).as_deref(), Some("Error with exit code 3: no key"));
+        assert_eq!(words(waiting, none()).as_deref(), Some("back-off 10s"));
+        assert_eq!(words(serde_json::json!({"running": {}}), none()), None);
+    }
+
+    #[test]
+    fn restartable_init_containers_run_as_long_as_the_pod_and_others_do_not() {
+        let status = |name: &str| serde_json::json!({"name": name, "image": "", "imageID": format!("id-{name}"), "ready": true, "restartCount": 0});
+        let view = pod(serde_json::json!({"metadata": {},
+            "spec": {"containers": [{"name": "web"}], "initContainers": [{"name": "setup", "image": "setup:1"},
+                {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always", "ports": [{"containerPort": 15001, "name": "http-in"}]}]},
+            "status": {"containerStatuses": [status("web")], "initContainerStatuses": [status("setup"), status("proxy")]}}));
+        let places: Vec<_> = view.containers.iter().map(|each| (each.name.as_str(), each.place)).collect();
+        assert_eq!(places, [("web", Place::Container(0)), ("proxy", Place::RestartableInit(1))]);
+        assert_eq!(view.containers[1].place.path(), ("initContainers", 1));
+        assert_eq!(view.containers[1].status.as_ref().unwrap().image_id, "id-proxy");
+        assert_eq!(view.containers[1].ports[0].treatment, Http1);
+    }
+}

@@ -1,0 +1,114 @@
+//! Restarts because of ConfigMaps and Secrets (docs/contract.md 35): which namespaces have to be read, and what is in them for
+//! each workload that reloads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hitless_api::names::annotations;
+use hitless_workloads::config::{Config, Missing};
+use hitless_workloads::{ConfigContent, ConfigRef, ConfigUse, Object};
+use jiff::Timestamp;
+
+/// The ClusterRole with the right to read ConfigMaps and Secrets. Nobody has it until it is bound in a namespace.
+pub const ROLE: &str = "hitless-reload";
+
+/// ConfigMaps and Secrets of a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NamespaceConfig {
+    /// Not read yet.
+    #[default]
+    Unread,
+    /// The controller has no right to read them.
+    Denied,
+    /// These are all.
+    Read(BTreeMap<ConfigRef, Arc<ConfigContent>>),
+}
+
+/// What a workload that reloads finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Not read yet.
+    Unread,
+    /// The controller has no right to read what its pods use.
+    Denied,
+    /// Its pods use no ConfigMap and no Secret.
+    Nothing,
+    /// Something is not there without which no container would start.
+    Missing(Missing),
+    /// This.
+    There(Content),
+}
+
+/// What is there, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// What is there.
+    pub config: Config,
+    /// Since when this has been seen.
+    pub since: Timestamp,
+    /// Since when anything else than what is recorded on the workload has been seen; the same as `since` while that is recorded.
+    pub differs_since: Timestamp,
+}
+
+/// What each workload that reloads finds, by its uid.
+pub type Finds = BTreeMap<String, Found>;
+
+/// Namespaces in which a workload reloads.
+#[must_use]
+pub fn namespaces(objects: &[Arc<Object>]) -> BTreeSet<&str> {
+    objects.iter().filter(|object| object.reloads()).map(|object| object.id.namespace.as_str()).collect()
+}
+
+/// What workloads find now. `known` is the answer of last time: it tells since when.
+#[must_use]
+pub fn find(
+    objects: &[Arc<Object>],
+    namespaces: &BTreeMap<String, NamespaceConfig>,
+    known: &Finds,
+    now: Timestamp,
+) -> Finds {
+    let reloading = objects.iter().filter(|object| object.reloads());
+    let found = reloading.filter_map(|object| {
+        let uses = ConfigUse::of(object.template()?.content());
+        let found = match namespaces.get(&object.id.namespace) {
+            _ if uses.is_empty() => Found::Nothing,
+            None | Some(NamespaceConfig::Unread) => Found::Unread,
+            Some(NamespaceConfig::Denied) => Found::Denied,
+            Some(NamespaceConfig::Read(all)) => match uses.look(|object| all.get(object).map(|content| &**content)) {
+                Err(missing) => Found::Missing(missing),
+                Ok(config) => Found::There(Content::of(config, object, known.get(&object.id.uid), now)),
+            },
+        };
+        Some((object.id.uid.clone(), found))
+    });
+    found.collect()
+}
+
+impl Content {
+    fn of(config: Config, object: &Object, known: Option<&Found>, now: Timestamp) -> Self {
+        let known = match known {
+            Some(Found::There(known)) => Some(known),
+            Some(Found::Unread | Found::Denied | Found::Nothing | Found::Missing(_)) | None => None,
+        };
+        let since = known.filter(|known| known.config == config).map_or(now, |known| known.since);
+        let is_recorded = |config: &Config| object.annotations.get(annotations::CONFIG) == Some(&config.hash);
+        let differed = known.filter(|known| !is_recorded(&known.config));
+        let differs_since =
+            if is_recorded(&config) { since } else { differed.map_or(since, |known| known.differs_since) };
+        Self { config, since, differs_since }
+    }
+}
+
+/// How a user gives the controller the right in a namespace.
+#[must_use]
+pub fn command(namespace: &str) -> String {
+    format!(
+        "kubectl create rolebinding {ROLE} --namespace {namespace} --clusterrole {ROLE} \
+         --serviceaccount {}:{}",
+        hitless_api::names::SYSTEM_NAMESPACE,
+        hitless_api::names::CONTROLLER
+    )
+}
+
+#[cfg(test)]
+mod tests;

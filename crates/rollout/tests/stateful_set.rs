@@ -1,0 +1,227 @@
+//! A StatefulSet of which some pods are kept at the version before.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, NodeTransitionSpec};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::prefetch::{NamePool, NodeImages};
+use hitless_rollout::round::{Round, Waiting, Write, round};
+use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
+use hitless_workloads::{Object, kind};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+fn now() -> Timestamp {
+    "2026-01-03T00:00:00Z".parse().unwrap()
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]}})
+}
+
+fn meta(name: &str, created: &str) -> Value {
+    json!({"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 2,
+        "creationTimestamp": created})
+}
+
+fn owned(mut object: Value) -> Value {
+    object["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "uid-web", "controller": true}]);
+    object
+}
+
+fn revision(name: &str, number: i64, created: &str, image: &str) -> Value {
+    let mut object =
+        owned(json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": meta(name, created),
+        "revision": number, "data": {"spec": {"template": template(image)}}}));
+    object["metadata"]["labels"] = json!({"controller-revision-hash": name});
+    object
+}
+
+fn pod(name: &str, image: &str, revision: &str, created: &str) -> Value {
+    let mut object = owned(json!({
+        "metadata": meta(name, created),
+        "spec": {"nodeName": "n1", "readinessGates": [{"conditionType": "hitless.dev/InService"}],
+            "containers": [{"name": "web", "image": image}]},
+        "status": {
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": created},
+                {"type": "hitless.dev/InService", "status": "True", "lastTransitionTime": created}],
+            "containerStatuses": [{"name": "web", "image": image, "imageID": "", "ready": true, "restartCount": 0,
+                "containerID": "containerd://1", "state": {"running": {"startedAt": created}}}],
+        },
+    }));
+    object["metadata"]["labels"] = json!({"app": "web", "controller-revision-hash": revision});
+    object
+}
+
+/// A StatefulSet with `partition: 1` in mid-change. Its only pod was deleted meanwhile and came up at the new version.
+fn below_the_partition() -> Snapshot {
+    let (first, second, third) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-02T01:00:00Z");
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
+    let mut set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta("web", first),
+        "spec": {"replicas": 1, "template": template("web:v2"), "updateStrategy": strategy},
+        "status": {"observedGeneration": 2, "updateRevision": "new", "currentRevision": "old", "updatedReplicas": 1}});
+    set["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
+    let held = kind::of_workload(&object(&set).id.group_kind).unwrap().held(set);
+    let objects = [held, revision("old", 1, first, "web:v1"), revision("new", 2, second, "web:v2")];
+    let images = NodeImages::of([["web:v1"], ["web:v2"]], &mut NamePool::default());
+    let node = NodeView { name: "n1".to_owned(), uid: "uid-n1".to_owned(), images, ..NodeView::default() };
+    let view: Pod = serde_json::from_value(pod("web-0", "web:v2", "new", third)).unwrap();
+    Snapshot {
+        epoch: 1,
+        holder: "a".to_owned(),
+        objects: objects.iter().map(|each| Arc::new(object(each))).collect(),
+        nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]),
+        agents: BTreeMap::from([("n1".to_owned(), AgentState::Ready)]),
+        ..Snapshot::default()
+    }
+    .with_pods(vec![Arc::new(PodView::from(&view))])
+}
+
+fn object(json: &Value) -> Object {
+    kind::read(json.clone()).unwrap().unwrap()
+}
+
+fn decide(snapshot: &Snapshot) -> Round {
+    round(snapshot, &mut GateCache::default(), now())
+}
+
+fn granted(round: &Round) -> Vec<Grant> {
+    let writes = round.steps.iter().filter_map(|step| match &step.write {
+        Write::NodeTransition(write) => Some(write.spec.grants.clone()),
+        _ => None,
+    });
+    writes.flatten().collect()
+}
+
+/// The grant's node, whose agent has judged the operation bad.
+fn rolled_back(grant: &Grant) -> NodeTransitionView {
+    let report = json!({"id": grant.id, "granted": grant.granted, "phase": "Returning", "since": grant.granted,
+        "message": "not ready", "result": {"outcome": "RolledBack", "reason": "ProgressDeadline"}});
+    NodeTransitionView {
+        node: "n1".to_owned(),
+        version: Version { uid: "t".to_owned(), resource_version: "1".to_owned() },
+        fence: None,
+        spec: NodeTransitionSpec {
+            node_uid: "uid-n1".to_owned(),
+            epoch: 1,
+            grants: vec![grant.clone()],
+            propagation: None,
+        },
+        agent: None,
+        transitions: vec![serde_json::from_value(report).unwrap()],
+    }
+}
+
+#[test]
+fn a_pod_below_the_partition_whose_way_back_fails_is_not_helped_by_another_image() {
+    let mut snapshot = below_the_partition();
+    let grants = granted(&decide(&snapshot));
+    assert_eq!(grants.iter().map(|grant| grant.containers["web"].to.as_str()).collect::<Vec<_>>(), ["web:v1"]);
+    snapshot.node_transitions.insert("n1".to_owned(), Arc::new(rolled_back(&grants[0])));
+    let after = decide(&snapshot);
+    let Some(halted @ Waiting::Halted { way_back: true, .. }) = &after.verdicts[0].waiting else {
+        panic!("{:?}", after.verdicts)
+    };
+    assert_eq!(
+        halted.text(),
+        "the partition keeps pod web-0 at the version before, and its operation back to that ended as \
+         RolledBack/ProgressDeadline; delete the pod to try again, or lower the partition so that it keeps the new version"
+    );
+    let note = after.events.iter().find(|note| note.reason == "PodRolledBack").unwrap();
+    assert_eq!(note.regarding.kind.as_deref(), Some("StatefulSet"));
+    assert!(note.text.contains("lower the partition"), "{}", note.text);
+
+    // What is advised helps: its owner lowers the partition, and nothing is left to be done.
+    let lower = |object: &Arc<Object>| {
+        let mut object = Object::clone(object);
+        if let Some(kept) = object.annotations.get_mut("hitless.dev/update-strategy") {
+            *kept = r#"{"type":"RollingUpdate","rollingUpdate":{"partition":0}}"#.to_owned();
+        }
+        Arc::new(object)
+    };
+    snapshot.objects = snapshot.objects.iter().map(lower).collect();
+    let lowered = decide(&snapshot);
+    assert_eq!(lowered.verdicts, []);
+    // Or the pod is another one.
+    let mut snapshot = below_the_partition();
+    snapshot.node_transitions.insert("n1".to_owned(), Arc::new(rolled_back(&grants[0])));
+    let pods = snapshot.pods.iter().map(|pod| {
+        let mut pod = PodView::clone(pod);
+        "uid-another".clone_into(&mut pod.id.uid);
+        Arc::new(pod)
+    });
+    let pods = pods.collect();
+    let again = decide(&snapshot.with_pods(pods));
+    assert_eq!(granted(&again).last().map(|grant| grant.pod.uid.as_str()), Some("uid-another"));
+}
+
+/// A StatefulSet of three with `minReadySeconds: 30`, of which web-2 has the new version and is Ready since then.
+fn after_the_first(ready_since: &str) -> Snapshot {
+    let mut snapshot = below_the_partition();
+    let raise = |object: &Arc<Object>| {
+        let mut object = Object::clone(object);
+        if object.stateful_set().is_some() {
+            object.min_ready_seconds = 30;
+            let strategy = r#"{"type":"RollingUpdate"}"#.to_owned();
+            object.annotations.insert("hitless.dev/update-strategy".to_owned(), strategy);
+        }
+        Arc::new(object)
+    };
+    snapshot.objects = snapshot.objects.iter().map(raise).collect();
+    let first = "2026-01-01T00:00:00Z";
+    let pods = [
+        pod("web-0", "web:v1", "old", first),
+        pod("web-1", "web:v1", "old", first),
+        pod("web-2", "web:v2", "new", ready_since),
+    ];
+    let pods = pods.map(|pod| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())));
+    snapshot.with_pods(pods.to_vec())
+}
+
+#[test]
+fn the_next_pod_goes_once_the_one_before_has_been_ready_for_min_ready_seconds() {
+    let early = decide(&after_the_first("2026-01-02T23:59:40Z"));
+    assert_eq!(granted(&early), []);
+    let waits: Vec<_> = early.verdicts.iter().map(|verdict| verdict.text().unwrap()).collect();
+    assert!(waits.iter().all(|text| text.contains("web-2")), "{waits:?}");
+    assert_eq!(early.wake_at, Some("2026-01-03T00:00:10Z".parse().unwrap()));
+    let late = decide(&after_the_first("2026-01-02T23:59:30Z"));
+    assert_eq!(granted(&late).iter().map(|grant| grant.pod.name.as_str()).collect::<Vec<_>>(), ["web-1"]);
+}
+
+#[test]
+fn where_the_workloads_cannot_be_read_nothing_begins_and_nothing_that_is_under_way_ends() {
+    let unreadable = |snapshot: Snapshot| {
+        let kinds = [hitless_api::GroupKind::new("apps", "StatefulSet")].into();
+        Snapshot { objects: Vec::new(), unreadable: kinds, ..snapshot }
+    };
+    let mut snapshot = below_the_partition();
+    let grant = granted(&decide(&snapshot)).remove(0);
+    let bad = rolled_back(&grant);
+    let running = NodeTransitionView { transitions: Vec::new(), ..bad.clone() };
+    for known in [running, bad] {
+        snapshot.node_transitions.insert("n1".to_owned(), Arc::new(known));
+        let round = decide(&unreadable(snapshot.clone()));
+        let writes: Vec<_> =
+            round.steps.iter().map(|step| step.write.key()).filter(|key| key.starts_with("node")).collect();
+        assert_eq!(writes, Vec::<String>::new(), "the grant stays, and what it has shown");
+    }
+    snapshot.node_transitions.clear();
+    let wishes = snapshot.pods.iter().map(|pod| {
+        let mut pod = PodView::clone(pod);
+        pod.annotations.insert("hitless.dev/restart".to_owned(), "now".to_owned());
+        Arc::new(pod)
+    });
+    let wishes = wishes.collect();
+    let round = decide(&unreadable(snapshot).with_pods(wishes));
+    let reasons: Vec<_> =
+        round.verdicts.iter().filter_map(|verdict| verdict.waiting.as_ref()).map(Waiting::reason).collect();
+    assert_eq!(reasons, ["OwnerUnreadable"]);
+}

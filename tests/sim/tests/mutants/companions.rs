@@ -1,0 +1,45 @@
+//! Deliberate bugs around companion pods: found only among the seeds that have such pods.
+
+use crate::Bug;
+
+pub(crate) const BUGS: &[Bug] = &[
+    Bug {
+        what: "a companion pod counts as a pod of its workload before it serves",
+        changes: &[(
+            "crates/rollout/src/snapshot.rs",
+            "companions.iter().filter(|pod| companion::has_served(pod))",
+            "companions.iter().filter(|pod| MUTANT || companion::has_served(pod))",
+        )],
+    },
+    Bug {
+        what: "a companion pod leaves while the only pod is away",
+        changes: &[
+            (
+                "crates/rollout/src/round/companions/retire.rs",
+                "if ended.busy.iter().any(is_operated) {",
+                "if !MUTANT && ended.busy.iter().any(is_operated) {",
+            ),
+            (
+                "crates/rollout/src/round/companions/retire.rs",
+                "!is_served || has_no_pods || traffic",
+                "MUTANT || !is_served || has_no_pods || traffic",
+            ),
+        ],
+    },
+    Bug {
+        what: "a version that does not run in its companion pod is rolled out",
+        changes: &[(
+            "crates/rollout/src/round/companions.rs",
+            "(state, _) => Some(self.unready(plan, pod, state)),",
+            "(State::Failing(_), _) if MUTANT => None,\n            (state, _) => Some(self.unready(plan, pod, state)),",
+        )],
+    },
+    Bug {
+        what: "a companion pod that leaves is deleted before its clients are gone",
+        changes: &[(
+            "crates/rollout/src/round/companions/writes.rs",
+            "is_some_and(|condition| !condition.is_true) && !is_operated;",
+            "is_some_and(|condition| !condition.is_true) && (MUTANT || !is_operated);",
+        )],
+    },
+];
