@@ -1,5 +1,6 @@
 //! The loop: one turn after another, and the only writer of this process.
 
+mod info;
 mod kernel_targets;
 mod pods;
 
@@ -10,14 +11,9 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{
-    DrainSpec, Grant, GrantOp, Hook, NodeTransition, NodeTransitionStatus, Transition, TransitionResult, names,
-};
-use hitless_kernel::exec::can_exec;
-use hitless_kernel::{Capability, check_capabilities};
+use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, Transition, names};
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
-use hitless_runtime::telemetry;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
@@ -85,12 +81,7 @@ impl Agent {
     ) -> Self {
         Self {
             node: NodeIdentity { name: node, uid: String::new() },
-            info: AgentInfo {
-                version: telemetry::VERSION.to_owned(),
-                boot_id: boot_id(),
-                features: features(),
-                serving: Vec::new(),
-            },
+            info: info::of_this_agent(),
             nodes: Api::all(client.clone()),
             transitions: Api::all(client.clone()),
             pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone(), threads.proc_root.clone()),
@@ -210,7 +201,7 @@ impl Agent {
             }
         }
         if let Some(transition) = transition.as_deref().filter(|_| view.synced) {
-            self.info.serving = serving(&self.info, transition, &steps, &pods);
+            self.info.serving = info::serving(&self.info, transition, &steps, &pods);
             wake_at = wake_at.into_iter().chain(self.report(transition, &entries, now).await).min();
         }
         self.next_turn(wake_at, now, clock)
@@ -369,52 +360,8 @@ impl Agent {
     }
 }
 
-/// Containers that were refused to be replaced without a drain, by this process or one before it, as long as their pods are there.
-fn serving(
-    info: &AgentInfo,
-    stored: &NodeTransition,
-    steps: &[(&Grant, Decision)],
-    pods: &BTreeMap<String, Arc<NodePod>>,
-) -> Vec<String> {
-    let stored = stored.status.iter().filter_map(|status| status.agent.as_ref()).flat_map(|agent| &agent.serving);
-    let is_refused = |decision: &Decision| {
-        decision.result.as_ref().is_some_and(|(_, reason)| reason == TransitionResult::CONTAINER_SERVES)
-    };
-    let refused = steps.iter().filter(|(_, decision)| is_refused(decision));
-    let refused =
-        refused.flat_map(|(grant, _)| grant.containers.keys().map(|name| AgentInfo::container(&grant.pod.uid, name)));
-    let all: BTreeSet<String> = info.serving.iter().chain(stored).cloned().chain(refused).collect();
-    let is_there = |entry: &String| entry.split_once('/').is_some_and(|(uid, _)| pods.contains_key(uid));
-    all.into_iter().filter(is_there).take(AgentInfo::MOST_SERVING).collect()
-}
-
-/// What this agent can do beyond what every version can. A capability that it was not given is not made up for by words.
-fn features() -> Vec<String> {
-    let missing = check_capabilities();
-    let has = |capability| !missing.iter().any(|missing| missing.capability == capability);
-    let destroys = has(Capability::NetAdmin);
-    let holds = destroys && has(Capability::NetRaw);
-    let all = [
-        ("Leave", true),
-        ("gap", true),
-        (GrantOp::DRAIN_FEATURE, true),
-        (DrainSpec::IDLE_AFTER_FEATURE, true),
-        ("destroy", destroys),
-        ("hold", holds),
-        (Grant::UNLESS_SERVING_FEATURE, true),
-        (Hook::FEATURE, true),
-        (Hook::EXEC_FEATURE, can_exec()),
-    ];
-    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
-}
-
 /// As precise as times on the wire are.
 fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
-}
-
-/// Empty where the kernel does not tell.
-fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }

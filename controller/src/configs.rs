@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::digest;
-use hitless_rollout::reload::NamespaceConfig;
+use hitless_rollout::reload::{NamespaceConfig, Wanted};
 use hitless_runtime::watch::{self, Access, Cache, Listing, Metrics, Selection};
 use hitless_workloads::{ConfigContent, ConfigKind, ConfigRef};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -41,19 +41,20 @@ impl Configs {
     }
 
     /// Watches these namespaces and no other.
-    pub fn watch(&mut self, wanted: &BTreeSet<&str>) {
-        self.namespaces.retain(|name, _| wanted.contains(name.as_str()));
-        for name in wanted {
+    pub fn watch(&mut self, wanted: &Wanted<'_>) {
+        self.namespaces.retain(|name, _| wanted.contains_key(name.as_str()));
+        for name in wanted.keys() {
             if !self.namespaces.contains_key(*name) {
                 self.namespaces.insert((*name).to_owned(), self.begin(name));
             }
         }
     }
 
-    /// What is known of each.
+    /// What is known of these objects of each.
     #[must_use]
-    pub fn content(&self) -> BTreeMap<String, NamespaceConfig> {
-        self.namespaces.iter().map(|(name, namespace)| (name.clone(), namespace.content())).collect()
+    pub fn content(&self, wanted: &Wanted<'_>) -> BTreeMap<String, NamespaceConfig> {
+        let known = wanted.iter().filter_map(|(name, objects)| Some((*name, self.namespaces.get(*name)?, objects)));
+        known.map(|(name, namespace, objects)| (name.to_owned(), namespace.content(name, objects))).collect()
     }
 
     fn begin(&self, namespace: &str) -> Namespace {
@@ -79,19 +80,18 @@ impl Configs {
 }
 
 impl Namespace {
-    fn content(&self) -> NamespaceConfig {
+    fn content(&self, namespace: &str, wanted: &BTreeSet<&ConfigRef>) -> NamespaceConfig {
         if self.access.iter().any(Access::is_denied) {
             return NamespaceConfig::Denied;
         }
         if !self.config_maps.synced() || !self.secrets.synced() {
             return NamespaceConfig::Unread;
         }
-        let named = |kind: ConfigKind| move |name: String| ConfigRef { kind, name };
-        let maps = self.config_maps.snapshot().into_iter();
-        let maps = maps.map(|(key, content)| (named(ConfigKind::ConfigMap)(key.name), content));
-        let secrets = self.secrets.snapshot().into_iter();
-        let secrets = secrets.map(|(key, content)| (named(ConfigKind::Secret)(key.name), content));
-        NamespaceConfig::Read(maps.chain(secrets).collect())
+        let get = |object: &ConfigRef| match object.kind {
+            ConfigKind::ConfigMap => self.config_maps.get(namespace, &object.name),
+            ConfigKind::Secret => self.secrets.get(namespace, &object.name),
+        };
+        NamespaceConfig::Read(wanted.iter().filter_map(|object| Some(((*object).clone(), get(object)?))).collect())
     }
 }
 

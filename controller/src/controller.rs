@@ -6,7 +6,7 @@ mod event_debounce;
 pub mod memory;
 pub mod retries;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
 use hitless_api::ObjectRef;
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::reload::namespaces;
+use hitless_rollout::reload::Uses;
 use hitless_rollout::round::{Read, Round, Step, round, under_way};
 use hitless_rollout::snapshot::Evidence;
 
@@ -130,7 +130,7 @@ impl Controller {
         self.metrics.leads(leadership.leads(Instant::now()));
         if !leadership.leads(Instant::now()) {
             memory.end_of_term();
-            self.configs.watch(&BTreeSet::new());
+            self.configs.watch(&BTreeMap::new());
             *later_epoch_since = None;
             approval_calls.end_of_term();
             return latest;
@@ -144,8 +144,10 @@ impl Controller {
             memory.workloads_read(leadership.epoch);
             return Instant::now();
         }
-        self.configs.watch(&namespaces(&snapshot.objects));
-        memory.find_reloads(&snapshot, &self.configs.content(), now);
+        let uses = Uses::of(&snapshot.objects);
+        let wanted = uses.by_namespace();
+        self.configs.watch(&wanted);
+        memory.find_reloads(&uses, &self.configs.content(&wanted), now);
         memory.fill(&mut snapshot);
         approval_calls.fill(&mut snapshot, now);
 

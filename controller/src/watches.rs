@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use hitless_rollout::snapshot::{BindingView, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot};
 
 /// Objects in one page of a list.
-const PAGE: u32 = 500;
+const PAGED: Listing = Listing::Paged(500);
 
 /// A workload's resource as requests name it. Its objects are read as raw JSON: a template must survive being copied.
 #[must_use]
@@ -125,26 +125,34 @@ impl Caches {
     #[must_use]
     pub fn watches(&self, client: &Client, readiness: &Readiness, token: &CancellationToken) -> Vec<Watch> {
         let start = Start { readiness, token };
+        let all = || Selection::all(PAGED);
+        // RBAC knows objects of one name, in all namespaces, as a right to that name.
+        let named = |name: &str| Selection::fields(format!("metadata.name={name}"), PAGED);
         let objects = self.objects.iter().map(|Objects { resource, cache }| {
             let api = Api::all_with(client.clone(), &api_resource(resource));
             if resource.optional {
                 start.watch_optional(resource, client.clone(), api, cache)
             } else {
-                start.watch(resource.plural, api, cache)
+                start.watch(resource.plural, api, all(), cache)
             }
         });
         let others = [
-            start.watch_selected("pods", OTHER_PODS, Api::all(client.clone()), &self.pods),
-            start.watch_selected("prefetch pods", PREFETCH_PODS, Api::all(client.clone()), &self.prefetches),
-            start.watch("nodes", Api::all(client.clone()), &self.nodes),
-            start.watch("nodetransitions", Api::all(client.clone()), &self.node_transitions),
-            start.watch("transitionledgers", Api::all(client.clone()), &self.ledgers),
-            start.watch_named("rolebindings", AGENT, Api::all(client.clone()), &self.bindings),
-            start.watch("podtransitionrules", Api::all(client.clone()), &self.rules),
-            start.watch("transitionbudgets", Api::all(client.clone()), &self.budgets),
-            start.watch("poddisruptionbudgets", Api::all(client.clone()), &self.disruption_budgets),
-            start.watch("services", Api::all(client.clone()), &self.services),
-            start.watch("drainpolicies", Api::all(client.clone()), &self.drain_policies),
+            start.watch("pods", Api::all(client.clone()), Selection::labels(OTHER_PODS, PAGED), &self.pods),
+            start.watch(
+                "prefetch pods",
+                Api::all(client.clone()),
+                Selection::labels(PREFETCH_PODS, PAGED),
+                &self.prefetches,
+            ),
+            start.watch("nodes", Api::all(client.clone()), all(), &self.nodes),
+            start.watch("nodetransitions", Api::all(client.clone()), all(), &self.node_transitions),
+            start.watch("transitionledgers", Api::all(client.clone()), all(), &self.ledgers),
+            start.watch("rolebindings", Api::all(client.clone()), named(AGENT), &self.bindings),
+            start.watch("podtransitionrules", Api::all(client.clone()), all(), &self.rules),
+            start.watch("transitionbudgets", Api::all(client.clone()), all(), &self.budgets),
+            start.watch("poddisruptionbudgets", Api::all(client.clone()), all(), &self.disruption_budgets),
+            start.watch("services", Api::all(client.clone()), all(), &self.services),
+            start.watch("drainpolicies", Api::all(client.clone()), all(), &self.drain_policies),
         ];
         objects.chain(others).collect()
     }
@@ -221,48 +229,7 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    fn watch<K, T>(&self, name: &'static str, api: Api<DeserializeGuard<K>>, cache: &Cache<K, T>) -> Watch
-    where
-        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
-        K::DynamicType: Clone + Send + Sync,
-        T: PartialEq + Send + Sync + 'static,
-    {
-        self.watch_some(name, api, Selection::all(Listing::Paged(PAGE)), cache)
-    }
-
-    /// Objects with these labels.
-    fn watch_selected<K, T>(
-        &self,
-        name: &'static str,
-        labels: &str,
-        api: Api<DeserializeGuard<K>>,
-        cache: &Cache<K, T>,
-    ) -> Watch
-    where
-        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
-        K::DynamicType: Clone + Send + Sync,
-        T: PartialEq + Send + Sync + 'static,
-    {
-        self.watch_some(name, api, Selection::labels(labels, Listing::Paged(PAGE)), cache)
-    }
-
-    /// Objects of this name, in all namespaces: RBAC knows that as a right to that name.
-    fn watch_named<K, T>(
-        &self,
-        name: &'static str,
-        object: &str,
-        api: Api<DeserializeGuard<K>>,
-        cache: &Cache<K, T>,
-    ) -> Watch
-    where
-        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
-        K::DynamicType: Clone + Send + Sync,
-        T: PartialEq + Send + Sync + 'static,
-    {
-        self.watch_some(name, api, Selection::fields(format!("metadata.name={object}"), Listing::Paged(PAGE)), cache)
-    }
-
-    fn watch_some<K, T>(
+    fn watch<K, T>(
         &self,
         name: &'static str,
         api: Api<DeserializeGuard<K>>,
@@ -288,7 +255,7 @@ impl Start<'_> {
     ) -> Watch {
         let name = resource.plural;
         let definition = Definition { name: resource.definition(), version: resource.version.to_owned() };
-        let (guard, selection) = (self.readiness.guard(format!("{name} listed")), Selection::all(Listing::Paged(PAGE)));
+        let (guard, selection) = (self.readiness.guard(format!("{name} listed")), Selection::all(PAGED));
         let run = watch::run_optional(client, definition, api, selection, cache.clone(), guard, self.token.clone());
         (name, Box::pin(async move { run.await.map_err(Into::into) }))
     }

@@ -287,8 +287,8 @@ impl Writer {
     }
 }
 
-/// Deletes exactly this pod, at this version if it matters, with so many seconds for its containers if not with those of its spec; returns it if the API
-/// server shows it once more.
+/// Deletes exactly this pod, at this version if it matters, with so many seconds for its containers if not with those of its spec;
+/// returns it if the API server shows it once more.
 pub(crate) async fn delete_pod(
     writes: &Writes,
     client: &Client,

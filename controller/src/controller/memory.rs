@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::reload::{self, Finds, NamespaceConfig};
+use hitless_rollout::reload::{Finds, NamespaceConfig, Uses};
 use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{AgentState, Evidence, OperationKey, OwnWrites, Snapshot};
 use jiff::Timestamp;
@@ -51,13 +51,8 @@ impl Memory {
     }
 
     /// Takes note of what workloads that reload find in these namespaces.
-    pub fn find_reloads(
-        &mut self,
-        snapshot: &Snapshot,
-        namespaces: &BTreeMap<String, NamespaceConfig>,
-        now: Timestamp,
-    ) {
-        self.reloads = reload::find(&snapshot.objects, namespaces, &self.reloads, now);
+    pub fn find_reloads(&mut self, uses: &Uses<'_>, namespaces: &BTreeMap<String, NamespaceConfig>, now: Timestamp) {
+        self.reloads = uses.find(namespaces, &self.reloads, now);
     }
 
     /// What was true in one term need not be so in the next.

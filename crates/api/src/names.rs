@@ -82,7 +82,7 @@ pub mod annotations {
     /// On a workload: whether a companion pod tries its next version first. Values [`super::COMPANION_ALWAYS`] and
     /// [`super::COMPANION_NEVER`]; absent: where it has a single pod.
     pub const COMPANION: &str = "hitless.dev/companion";
-    /// On a workload: JSON `{"revision": …, "result": …}`, what became of the last companion pod that was not to serve. Written by
+    /// On a workload: JSON `{"revision": …, "outcome": …}`, what became of the last companion pod that was not to serve. Written by
     /// the controller.
     pub const TRIED: &str = "hitless.dev/tried";
     /// On a live ReplicaSet's template during a rollout: makes it equal to neither the old nor the new template. Value: digest of the

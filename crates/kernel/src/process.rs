@@ -48,6 +48,11 @@ impl Process {
         unless_gone(self.0.stat().map(|stat| stat.starttime))
     }
 
+    /// The process that started it, or that has taken it over; `None` when the process is gone or has none.
+    pub(crate) fn parent(&self) -> io::Result<Option<Pid>> {
+        Ok(unless_gone(self.0.stat().map(|stat| stat.ppid))?.and_then(Pid::from_raw))
+    }
+
     /// The content of a file below the directory; `None` when the process is gone.
     pub(crate) fn text(&self, name: &str) -> io::Result<Option<String>> {
         let Some(mut file) = self.file(name)? else { return Ok(None) };

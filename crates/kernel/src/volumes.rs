@@ -2,6 +2,7 @@
 //! there, a container may have arranged.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
@@ -22,7 +23,7 @@ const NEEDS: &[Capability] = &[Capability::SysPtrace];
 pub fn pod_directory(proc_root: &Path, pod_uid: &str) -> Result<Option<PathBuf>, KernelError> {
     let wanted = format!("/pods/{pod_uid}/");
     for pid in find_pod_pids(proc_root, pod_uid)? {
-        let Some(mounts) = text(proc_root, pid, "mountinfo")? else { continue };
+        let Some(mounts) = mountinfo(proc_root, pid)? else { continue };
         let Some((device, directory)) = mounts.lines().filter_map(Mount::parse).find_map(|mount| {
             let end = mount.root.find(&wanted)? + wanted.len() - 1;
             Some((mount.device.to_owned(), mount.root[..end].to_owned()))
@@ -30,7 +31,7 @@ pub fn pod_directory(proc_root: &Path, pod_uid: &str) -> Result<Option<PathBuf>,
             continue;
         };
         let Some(outside) = outside(proc_root, pid)? else { continue };
-        let Some(mounts) = text(proc_root, outside, "mountinfo")? else { continue };
+        let Some(mounts) = mountinfo(proc_root, outside)? else { continue };
         let Some(path) = path_of(&mounts, &device, &directory) else { continue };
         let root = proc_root.join(outside.as_raw_pid().to_string()).join("root");
         return Ok(Some(root.join(path.trim_start_matches('/'))));
@@ -46,9 +47,8 @@ fn outside(proc_root: &Path, pid: Pid) -> Result<Option<Pid>, KernelError> {
     };
     let (own, mut at) = (namespace(pid)?, pid);
     for _ in 0..ANCESTORS {
-        let Some(status) = text(proc_root, at, "status")? else { return Ok(None) };
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
-        let Some(parent) = parent.and_then(Pid::from_raw) else { return Ok(None) };
+        let parent = ask(proc_root, at, "stat", Process::parent)?;
+        let Some(parent) = parent else { return Ok(None) };
         if namespace(parent)? != own {
             return Ok(Some(parent));
         }
@@ -90,11 +90,21 @@ fn unescaped(text: &str) -> String {
     codes.iter().fold(text.to_owned(), |text, (code, letter)| text.replace(code, letter))
 }
 
-fn text(proc_root: &Path, pid: Pid, name: &str) -> Result<Option<String>, KernelError> {
+/// What a process's file of this name says.
+fn ask<T>(
+    proc_root: &Path,
+    pid: Pid,
+    name: &str,
+    read: impl Fn(&Process) -> io::Result<Option<T>>,
+) -> Result<Option<T>, KernelError> {
     let failed =
         |error| KernelError::of_call(format!("read {}/{}/{name}", proc_root.display(), pid.as_raw_pid()), error, NEEDS);
     let Some(process) = Process::open(proc_root, pid).map_err(failed)? else { return Ok(None) };
-    process.text(name).map_err(failed)
+    read(&process).map_err(failed)
+}
+
+fn mountinfo(proc_root: &Path, pid: Pid) -> Result<Option<String>, KernelError> {
+    ask(proc_root, pid, "mountinfo", |process| process.text("mountinfo"))
 }
 
 #[cfg(test)]
@@ -111,12 +121,7 @@ mod tests {
         fs::create_dir_all(directory.join("ns")).unwrap();
         std::os::unix::fs::symlink(namespace, directory.join("ns/mnt")).unwrap();
         let stat = format!("{pid} (x) S {parent} 1 1 0 -1 4 0 0 0 0 1 2 0 0 20 0 1 0 {pid} 222 3{}", " 0".repeat(28));
-        for (name, content) in [
-            ("cgroup", cgroup.to_owned()),
-            ("mountinfo", mounts.to_owned()),
-            ("status", format!("Name:\tx\nPPid:\t{parent}\n")),
-            ("stat", stat),
-        ] {
+        for (name, content) in [("cgroup", cgroup.to_owned()), ("mountinfo", mounts.to_owned()), ("stat", stat)] {
             fs::write(directory.join(name), content).unwrap();
         }
     }

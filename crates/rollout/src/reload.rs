@@ -20,7 +20,7 @@ pub enum NamespaceConfig {
     Unread,
     /// The controller has no right to read them.
     Denied,
-    /// These are all.
+    /// These are there of those that are used.
     Read(BTreeMap<ConfigRef, Arc<ConfigContent>>),
 }
 
@@ -53,35 +53,49 @@ pub struct Content {
 /// What each workload that reloads finds, by its uid.
 pub type Finds = BTreeMap<String, Found>;
 
-/// Namespaces in which a workload reloads.
-#[must_use]
-pub fn namespaces(objects: &[Arc<Object>]) -> BTreeSet<&str> {
-    objects.iter().filter(|object| object.reloads()).map(|object| object.id.namespace.as_str()).collect()
-}
+/// ConfigMaps and Secrets that are used, by namespace.
+pub type Wanted<'a> = BTreeMap<&'a str, BTreeSet<&'a ConfigRef>>;
 
-/// What workloads find now. `known` is the answer of last time: it tells since when.
-#[must_use]
-pub fn find(
-    objects: &[Arc<Object>],
-    namespaces: &BTreeMap<String, NamespaceConfig>,
-    known: &Finds,
-    now: Timestamp,
-) -> Finds {
-    let reloading = objects.iter().filter(|object| object.reloads());
-    let found = reloading.filter_map(|object| {
-        let uses = ConfigUse::of(object.template()?.content());
-        let found = match namespaces.get(&object.id.namespace) {
-            _ if uses.is_empty() => Found::Nothing,
-            None | Some(NamespaceConfig::Unread) => Found::Unread,
-            Some(NamespaceConfig::Denied) => Found::Denied,
-            Some(NamespaceConfig::Read(all)) => match uses.look(|object| all.get(object).map(|content| &**content)) {
-                Err(missing) => Found::Missing(missing),
-                Ok(config) => Found::There(Content::of(config, object, known.get(&object.id.uid), now)),
-            },
-        };
-        Some((object.id.uid.clone(), found))
-    });
-    found.collect()
+/// What workloads use that reload.
+#[derive(Debug, Default)]
+pub struct Uses<'a>(Vec<(&'a Object, ConfigUse)>);
+
+impl<'a> Uses<'a> {
+    /// Of those of these workloads that reload.
+    #[must_use]
+    pub fn of(objects: &'a [Arc<Object>]) -> Self {
+        let reloading = objects.iter().map(|object| &**object).filter(|object| object.reloads());
+        Self(reloading.filter_map(|object| Some((object, ConfigUse::of(object.template()?.content())))).collect())
+    }
+
+    /// Namespaces in which a workload reloads, with the ConfigMaps and Secrets that are used there.
+    #[must_use]
+    pub fn by_namespace(&self) -> Wanted<'_> {
+        let mut namespaces = Wanted::new();
+        for (object, uses) in &self.0 {
+            namespaces.entry(&object.id.namespace).or_default().extend(uses.objects());
+        }
+        namespaces
+    }
+
+    /// What workloads find now. `known` is the answer of last time: it tells since when.
+    #[must_use]
+    pub fn find(&self, namespaces: &BTreeMap<String, NamespaceConfig>, known: &Finds, now: Timestamp) -> Finds {
+        let found = self.0.iter().map(|(object, uses)| {
+            let found = match namespaces.get(&object.id.namespace) {
+                _ if uses.is_empty() => Found::Nothing,
+                None | Some(NamespaceConfig::Unread) => Found::Unread,
+                Some(NamespaceConfig::Denied) => Found::Denied,
+                Some(NamespaceConfig::Read(all)) => match uses.look(|object| all.get(object).map(|content| &**content))
+                {
+                    Err(missing) => Found::Missing(missing),
+                    Ok(config) => Found::There(Content::of(config, object, known.get(&object.id.uid), now)),
+                },
+            };
+            (object.id.uid.clone(), found)
+        });
+        found.collect()
+    }
 }
 
 impl Content {

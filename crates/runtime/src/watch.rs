@@ -24,7 +24,6 @@ pub use optional::{Definition, run_optional};
 
 use crate::backoff::{Backoff, shortened};
 use crate::readiness::Guard;
-use crate::write;
 
 mod allowed;
 mod cache;
@@ -229,23 +228,23 @@ where
 
 /// Whether the API server does not know the resource.
 fn is_not_found(error: &watcher::Error) -> bool {
-    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => write::is_not_found(error),
-        WatchError(status) => status.code == 404,
-        NoResourceVersion => false,
-    }
+    code(error) == Some(404)
 }
 
 /// Whether this program may not read the resource.
 fn is_forbidden(error: &watcher::Error) -> bool {
+    code(error) == Some(403)
+}
+
+/// HTTP status of the API server's answer, if it is one.
+fn code(error: &watcher::Error) -> Option<u16> {
     use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     match error {
-        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => {
-            matches!(error, kube::Error::Api(status) if status.code == 403)
-        }
-        WatchError(status) => status.code == 403,
-        NoResourceVersion => false,
+        InitialListFailed(kube::Error::Api(status))
+        | WatchStartFailed(kube::Error::Api(status))
+        | WatchFailed(kube::Error::Api(status))
+        | WatchError(status) => Some(status.code),
+        InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | NoResourceVersion => None,
     }
 }
 

@@ -12,6 +12,7 @@ use hitless_api::{MountedConfig, config, digest};
 use serde_json::{Value, json};
 
 use crate::containers;
+use crate::template::items;
 use volumes::Volume;
 
 /// Which kind of object.
@@ -97,11 +98,11 @@ impl ConfigUse {
         let mut uses = Self::default();
         let spec = &template["spec"];
         for container in containers::running(template) {
-            for from in list(&container["envFrom"]) {
+            for from in items(&container["envFrom"]) {
                 uses.use_all(object(&from["configMapRef"], ConfigKind::ConfigMap, "name"));
                 uses.use_all(object(&from["secretRef"], ConfigKind::Secret, "name"));
             }
-            for from in list(&container["env"]).map(|env| &env["valueFrom"]) {
+            for from in items(&container["env"]).map(|env| &env["valueFrom"]) {
                 for (field, kind) in [("configMapKeyRef", ConfigKind::ConfigMap), ("secretKeyRef", ConfigKind::Secret)]
                 {
                     let key = from[field]["key"].as_str();
@@ -111,7 +112,7 @@ impl ConfigUse {
                 }
             }
         }
-        let volumes: Vec<Volume> = list(&spec["volumes"]).filter_map(Volume::of).collect();
+        let volumes: Vec<Volume> = items(&spec["volumes"]).filter_map(Volume::of).collect();
         for part in volumes.iter().flat_map(|volume| &volume.parts) {
             match &part.items {
                 None => uses.use_all(Some((part.object.clone(), part.required))),
@@ -187,10 +188,6 @@ impl ConfigUse {
 fn object(reference: &Value, kind: ConfigKind, name: &str) -> Option<(ConfigRef, bool)> {
     let object = ConfigRef { kind, name: reference[name].as_str().filter(|name| !name.is_empty())?.to_owned() };
     Some((object, reference["optional"] != true))
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]

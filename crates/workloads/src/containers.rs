@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::template::items;
+
 const REGULAR: &str = "containers";
 const INIT: &str = "initContainers";
 
@@ -12,12 +14,12 @@ pub(crate) fn is_restartable(init: &Value) -> bool {
 
 /// All init containers.
 pub(crate) fn init(template: &Value) -> impl Iterator<Item = &Value> {
-    template["spec"][INIT].as_array().into_iter().flatten()
+    items(&template["spec"][INIT])
 }
 
 /// All that run as long as the pod does.
 pub(crate) fn running(template: &Value) -> impl Iterator<Item = &Value> {
-    let regular = template["spec"][REGULAR].as_array().into_iter().flatten();
+    let regular = items(&template["spec"][REGULAR]);
     regular.chain(init(template).filter(|each| is_restartable(each)))
 }
 

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::template::items;
+
 /// Why it may not, as a clause for people; `None`: it may.
 #[must_use]
 pub(crate) fn only_one(template: &Value) -> Option<String> {
@@ -9,24 +11,20 @@ pub(crate) fn only_one(template: &Value) -> Option<String> {
     if spec["hostNetwork"] == true {
         return Some("its pods use their nodes' network".to_owned());
     }
-    for volume in list(&spec["volumes"]) {
+    for volume in items(&spec["volumes"]) {
         let name = volume["name"].as_str().unwrap_or_default();
         // What two pods may do to it at once is for its owner to say.
         if volume.get("persistentVolumeClaim").is_some_and(|claim| !claim.is_null()) {
             return Some(format!("volume {name} is a PersistentVolumeClaim"));
         }
     }
-    for container in list(&spec["containers"]).chain(list(&spec["initContainers"])) {
-        let taken = list(&container["ports"]).find_map(|port| port["hostPort"].as_u64().filter(|port| *port > 0));
+    for container in items(&spec["containers"]).chain(items(&spec["initContainers"])) {
+        let taken = items(&container["ports"]).find_map(|port| port["hostPort"].as_u64().filter(|port| *port > 0));
         if let Some(port) = taken {
             return Some(format!("its pods use port {port} of their node"));
         }
     }
     None
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -10,6 +10,11 @@ use serde_json::{Map, Value};
 use crate::restart_annotations::Annotations;
 use crate::{containers, diff};
 
+/// Entries of a list of a template; none where it is absent.
+pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
 /// `spec.template` of a Deployment or ReplicaSet, without what only tells ReplicaSets apart: the label `pod-template-hash`
 /// and the annotation `hitless.dev/mixed`, which are kept beside it.
 #[derive(Clone, Debug, PartialEq)]

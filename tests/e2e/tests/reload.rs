@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use hitless_cluster::Cluster;
-use hitless_e2e::app::{PATIENCE, Shape, Workload};
+use hitless_e2e::app::{Identity, PATIENCE, Shape, Workload};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Kubectl, Stack, Traffic};
 use serde_json::{Value, json};
@@ -111,54 +111,65 @@ fn after(app: &App, replicas: usize, change: impl FnOnce() -> anyhow::Result<()>
     app.wait_ready(replicas)
 }
 
+/// The application under load, as it was when it began.
+struct Scene {
+    app: App,
+    before: Vec<Identity>,
+    traffic: Traffic,
+}
+
+impl Scene {
+    fn start(namespace: &str, workload: Workload, mode: &'static str) -> anyhow::Result<Self> {
+        let stack = Stack::attach()?;
+        let app = start(&stack.cluster, namespace, &shape(workload, mode, 2), true)?;
+        recorded(&app)?;
+        let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
+        traffic.wait_for_requests(200, PATIENCE)?;
+        Ok(Self { before: app.identities(), app, traffic })
+    }
+
+    /// After the change every container has been started anew, and has this.
+    fn change(&self, object: &Value, expected: &Content) -> anyhow::Result<()> {
+        after(&self.app, 2, || self.app.kubectl.feed(&["apply"], object).map(drop))?;
+        for content in contents(&self.app)? {
+            ensure!(content == *expected, "after {object}: {content:?}");
+        }
+        Ok(())
+    }
+
+    /// No request failed, the pods are the same, and each was restarted so often.
+    fn finish(self, restarted: u64) -> anyhow::Result<()> {
+        let Self { app, before, traffic } = self;
+        let report = traffic.stop()?;
+        ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
+        ensure!(app.identities() == before, "pods were replaced: {before:?} {:?}", app.identities());
+        ensure!(restarts(&app) == [restarted; 2], "restarted other than once for each change: {:?}", restarts(&app));
+        Ok(())
+    }
+}
+
 #[test]
 fn a_changed_config_map_and_a_changed_secret_are_one_restart_each_without_a_failed_request() -> anyhow::Result<()> {
-    let stack = Stack::attach()?;
-    let app = start(&stack.cluster, "t-reload", &shape(Workload::Deployment, "Leave", 2), true)?;
-    recorded(&app)?;
-    let before = app.identities();
-    let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
-    traffic.wait_for_requests(200, PATIENCE)?;
-    after(&app, 2, || app.kubectl.feed(&["apply"], &config_map("two")).map(drop))?;
-    for content in contents(&app)? {
-        ensure!(content == Content::new("two", "first"), "after the ConfigMap: {content:?}");
-    }
+    let scene = Scene::start("t-reload", Workload::Deployment, "Leave")?;
+    let app = &scene.app;
+    scene.change(&config_map("two"), &Content::new("two", "first"))?;
     // The same content again: one object is written, the other made anew.
     app.kubectl.run(&["annotate", "configmap", "files", "touched=yes"])?;
     app.kubectl.run(&["delete", "secret", "login"])?;
     app.kubectl.feed(&["apply"], &secret("first"))?;
-    let same = recorded(&app)?;
+    let same = recorded(app)?;
     // Nothing tells that nothing happens. A restart would begin two seconds after the last change.
     std::thread::sleep(Duration::from_secs(4));
-    ensure!(recorded(&app)? == same && restarts(&app) == [1, 1], "the same content restarted: {:?}", restarts(&app));
-    after(&app, 2, || app.kubectl.feed(&["apply"], &secret("second")).map(drop))?;
-    for content in contents(&app)? {
-        ensure!(content == Content::new("two", "second"), "after the Secret: {content:?}");
-    }
-    let report = traffic.stop()?;
-    ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
-    ensure!(app.identities() == before, "pods were replaced: {before:?} {:?}", app.identities());
-    ensure!(restarts(&app) == [2, 2], "restarted other than once for each change: {:?}", restarts(&app));
-    Ok(())
+    ensure!(recorded(app)? == same && restarts(app) == [1, 1], "the same content restarted: {:?}", restarts(app));
+    scene.change(&secret("second"), &Content::new("two", "second"))?;
+    scene.finish(2)
 }
 
 #[test]
 fn pods_of_a_stateful_set_are_held_only_once_their_volumes_have_the_new_content() -> anyhow::Result<()> {
-    let stack = Stack::attach()?;
-    let app = start(&stack.cluster, "t-reload-sts", &shape(Workload::StatefulSet, "Hold", 2), true)?;
-    recorded(&app)?;
-    let before = app.identities();
-    let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
-    traffic.wait_for_requests(200, PATIENCE)?;
-    after(&app, 2, || app.kubectl.feed(&["apply"], &config_map("two")).map(drop))?;
-    for content in contents(&app)? {
-        ensure!(content == Content::new("two", "first"), "{content:?}");
-    }
-    let report = traffic.stop()?;
-    ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
-    ensure!(app.identities() == before, "pods were replaced: {before:?} {:?}", app.identities());
-    ensure!(restarts(&app) == [1, 1], "{:?}", restarts(&app));
-    Ok(())
+    let scene = Scene::start("t-reload-sts", Workload::StatefulSet, "Hold")?;
+    scene.change(&config_map("two"), &Content::new("two", "first"))?;
+    scene.finish(1)
 }
 
 #[test]

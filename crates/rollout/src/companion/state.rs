@@ -3,8 +3,7 @@
 use hitless_api::pod::{ContainerView, PodView};
 use jiff::{SignedDuration, Timestamp};
 
-/// A container without a probe is taken to run once it has run for so long: the kubelet calls it ready as soon as it is started.
-const RUNS_FOR: SignedDuration = SignedDuration::from_secs(3);
+use crate::mode::RUNS_FOR_SECONDS;
 
 /// How far it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +56,8 @@ impl State {
         let starts = pod.containers.iter().filter_map(|container| container.status.as_ref()?.running_since);
         let started = starts.max().unwrap_or(ready_since);
         let is_probed = pod.containers.iter().all(|container| !container.probe_periods.is_empty());
-        let sure = started.saturating_add(RUNS_FOR).unwrap_or(now);
+        // The kubelet calls a container without a probe ready as soon as it is started.
+        let sure = started.saturating_add(SignedDuration::from_secs(RUNS_FOR_SECONDS.into())).unwrap_or(now);
         if !is_probed && now < sure {
             let words = "it has just started, and has no readiness probe".to_owned();
             return Self::Starting { words, until: Some(sure) };

@@ -13,8 +13,8 @@ use super::not_operable::NotOperable;
 use super::policy::Policies;
 use super::traffic::{ServiceReadiness, Serving, Traffic};
 
-/// A container that serves nobody is taken to run once it has run for so long.
-const RUNS_FOR_SECONDS: u32 = 3;
+/// A container without a readiness probe is taken to run once it has run for so long, in seconds (docs/contract.md 33, 34).
+pub(crate) const RUNS_FOR_SECONDS: u8 = 3;
 
 /// What is known of a pod that is to be operated.
 #[derive(Clone, Copy)]
@@ -189,7 +189,7 @@ impl OperationSettings {
     /// notice that it ends at once.
     #[must_use]
     pub fn verify_of(&self, mode: &Mode) -> VerifySpec {
-        let least = if mode.unless_serving { RUNS_FOR_SECONDS } else { 0 };
+        let least = if mode.unless_serving { RUNS_FOR_SECONDS.into() } else { 0 };
         VerifySpec { soak_seconds: self.verify.soak_seconds.max(least), ..self.verify }
     }
 

@@ -39,23 +39,25 @@ fn content(finds: &Finds) -> Content {
 fn only_namespaces_with_a_workload_that_reloads_are_read() {
     let off = workload(&json!({"hitless.dev/update": "in-place"}));
     let not_opted_in = workload(&json!({"hitless.dev/reload": "auto"}));
-    assert!(namespaces(&[off, not_opted_in]).is_empty());
-    assert_eq!(namespaces(&[reloading(None)]), ["shop"].into());
+    assert!(Uses::of(&[off, not_opted_in]).by_namespace().is_empty());
+    let objects = [reloading(None)];
+    let env = ConfigRef { kind: ConfigKind::ConfigMap, name: "env".to_owned() };
+    assert_eq!(Uses::of(&objects).by_namespace(), [("shop", [&env].into())].into());
 }
 
 #[test]
 fn a_time_is_kept_as_long_as_the_content_stays_and_the_difference_lasts() {
     let objects = [reloading(None)];
-    let first = find(&objects, &read("1"), &Finds::new(), at(0));
+    let first = Uses::of(&objects).find(&read("1"), &Finds::new(), at(0));
     let hash = content(&first).config.hash;
     let objects = [reloading(Some(&hash))];
-    let same = find(&objects, &read("1"), &first, at(10));
+    let same = Uses::of(&objects).find(&read("1"), &first, at(10));
     assert_eq!(content(&same).since, at(0));
-    let changed = find(&objects, &read("2"), &same, at(20));
+    let changed = Uses::of(&objects).find(&read("2"), &same, at(20));
     assert_eq!((content(&changed).since, content(&changed).differs_since), (at(20), at(20)));
-    let again = find(&objects, &read("3"), &changed, at(21));
+    let again = Uses::of(&objects).find(&read("3"), &changed, at(21));
     assert_eq!((content(&again).since, content(&again).differs_since), (at(21), at(20)), "it goes on changing");
-    let back = find(&objects, &read("1"), &again, at(22));
+    let back = Uses::of(&objects).find(&read("1"), &again, at(22));
     assert_eq!(content(&back).differs_since, at(22));
 }
 
@@ -63,7 +65,7 @@ fn a_time_is_kept_as_long_as_the_content_stays_and_the_difference_lasts() {
 fn what_was_not_read_or_may_not_be_is_told_apart_from_what_is_not_there() {
     let objects = [reloading(None)];
     let found = |namespaces: &BTreeMap<String, NamespaceConfig>| {
-        find(&objects, namespaces, &Finds::new(), at(0)).remove("u").unwrap()
+        Uses::of(&objects).find(namespaces, &Finds::new(), at(0)).remove("u").unwrap()
     };
     assert_eq!(found(&BTreeMap::new()), Found::Unread);
     assert_eq!(found(&[("shop".to_owned(), NamespaceConfig::Denied)].into()), Found::Denied);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{ConfigContent, ConfigKind, ConfigRef, list, object};
+use super::{ConfigContent, ConfigKind, ConfigRef, object};
+use crate::template::items;
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +37,10 @@ impl Volume {
             return Some(Self { name, parts: vec![part], others: Vec::new() });
         }
         let (mut parts, mut others) = (Vec::new(), Vec::new());
-        for source in list(&volume["projected"]["sources"]) {
+        for source in items(&volume["projected"]["sources"]) {
             parts.extend(part(&source["configMap"], ConfigKind::ConfigMap, "name"));
             parts.extend(part(&source["secret"], ConfigKind::Secret, "name"));
-            let items = list(&source["downwardAPI"]["items"]).map(|item| &item["path"]);
+            let items = items(&source["downwardAPI"]["items"]).map(|item| &item["path"]);
             let files = ["serviceAccountToken", "clusterTrustBundle"].map(|field| &source[field]["path"]);
             let certificates = ["credentialBundlePath", "keyPath", "certificateChainPath"];
             let certificates = certificates.map(|field| &source["podCertificate"][field]);
@@ -72,7 +73,7 @@ impl Volume {
 
 fn part(source: &Value, kind: ConfigKind, name: &str) -> Option<Part> {
     let (object, required) = object(source, kind, name)?;
-    let items: Vec<(String, String)> = list(&source["items"])
+    let items: Vec<(String, String)> = items(&source["items"])
         .filter_map(|item| Some((item["key"].as_str()?.to_owned(), item["path"].as_str()?.to_owned())))
         .collect();
     Some(Part { object, required, items: (!items.is_empty()).then_some(items) })

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::template::items;
+
 /// Path of the annotations in a `fieldPath`.
 const ANNOTATIONS: &str = "metadata.annotations";
 
@@ -53,10 +55,6 @@ pub(super) fn readers(template: &Value) -> Vec<Reader> {
         })
     });
     containers.chain(volumes).collect()
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {
