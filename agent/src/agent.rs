@@ -1,4 +1,4 @@
-//! The loop: one turn after another, and the only writer of this process.
+//! The loop: one round after another, and the only writer of this process.
 
 mod info;
 mod kernel_targets;
@@ -34,11 +34,11 @@ use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::published::{Published, Step};
 use crate::report::{self, Pace};
-use crate::turn::{NodeView, Turn, turn};
+use crate::round::{NodeView, Round, round};
 use crate::view::{NodeIdentity, NodePod, Observation};
 use crate::waiters::Waiters;
 
-/// The loop turns at least this often, so that its heartbeat shows.
+/// The loop does a round at least this often, so that its heartbeat shows.
 const LONGEST_SLEEP: Duration = Duration::from_secs(10);
 /// Requests about pods at a time.
 const AT_ONCE: usize = 16;
@@ -137,7 +137,7 @@ impl Agent {
                 }
                 guard.done();
             }
-            let next = self.turn().await;
+            let next = self.run_round().await;
             tokio::select! {
                 () = token.cancelled() => {}
                 () = self.wake.notified() => {}
@@ -162,7 +162,7 @@ impl Agent {
     }
 
     /// Decides and acts once; says when to do so again.
-    async fn turn(&mut self) -> Instant {
+    async fn run_round(&mut self) -> Instant {
         let (now, clock) = (now(), Instant::now());
         let pods: BTreeMap<String, Arc<NodePod>> =
             self.caches.pods.values().into_iter().map(|pod| (pod.view.id.uid.clone(), pod)).collect();
@@ -179,7 +179,7 @@ impl Agent {
             memories: &memories,
             observations: &observations,
         };
-        let Turn { steps, raises } = turn(&view, now);
+        let Round { steps, raises } = round(&view, now);
         let mut wake_at = steps.iter().filter_map(|(_, decision)| decision.wake_at).min();
         for (grant, decision) in &steps {
             self.remember(grant, decision, &observations, view.reported(grant), now);
@@ -204,7 +204,7 @@ impl Agent {
             self.info.serving = info::serving(&self.info, transition, &steps, &pods);
             wake_at = wake_at.into_iter().chain(self.report(transition, &entries, now).await).min();
         }
-        self.next_turn(wake_at, now, clock)
+        self.next_round(wake_at, now, clock)
     }
 
     /// Several pods at a time: the clients of a pod that is held wait for its patch.
@@ -221,7 +221,7 @@ impl Agent {
         stream::iter(actions).for_each_concurrent(AT_ONCE, |action| action).await;
     }
 
-    fn next_turn(&self, wake_at: Option<Timestamp>, now: Timestamp, clock: Instant) -> Instant {
+    fn next_round(&self, wake_at: Option<Timestamp>, now: Timestamp, clock: Instant) -> Instant {
         let wake = wake_at.map(|at| clock + Duration::try_from(at.duration_since(now)).unwrap_or_default());
         let latest = clock + LONGEST_SLEEP;
         [wake, self.pods.retry_at(), self.report_after].into_iter().flatten().fold(latest, Instant::min)

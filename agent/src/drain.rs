@@ -3,12 +3,12 @@
 
 mod ambiguous;
 pub mod hold;
+mod in_flight;
 mod notifier;
 pub mod observed;
 pub mod observer;
 pub mod quiet;
 mod restart;
-mod settle;
 mod stragglers;
 
 use std::collections::BTreeMap;

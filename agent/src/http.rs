@@ -2,7 +2,7 @@
 //! used, and who sees what.
 //!
 //! A request passes [`serve`] (connections), [`guard`] (who asks, how often) and one of the handlers: [`wait`],
-//! [`selected`], [`events`], [`node`], [`lb`], [`openapi`]. They read what the agent's last turn has [published](crate::published), and have the agent look at
+//! [`selected`], [`events`], [`node`], [`lb`], [`openapi`]. They read what the agent's last round has [published](crate::published), and have the agent look at
 //! pods that somebody waits for ([waiters](crate::waiters)). Nothing here writes anything anywhere; what a pod says of itself ([`task`]) is kept in memory.
 
 pub mod answer;

@@ -1,6 +1,6 @@
 //! The node agent: takes the pods of its own node through granted operations.
 //!
-//! Every step is derived anew from the pod, the grant, the agent's own last report and the kernel ([`turn`], pure); the
+//! Every step is derived anew from the pod, the grant, the agent's own last report and the kernel ([`round`], pure); the
 //! shell around it carries the steps out. An agent that was killed at any instant therefore resumes from what it sees:
 //! nothing is kept on disk, and what is kept in memory ([`memory::Memory`]) only makes waits more exact.
 
@@ -22,6 +22,6 @@ pub mod patch;
 pub mod pauses;
 pub mod published;
 pub mod report;
-pub mod turn;
+pub mod round;
 pub mod view;
 pub mod waiters;

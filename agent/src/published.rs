@@ -1,4 +1,4 @@
-//! What the agent's last turn has decided, and the news that something has changed.
+//! What the agent's last round has decided, and the news that something has changed.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ impl Step {
     }
 }
 
-/// The operations of the last turn, shared with the endpoint. Clones share them.
+/// The operations of the last round, shared with the endpoint. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Published {
     steps: Arc<Mutex<Vec<Step>>>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hitless_rollout::round::Waiting;
+use hitless_rollout::round::WaitReason;
 use serde::Serialize;
 
 /// Something that is in the way and no rule.
@@ -18,8 +18,8 @@ pub(crate) struct InTheWay {
     pub(crate) unblock: Option<&'static str>,
 }
 
-impl From<&Waiting> for InTheWay {
-    fn from(waiting: &Waiting) -> Self {
+impl From<&WaitReason> for InTheWay {
+    fn from(waiting: &WaitReason) -> Self {
         Self { reason: waiting.reason(), text: waiting.what(), unblock: waiting.unblock() }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use hitless_runtime::events::{Events, Note};
+use hitless_runtime::events::{EventNote, Events};
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::write::{WriteError, Writes};
@@ -43,8 +43,8 @@ use retries::Retries;
 
 /// Changes that come together are decided together.
 const DEBOUNCE: Duration = Duration::from_millis(20);
-/// The loop turns at least this often; it must be well within [`Heartbeat::LIMIT`].
-const TURN: Duration = Duration::from_secs(10);
+/// The loop does a round at least this often; it must be well within [`Heartbeat::LIMIT`].
+const ROUND_AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 
 /// A read at the begin of a term that was not answered is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -110,16 +110,16 @@ impl Controller {
                 () = sleep_until(next) => {}
             }
             heartbeat.beat(Instant::now());
-            next = self.turn(&mut state).await;
+            next = self.run_round(&mut state).await;
         }
         last_write.cancel();
         Ok(())
     }
 
-    /// One turn; says when the next one is due even if nothing changes.
-    async fn turn(&mut self, state: &mut State) -> Instant {
+    /// One round; says when the next one is due even if nothing changes.
+    async fn run_round(&mut self, state: &mut State) -> Instant {
         let State { memory, retries, approval_calls, event_debounce, later_epoch_since } = state;
-        let latest = Instant::now() + TURN;
+        let latest = Instant::now() + ROUND_AT_LEAST_EVERY;
         if !self.caches.synced() {
             return latest;
         }
@@ -184,7 +184,7 @@ impl Controller {
         answers.iter().all(Result::is_ok)
     }
 
-    async fn publish(&self, note: Note) {
+    async fn publish(&self, note: EventNote) {
         if let Err(error) = self.events.publish(note).await {
             tracing::debug!(%error, "an Event was not written");
         }

@@ -8,7 +8,7 @@ use hitless_api::{Grant, GrantMode};
 use crate::decision::{Decision, Direction, Hold, Watch};
 use crate::deed::Deed;
 use crate::drain::{hold, observed};
-use crate::turn::NodeView;
+use crate::round::NodeView;
 
 /// Which pods are to be observed.
 pub(super) fn observe(steps: &[(&Grant, Decision)], view: &NodeView<'_>) -> BTreeMap<String, observed::Target> {

@@ -43,7 +43,7 @@ impl Pods {
     }
 
     /// Carries out the next step of a grant, if its pod is not paused. `pod` is the one that this was decided on: a newer one,
-    /// which may have come while earlier writes of the turn were under way, is decided on anew.
+    /// which may have come while earlier writes of the round were under way, is decided on anew.
     pub(super) async fn act(
         &self,
         grant: &Grant,

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use hitless_api::PortTreatment;
 use hitless_kernel::{
-    Activity, Connection, ConnectionWatch, DestroyEvents, KernelError, NodeSockets, PodNetns, classify, close_quiet_if,
+    Activity, Connection, ConnectionWatch, DestroyEvents, KernelError, NodeSockets, PodNetns, classify, close_unused_if,
 };
 use jiff::Timestamp;
 use rustix::fd::{AsFd as _, BorrowedFd};
 
-use super::ambiguous::ambiguous_quiet;
+use super::ambiguous::ambiguous_unused;
 use super::quiet::Quiet;
 use super::restart::Restart;
 use super::stragglers;
@@ -258,7 +258,7 @@ impl Observed {
             self.closed_at = Some(now);
             // Which of them are idle is asked again right before.
             let is_over = |connection: &Connection| self.answers.is_over(connection, now);
-            let report = close_quiet_if(netns, &self.http1, ambiguous_quiet(self.longest_busy), is_over)?;
+            let report = close_unused_if(netns, &self.http1, ambiguous_unused(self.longest_busy), is_over)?;
             self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
             self.list(proc_root, netns, node, now)?;
         }
@@ -340,7 +340,7 @@ impl Observed {
                 Activity::Idle | Activity::Fresh if is_http1 => self.count.idle += 1,
                 Activity::Busy if is_http1 => {
                     self.count.busy += 1;
-                    self.longest_busy = self.longest_busy.max(connection.quiet_for().unwrap_or_default());
+                    self.longest_busy = self.longest_busy.max(connection.unused_for().unwrap_or_default());
                 }
                 Activity::Idle | Activity::Fresh | Activity::Busy | Activity::Ambiguous => self.count.busy += 1,
             }
@@ -368,5 +368,5 @@ impl Observed {
 
 /// Whether nobody has used the connection for as long as the policy says.
 fn is_unused(connection: &Connection, idle_after: Option<Duration>) -> bool {
-    idle_after.zip(connection.quiet_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
+    idle_after.zip(connection.unused_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
 }

@@ -18,9 +18,9 @@ pub(super) fn destroy(netns: &PodNetns, pod_uid: &str, connections: &[Connection
         .map(|(each, _)| each)
         .collect();
     let line = |connection: &&Connection| {
-        let quiet =
-            connection.quiet_for().map_or_else(String::new, |quiet| format!(" (quiet {} ms)", quiet.as_millis()));
-        format!("{} → {}{quiet}", connection.peer, connection.local.port())
+        let unused =
+            connection.unused_for().map_or_else(String::new, |unused| format!(" (unused {} ms)", unused.as_millis()));
+        format!("{} → {}{unused}", connection.peer, connection.local.port())
     };
     let clients: Vec<String> = destroyed.iter().take(MOST_LISTED).map(line).collect();
     tracing::warn!(pod_uid, number = destroyed.len(), clients = clients.join(", "), "connections were reset");

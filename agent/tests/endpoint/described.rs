@@ -48,7 +48,7 @@ async fn every_route_is_described_and_answers_as_described() {
     node.observe(count);
     let operations = [None, Some((Phase::Draining, None)), Some((Phase::Returning, Some(Outcome::Done)))];
     for operation in operations {
-        node.turn(operation);
+        node.round(operation);
         for route in Route::ALL {
             if matches!(route, Route::Events | Route::OwnEvents) {
                 continue;
@@ -74,7 +74,7 @@ async fn every_route_is_described_and_answers_as_described() {
 async fn the_data_of_an_event_is_a_drain_status() {
     let node = Node::start().await;
     let document = get(&node, NODE, "/v1/openapi.json").await.json();
-    node.turn(Some((Phase::Settling, None)));
+    node.round(Some((Phase::Settling, None)));
     for route in [Route::Events, Route::OwnEvents] {
         let mut stream = connect(node.address, WEB).await;
         let request = format!("GET {} HTTP/1.1\r\nHost: n1\r\n\r\n", path(route, "web"));

@@ -40,10 +40,10 @@ async fn wait_while(node: &Node, path: &str, change: impl AsyncFnOnce()) -> (Ans
 #[tokio::test]
 async fn an_operations_drain_is_told_of_at_once() {
     let node = Node::start().await;
-    node.turn(Some((Phase::Draining, None)));
+    node.round(Some((Phase::Draining, None)));
     let (answer, took) = wait_while(&node, PATH, async || {
         node.observe(Count { inbound: 1, busy: 1, ..GONE });
-        node.turn(Some((Phase::Operating, None)));
+        node.round(Some((Phase::Operating, None)));
     })
     .await;
     let status = answer.json();
@@ -57,9 +57,9 @@ async fn an_operations_drain_is_told_of_at_once() {
 #[tokio::test]
 async fn an_operation_that_is_cancelled_ends_the_wait_and_is_no_drain() {
     let node = Node::start().await;
-    node.turn(Some((Phase::Draining, None)));
+    node.round(Some((Phase::Draining, None)));
     let end = async || {
-        node.turn(Some((Phase::Returning, Some(Outcome::Cancelled))));
+        node.round(Some((Phase::Returning, Some(Outcome::Cancelled))));
     };
     let status = wait_while(&node, PATH, end).await.0.json();
     assert_eq!((&status["drained"], &status["because"]), (&false.into(), &"Ended".into()));
@@ -69,11 +69,11 @@ async fn an_operation_that_is_cancelled_ends_the_wait_and_is_no_drain() {
 #[tokio::test]
 async fn a_deleted_pod_is_looked_at_while_somebody_waits_and_drained_when_nobody_is_left() {
     let node = Node::start().await;
-    assert!(node.turn(None).is_empty());
+    assert!(node.round(None).is_empty());
     node.delete();
-    assert!(node.turn(None).is_empty(), "nobody waits");
+    assert!(node.round(None).is_empty(), "nobody waits");
     let (answer, _) = wait_while(&node, "/v1/pods/shop/web/drain?wait=drained", async || {
-        assert_eq!(node.turn(None).len(), 1);
+        assert_eq!(node.round(None).len(), 1);
         node.observe(Count { inbound: 2, idle: 2, quiet: false, ..GONE });
         node.observe(Count { inbound: 1, busy: 1, ..GONE });
         let status = get(&node, NODE, "/v1/pods/shop/web/drain").await.json();
@@ -85,7 +85,7 @@ async fn a_deleted_pod_is_looked_at_while_somebody_waits_and_drained_when_nobody
     let status = answer.json();
     assert_eq!((&status["drained"], &status["because"]), (&true.into(), &"Drained".into()));
     node.awaited(0).await;
-    assert!(node.turn(None).is_empty(), "nobody waits any more");
+    assert!(node.round(None).is_empty(), "nobody waits any more");
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_deletion_that_shows_only_after_the_hook_has_asked_is_waited_for() {
     let change = async {
         node.awaited(1).await;
         node.delete();
-        assert_eq!(node.turn(None).len(), 1);
+        assert_eq!(node.round(None).len(), 1);
         node.observe(GONE);
     };
     let (answer, ()) = tokio::join!(hook, change);
@@ -122,7 +122,7 @@ async fn a_pod_that_goes_ends_the_wait() {
 #[tokio::test]
 async fn after_its_time_a_wait_says_how_it_stands() {
     let node = Node::start().await;
-    node.turn(Some((Phase::Draining, None)));
+    node.round(Some((Phase::Draining, None)));
     node.observe(Count { inbound: 3, busy: 3, ..GONE });
     let answer = get(&node, WEB, "/v1/self/drain?wait=drained&timeout=50ms").await;
     let status = answer.json();

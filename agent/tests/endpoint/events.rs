@@ -21,13 +21,13 @@ async fn each_change_is_an_event_and_the_end_is_the_last() {
     let mut stream = follow(&node, NODE).await;
     let first = read_until(&mut stream, "\"drained\":false").await;
     assert!(first.contains("content-type: text/event-stream") && first.contains("event: state"), "{first}");
-    node.turn(Some((Phase::Draining, None)));
+    node.round(Some((Phase::Draining, None)));
     read_until(&mut stream, "\"phase\":\"Draining\"").await;
     node.observe(Count { inbound: 2, busy: 2, ..Count::default() });
     read_until(&mut stream, "\"inbound\":2").await;
-    node.turn(Some((Phase::Operating, None)));
+    node.round(Some((Phase::Operating, None)));
     read_until(&mut stream, "\"drained\":true").await;
-    node.turn(Some((Phase::Returning, Some(Outcome::Done))));
+    node.round(Some((Phase::Returning, Some(Outcome::Done))));
     let mut last = String::new();
     stream.read_to_string(&mut last).await.unwrap();
     assert!(last.contains("event: end") && last.contains("\"outcome\":\"Done\""), "{last}");
@@ -40,7 +40,7 @@ async fn what_has_not_changed_is_no_event_and_a_pod_that_goes_is_the_end() {
     let mut stream = follow(&node, WEB).await;
     read_until(&mut stream, "event: state").await;
     for _ in 0..50 {
-        node.turn(None);
+        node.round(None);
         tokio::task::yield_now().await;
     }
     node.remove();

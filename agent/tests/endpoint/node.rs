@@ -189,7 +189,7 @@ impl Node {
     }
 
     /// The agent's turn: it has those observed that are waited for, and publishes. Says which pods it looks at.
-    pub(crate) fn turn(&self, operation: Option<(Phase, Option<Outcome>)>) -> Vec<String> {
+    pub(crate) fn round(&self, operation: Option<(Phase, Option<Outcome>)>) -> Vec<String> {
         let pods = self.fake.pods();
         let is_live = operation.is_some_and(|(_, outcome)| outcome.is_none());
         let targets = self.state.waiters.targets(pods.iter().map(Arc::as_ref), |_| is_live, Timestamp::now());

@@ -31,7 +31,7 @@ async fn a_hook_waits_for_the_deleted_pods_of_its_workload_and_for_no_others() {
         // The agent's watch may tell of the deletion after the kubelet has asked.
         delete(&node, "web", "10.1.0.5");
         until(|| node.state.waiters.awaited().len() == 1).await;
-        assert_eq!(node.turn(None).len(), 1);
+        assert_eq!(node.round(None).len(), 1);
         node.observe(Count { inbound: 1, busy: 1, ..GONE });
         node.observe_of("other", Count { inbound: 1, busy: 1, ..GONE });
         tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -53,7 +53,7 @@ async fn a_container_that_is_replaced_in_its_place_waits_for_no_deletion() {
     let status = hook(&node).await;
     assert_eq!((&status["drained"], &status["because"]), (&false.into(), &"NotLeaving".into()));
     assert!(begin.elapsed() >= Duration::from_secs(1), "a deletion has time to show");
-    node.turn(Some((Phase::Operating, None)));
+    node.round(Some((Phase::Operating, None)));
     let begin = Instant::now();
     assert_eq!(hook(&node).await["because"], "NotLeaving");
     assert!(begin.elapsed() < Duration::from_secs(1), "clients may be held");

@@ -70,7 +70,7 @@ async fn a_load_balancer_is_told_that_a_pod_leaves_before_anybody_can_see_it() {
     assert_eq!((answer.status, answer.body.as_str()), (503, "out of service\n"));
     assert_eq!(get(&node, STRANGER, "/lb/shop/other").await.status, 200);
     // The write was refused: the pod is in service as it was.
-    node.turn(None);
+    node.round(None);
     assert_eq!(get(&node, STRANGER, "/lb/shop/web").await.status, 200);
 }
 

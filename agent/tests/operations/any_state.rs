@@ -10,7 +10,7 @@ use hitless_agent::hooks::called::Called;
 use hitless_agent::hooks::task::{Saying, Word};
 use hitless_agent::in_service::reason_to_raise;
 use hitless_agent::memory::{Denied, Memory, Operated, RoundTrip};
-use hitless_agent::turn::{NodeView, Turn, turn};
+use hitless_agent::round::{NodeView, Round, round};
 use hitless_agent::view::{Count, Held, HoldNumbers, Missing, NodeIdentity, NodePod, Observation, Stage};
 use hitless_api::pod::ConditionView;
 use hitless_api::{
@@ -276,8 +276,8 @@ fn any_state() -> impl Strategy<Value = State> {
         })
 }
 
-fn assert_safe(state: &State, turn: &Turn<'_>) {
-    let (grant, step) = &turn.steps[0];
+fn assert_safe(state: &State, round: &Round<'_>) {
+    let (grant, step) = &round.steps[0];
     let pod = state.pods.values().next().map(|pod| &pod.view);
     let reported = state.transition.status.as_ref().map(|status| &status.transitions[0]);
     let has_ended = reported.is_some_and(|reported| reported.result.is_some());
@@ -376,7 +376,7 @@ proptest! {
             memories: &state.memories,
             observations: &state.observations,
         };
-        assert_safe(&state, &turn(&view, state.now));
+        assert_safe(&state, &round(&view, state.now));
     }
 
     #[test]

@@ -201,7 +201,7 @@ fn a_pod_that_is_ready_before_anything_is_done_is_left_alone() {
     for fault in [Fault::Conflict, Fault::Lost, Fault::KilledBefore] {
         let mut world = unavailable();
         world.faults = vec![fault];
-        world.turn();
+        world.run_round();
         world.unready_for(0);
         world.now = at(1);
         world.kubelet.step(&mut world.pod, at(1));
@@ -217,7 +217,7 @@ fn a_pod_whose_containers_are_ready_after_it_has_left_is_operated() {
     for fault in [Fault::None, Fault::KilledAfter, Fault::Unanswered] {
         let mut world = unavailable();
         world.faults = vec![fault];
-        world.turn();
+        world.run_round();
         world.unready_for(0);
         world.run(LIMIT, |_| ());
         assert_ended(&world, Outcome::Done, "Done");

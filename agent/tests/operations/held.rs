@@ -304,7 +304,7 @@ proptest! {
         grant.verify = VerifySpec { progress_seconds: progress, soak_seconds: soak };
         let disturbances = Disturbances { kills, cancel_at, blips };
         world.run_disturbed(LIMIT, &disturbances);
-        world.turn();
+        world.run_round();
         assert_sound(&world, !disturbances.kills.is_empty());
     }
 }

@@ -143,7 +143,7 @@ fn nothing_is_written_once_the_grant_is_gone() {
     world.transition.spec.grants.clear();
     let writes = world.writes.len();
     for _ in 0..100 {
-        world.turn();
+        world.run_round();
         world.now = world.now.checked_add(SignedDuration::from_millis(100)).unwrap();
     }
     assert_eq!(world.writes.len(), writes);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hitless_agent::decision::{Action, Direction, Hold, Watch};
 use hitless_agent::memory::Memory;
 use hitless_agent::report::{self, Pace};
-use hitless_agent::turn::{NodeView, turn};
+use hitless_agent::round::{NodeView, round};
 use hitless_agent::view::{Count, NodeIdentity, NodePod, Observation};
 use hitless_api::{
     Cancel, Grant, GrantMode, MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, names,
@@ -153,7 +153,7 @@ impl World {
         let end = self.now.checked_add(limit).unwrap();
         while self.now < end && !(self.result().is_some() && self.in_service()) {
             each(self);
-            let wake = self.turn();
+            let wake = self.run_round();
             let step = self.now.checked_add(SignedDuration::from_millis(5)).unwrap();
             let alarm = self.alarms.iter().copied().filter(|at| *at > self.now).min();
             let events = [self.kubelet.next(), self.holder.next(), self.app.next()];
@@ -209,8 +209,8 @@ impl World {
         }
     }
 
-    /// One turn of the agent, as its loop does it. Says when it wants to be woken.
-    pub(crate) fn turn(&mut self) -> Option<Timestamp> {
+    /// One round of the agent, as its loop does it. Says when it wants to be woken.
+    pub(crate) fn run_round(&mut self) -> Option<Timestamp> {
         let now = self.now;
         let (transition, node) = (self.transition.clone(), self.node.clone());
         for grant in &transition.spec.grants {
@@ -228,9 +228,9 @@ impl World {
             let transition = Some(&transition);
             let view =
                 NodeView { node: &node, pods: &pods, transition, synced: true, memories: &memories, observations };
-            let turn = turn(&view, now);
-            let steps: Vec<_> = turn.steps.iter().map(|(grant, step)| ((*grant).clone(), step.clone())).collect();
-            (steps, turn.raises)
+            let round = round(&view, now);
+            let steps: Vec<_> = round.steps.iter().map(|(grant, step)| ((*grant).clone(), step.clone())).collect();
+            (steps, round.raises)
         };
         // The watcher answers at once here: what is to be watched, then what is seen.
         let held = self.holder.observation();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_gate::RuleVerdict;
-use hitless_rollout::round::Waiting;
+use hitless_rollout::round::WaitReason;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -97,9 +97,9 @@ pub(super) enum Ending<'a> {
 
 impl Held {
     /// No rule; named after the Service if it is one that has to be opened or closed before.
-    pub(super) fn waits(waiting: &Waiting) -> Self {
+    pub(super) fn waits(waiting: &WaitReason) -> Self {
         let rule = match waiting {
-            Waiting::ServiceOpen(service) | Waiting::ServiceBusy { service, .. } => format!("service/{service}"),
+            WaitReason::ServiceOpen(service) | WaitReason::ServiceBusy { service, .. } => format!("service/{service}"),
             other => other.reason().to_owned(),
         };
         Self { rule, text: waiting.what(), unblock: waiting.unblock().map(ToOwned::to_owned), pods: 1 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::round::{PodVerdict, Round, Waiting, explain, round};
+use hitless_rollout::round::{PodVerdict, Round, WaitReason, explain, round};
 use hitless_workloads::Obstacle;
 use jiff::{SignedDuration, Timestamp, Unit};
 
@@ -87,39 +87,39 @@ fn learns(steps: &[Step]) -> bool {
 }
 
 /// Whether it stays in the way until somebody does something.
-fn stays(waiting: &Waiting) -> bool {
+fn stays(waiting: &WaitReason) -> bool {
     match waiting {
-        Waiting::Obstacle(
+        WaitReason::Obstacle(
             Obstacle::DigestUnknown { .. } | Obstacle::UnknownRevision { .. } | Obstacle::UnknownContainer { .. },
         )
-        | Waiting::Drain(_)
-        | Waiting::NoReadinessGate(_)
-        | Waiting::HooksUnsupported { .. }
-        | Waiting::HostNetwork
-        | Waiting::StaticPod
-        | Waiting::Job
-        | Waiting::Terminating
-        | Waiting::NotScheduled
-        | Waiting::NodeGone(_)
-        | Waiting::AgentNotReady(_)
-        | Waiting::ImageNotFetched { .. }
-        | Waiting::PrefetchOnly
-        | Waiting::OwnerUnreadable(_)
-        | Waiting::Halted { .. } => true,
-        Waiting::Obstacle(Obstacle::NotItsTurn { .. })
-        | Waiting::InProgress
-        | Waiting::ReleasePending
-        | Waiting::PodNotCached
-        | Waiting::Rules
-        | Waiting::ServicePublishing(_)
-        | Waiting::ServiceOpen(_)
-        | Waiting::ServiceBusy { .. }
-        | Waiting::NodeFull(_)
-        | Waiting::ImagePulling { .. }
-        | Waiting::Learning(_)
-        | Waiting::Companion { .. }
-        | Waiting::Reload
-        | Waiting::LedgerFull => false,
+        | WaitReason::Drain(_)
+        | WaitReason::NoReadinessGate(_)
+        | WaitReason::HooksUnsupported { .. }
+        | WaitReason::HostNetwork
+        | WaitReason::StaticPod
+        | WaitReason::Job
+        | WaitReason::Terminating
+        | WaitReason::NotScheduled
+        | WaitReason::NodeGone(_)
+        | WaitReason::AgentNotReady(_)
+        | WaitReason::ImageNotFetched { .. }
+        | WaitReason::PrefetchOnly
+        | WaitReason::OwnerUnreadable(_)
+        | WaitReason::Halted { .. } => true,
+        WaitReason::Obstacle(Obstacle::NotItsTurn { .. })
+        | WaitReason::InProgress
+        | WaitReason::ReleasePending
+        | WaitReason::PodNotCached
+        | WaitReason::Rules
+        | WaitReason::ServicePublishing(_)
+        | WaitReason::ServiceOpen(_)
+        | WaitReason::ServiceBusy { .. }
+        | WaitReason::NodeFull(_)
+        | WaitReason::ImagePulling { .. }
+        | WaitReason::Learning(_)
+        | WaitReason::Companion { .. }
+        | WaitReason::Reload
+        | WaitReason::LedgerFull => false,
     }
 }
 
@@ -172,7 +172,7 @@ impl Course {
             let changes = gates.flat_map(Verdict::denied).filter_map(RuleVerdict::changes_at);
             // A rule says itself when it changes; for the rest the round does.
             let waits_otherwise =
-                waits().any(|verdict| verdict.waiting.is_some() && verdict.waiting != Some(Waiting::Rules));
+                waits().any(|verdict| verdict.waiting.is_some() && verdict.waiting != Some(WaitReason::Rules));
             let wake = first.wake_at.filter(|_| waits_otherwise);
             let next = landing.into_iter().chain(changes).chain(wake).filter(|next| *next > at).min();
             match next {
@@ -264,13 +264,15 @@ fn held<'a>(verdicts: impl Iterator<Item = &'a PodVerdict>, all: bool) -> Vec<He
     let (mut waits, mut rules) = (BTreeMap::<String, Held>::new(), BTreeMap::<&str, Held>::new());
     for verdict in verdicts {
         match (&verdict.waiting, &verdict.gate) {
-            (Some(Waiting::Rules), Some(gate)) => {
+            (Some(WaitReason::Rules), Some(gate)) => {
                 let denied = gate.rules.iter().filter(|rule| rule.verdict == Decision::Denied);
                 for rule in denied.filter(|rule| !matches!(rule.because, Reason::AwaitingApproval { .. })) {
                     rules.entry(&rule.rule).and_modify(|held| held.pods += 1).or_insert_with(|| Held::of(rule));
                 }
             }
-            (Some(waiting), _) if all || !(waiting.is_brief() || matches!(waiting, Waiting::ServicePublishing(_))) => {
+            (Some(waiting), _)
+                if all || !(waiting.is_brief() || matches!(waiting, WaitReason::ServicePublishing(_))) =>
+            {
                 let held = Held::waits(waiting);
                 waits.entry(held.rule.clone()).and_modify(|known| known.pods += 1).or_insert(held);
             }

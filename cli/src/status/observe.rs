@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Reservation, Transition};
-use hitless_rollout::round::{Explanation, Reload, Waiting, WorkloadReport};
+use hitless_rollout::round::{Explanation, Reload, WaitReason, WorkloadReport};
 use hitless_workloads::Stage;
 use jiff::Timestamp;
 
@@ -177,10 +177,10 @@ impl<'a> Observer<'a> {
     fn why(&self, group: &Group<'_>, pod: &PodView) -> (String, bool) {
         let verdict = self.explanation.pods.get(&pod.id.uid).and_then(|known| known.verdict.as_ref());
         match verdict.and_then(|verdict| Some((verdict, verdict.waiting.as_ref()?))) {
-            Some((verdict, Waiting::Rules)) => return (verdict.text().unwrap_or_default(), true),
+            Some((verdict, WaitReason::Rules)) => return (verdict.text().unwrap_or_default(), true),
             Some((_, waiting)) => {
                 // Whether the API server accepts the pod that fetches an image only the controller knows.
-                let is_pulling = matches!(waiting, Waiting::ImagePulling { .. });
+                let is_pulling = matches!(waiting, WaitReason::ImagePulling { .. });
                 let said = is_pulling.then(|| self.blocked(group)).flatten();
                 return (said.unwrap_or_else(|| InTheWay::from(waiting).to_string()), false);
             }

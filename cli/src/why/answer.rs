@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_api::GrantOp;
 use hitless_api::grant::ImageChange;
 use hitless_gate::{Decision, Reason, RuleVerdict};
-use hitless_rollout::round::{Explanation, Waiting};
+use hitless_rollout::round::{Explanation, WaitReason};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -141,7 +141,7 @@ impl Answer {
 impl PodAnswer {
     /// Nothing but rules is in the way, or it is being operated.
     fn is_free(&self) -> bool {
-        self.obstacles.iter().all(|obstacle| obstacle.reason == Waiting::InProgress.reason())
+        self.obstacles.iter().all(|obstacle| obstacle.reason == WaitReason::InProgress.reason())
     }
 
     fn is_denied(&self) -> bool {
@@ -176,7 +176,7 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         wishes: known.wish.clone(),
         images: details.images.clone(),
         // Where a Service is opened first, the pod is reserved already.
-        allowed: matches!(details.verdict.waiting, None | Some(Waiting::ServicePublishing(_))),
+        allowed: matches!(details.verdict.waiting, None | Some(WaitReason::ServicePublishing(_))),
         expected: details.expected.as_ref().map(Expected::from),
         rules,
         obstacles: details.in_the_way.iter().map(InTheWay::from).collect(),

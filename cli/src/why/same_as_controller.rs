@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::Grant;
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::round::{Round, Waiting, Write, round};
+use hitless_rollout::round::{Round, WaitReason, Write, round};
 use hitless_rollout::snapshot::Snapshot as Cluster;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -49,36 +49,36 @@ const REASONS: [&str; 25] = [
 ];
 
 /// The name of the variant in [`REASONS`].
-fn variant(waiting: &Waiting) -> &'static str {
+fn variant(waiting: &WaitReason) -> &'static str {
     match waiting {
-        Waiting::Obstacle(_) => "Obstacle",
-        Waiting::InProgress
-        | Waiting::ReleasePending
-        | Waiting::PodNotCached
-        | Waiting::Rules
-        | Waiting::Drain(_)
-        | Waiting::NoReadinessGate(_)
-        | Waiting::HooksUnsupported { .. }
-        | Waiting::ServicePublishing(_)
-        | Waiting::ServiceOpen(_)
-        | Waiting::ServiceBusy { .. }
-        | Waiting::HostNetwork
-        | Waiting::StaticPod
-        | Waiting::Job
-        | Waiting::Terminating
-        | Waiting::NotScheduled
-        | Waiting::NodeGone(_)
-        | Waiting::AgentNotReady(_)
-        | Waiting::NodeFull(_)
-        | Waiting::ImagePulling { .. }
-        | Waiting::ImageNotFetched { .. }
-        | Waiting::Learning(_)
-        | Waiting::Companion { .. }
-        | Waiting::PrefetchOnly
-        | Waiting::Reload
-        | Waiting::OwnerUnreadable(_)
-        | Waiting::LedgerFull
-        | Waiting::Halted { .. } => waiting.reason(),
+        WaitReason::Obstacle(_) => "Obstacle",
+        WaitReason::InProgress
+        | WaitReason::ReleasePending
+        | WaitReason::PodNotCached
+        | WaitReason::Rules
+        | WaitReason::Drain(_)
+        | WaitReason::NoReadinessGate(_)
+        | WaitReason::HooksUnsupported { .. }
+        | WaitReason::ServicePublishing(_)
+        | WaitReason::ServiceOpen(_)
+        | WaitReason::ServiceBusy { .. }
+        | WaitReason::HostNetwork
+        | WaitReason::StaticPod
+        | WaitReason::Job
+        | WaitReason::Terminating
+        | WaitReason::NotScheduled
+        | WaitReason::NodeGone(_)
+        | WaitReason::AgentNotReady(_)
+        | WaitReason::NodeFull(_)
+        | WaitReason::ImagePulling { .. }
+        | WaitReason::ImageNotFetched { .. }
+        | WaitReason::Learning(_)
+        | WaitReason::Companion { .. }
+        | WaitReason::PrefetchOnly
+        | WaitReason::Reload
+        | WaitReason::OwnerUnreadable(_)
+        | WaitReason::LedgerFull
+        | WaitReason::Halted { .. } => waiting.reason(),
     }
 }
 
@@ -124,11 +124,11 @@ fn compare(draw: &Draw) -> Result<BTreeSet<&'static str>, TestCaseError> {
         };
         match &verdict.waiting {
             None => prop_assert_eq!((first, is_denied), (None, false), "{}", said),
-            Some(Waiting::Rules) => prop_assert_eq!((first, is_denied), (None, true), "{}", said),
+            Some(WaitReason::Rules) => prop_assert_eq!((first, is_denied), (None, true), "{}", said),
             Some(waiting) => prop_assert_eq!(first, Some(waiting.reason()), "{}", said),
         }
         reasons.extend(verdict.waiting.as_ref().map(variant));
-        let is_opened = opens && matches!(verdict.waiting, Some(Waiting::ServicePublishing(_)));
+        let is_opened = opens && matches!(verdict.waiting, Some(WaitReason::ServicePublishing(_)));
         prop_assert_eq!(said["allowed"].as_bool(), Some(granted.contains_key(&uid) || is_opened), "{}", said);
         if let Some(grant) = granted.get(&uid) {
             reasons.insert("Granted");

@@ -101,7 +101,7 @@ fn holder(holder: &BudgetConsumer) -> String {
     let why = match holder.why {
         Consumption::Reserved => "reserved",
         Consumption::Unavailable => "unavailable",
-        Consumption::Settling => "Ready for less than minReadySeconds",
+        Consumption::RecentlyReady => "Ready for less than minReadySeconds",
         Consumption::GoesNow => "goes now",
     };
     match holder.since {

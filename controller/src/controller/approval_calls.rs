@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::approval::Interest;
 use crate::approval::client::Approvers;
 use crate::approval::requests::{CallId, Failure, Requests};
-use hitless_rollout::round::{Round, Waiting};
+use hitless_rollout::round::{Round, WaitReason};
 use hitless_rollout::snapshot::Snapshot;
 
 pub(super) struct ApprovalCalls {
@@ -69,7 +69,7 @@ impl ApprovalCalls {
 fn interest(round: &Round) -> Interest<'_> {
     let uids = |running: bool| -> BTreeSet<&str> {
         let verdicts = round.verdicts.iter();
-        let those = verdicts.filter(|verdict| (verdict.waiting == Some(Waiting::InProgress)) == running);
+        let those = verdicts.filter(|verdict| (verdict.waiting == Some(WaitReason::InProgress)) == running);
         those.map(|verdict| verdict.pod.uid.as_str()).collect()
     };
     Interest { asks: &round.asks, waiting: uids(false), running: uids(true) }
@@ -96,7 +96,7 @@ mod tests {
         Approvers::new(ClientBuilder::new(service, "default").build())
     }
 
-    fn round(waiting: Waiting) -> Round {
+    fn round(waiting: WaitReason) -> Round {
         let pod = PodRef { namespace: "ns".into(), name: "p".into(), uid: "u".into() };
         let ask = Ask {
             namespace: "ns".into(),
@@ -140,7 +140,7 @@ mod tests {
         let mut snapshot = snapshot(&format!("http://{}/", listener.local_addr().unwrap()));
         let wake = Arc::new(Notify::new());
         let mut approval_calls = ApprovalCalls::new(approvers(), Arc::clone(&wake));
-        let round = round(Waiting::Rules);
+        let round = round(WaitReason::Rules);
         approval_calls.follow(&round, &snapshot, Timestamp::UNIX_EPOCH);
         timeout(Duration::from_secs(20), approve(&listener)).await.unwrap();
         timeout(Duration::from_secs(20), wake.notified()).await.unwrap();
@@ -155,7 +155,7 @@ mod tests {
         approval_calls.follow(&waits, &snapshot, later);
         approval_calls.fill(&mut snapshot, later);
         assert_eq!(snapshot.approvals.len(), 1);
-        let runs = Round { asks: Vec::new(), ..self::round(Waiting::InProgress) };
+        let runs = Round { asks: Vec::new(), ..self::round(WaitReason::InProgress) };
         approval_calls.follow(&runs, &snapshot, later);
         approval_calls.fill(&mut snapshot, later);
         assert!(snapshot.approvals.is_empty());
@@ -166,7 +166,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut snapshot = snapshot(&format!("http://{}/", listener.local_addr().unwrap()));
         let mut approval_calls = ApprovalCalls::new(approvers(), Arc::new(Notify::new()));
-        approval_calls.follow(&round(Waiting::Rules), &snapshot, Timestamp::UNIX_EPOCH);
+        approval_calls.follow(&round(WaitReason::Rules), &snapshot, Timestamp::UNIX_EPOCH);
         let (mut stream, _) = listener.accept().await.unwrap();
         approval_calls.end_of_term();
         let closed = async { while stream.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {} };

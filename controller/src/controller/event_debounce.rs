@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Add;
 use std::time::Duration;
 
-use hitless_runtime::events::Note;
+use hitless_runtime::events::EventNote;
 
 /// A note must have been true for so long.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -25,8 +25,8 @@ impl<T> Default for EventDebounce<T> {
 
 impl<T: Copy + Ord + Add<Duration, Output = T>> EventDebounce<T> {
     /// The notes that have been true for long enough, and when the next one will have been.
-    pub(super) fn due<'a>(&mut self, notes: &'a [Note], now: T) -> (Vec<&'a Note>, Option<T>) {
-        let key = |note: &Note| (note.regarding.uid.clone().unwrap_or_default(), note.reason);
+    pub(super) fn due<'a>(&mut self, notes: &'a [EventNote], now: T) -> (Vec<&'a EventNote>, Option<T>) {
+        let key = |note: &EventNote| (note.regarding.uid.clone().unwrap_or_default(), note.reason);
         let mut since = BTreeMap::new();
         for note in notes {
             let seen = self.since.get(&key(note)).copied().unwrap_or(now);
@@ -45,9 +45,15 @@ mod tests {
     use hitless_runtime::events::Severity;
     use k8s_openapi::api::core::v1::ObjectReference;
 
-    fn note(uid: &str) -> Note {
+    fn note(uid: &str) -> EventNote {
         let regarding = ObjectReference { uid: Some(uid.into()), ..ObjectReference::default() };
-        Note { regarding, severity: Severity::Warning, reason: "RolloutBlocked", action: "Update", text: uid.into() }
+        EventNote {
+            regarding,
+            severity: Severity::Warning,
+            reason: "RolloutBlocked",
+            action: "Update",
+            text: uid.into(),
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::test_controller::{ALL, TestController, Writing};
 enum Action {
     /// One of the two controllers gets news of some kinds.
     Refresh(bool, u8),
-    Turn(bool, Writing),
+    Round(bool, Writing),
     /// One of the two controllers is started anew, with the caches of that moment.
     Restart(bool),
     Arrive(bool),
@@ -39,7 +39,7 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         6 => (any::<bool>(), 0..=ALL).prop_map(|(who, kinds)| Action::Refresh(who, kinds)),
         2 => any::<bool>().prop_map(|who| Action::Refresh(who, ALL)),
-        8 => (any::<bool>(), writing()).prop_map(|(who, writing)| Action::Turn(who, writing)),
+        8 => (any::<bool>(), writing()).prop_map(|(who, writing)| Action::Round(who, writing)),
         1 => any::<bool>().prop_map(Action::Restart),
         2 => any::<bool>().prop_map(Action::Arrive),
         10 => (0..4_usize, fate()).prop_map(|(index, fate)| Action::Agent(index, fate)),
@@ -60,7 +60,7 @@ fn run(mut cluster: Cluster, actions: &[Action], budget: u8) -> (Cluster, [TestC
         cluster.pass(1);
         match action {
             Action::Refresh(who, kinds) => controllers[usize::from(*who)].refresh(&cluster, *kinds),
-            Action::Turn(who, writing) => {
+            Action::Round(who, writing) => {
                 let _ = controllers[usize::from(*who)].turn(&mut cluster, *writing);
             }
             Action::Restart(who) => {

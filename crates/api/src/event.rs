@@ -13,7 +13,7 @@ pub enum Severity {
 
 /// One Event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Note {
+pub struct EventNote {
     /// The object that it is about, with uid.
     pub regarding: ObjectReference,
     /// How serious it is.

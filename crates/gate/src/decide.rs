@@ -233,7 +233,7 @@ impl<'g> DecisionPass<'g> {
             {
                 Ok(Reason::AlreadyUnavailable)
             }
-            Check::Availability(limits) => self.live(id, group).availability(*limits, pod.is_settling()),
+            Check::Availability(limits) => self.live(id, group).availability(*limits, pod.is_recently_ready()),
             Check::Nodes(bound) => self.live(id, group).nodes(group, pod, *bound),
             Check::Topology { key, most } => self.live(id, group).topology((gate, group), pod, key, *most),
             Check::PerNode { fewest } => {
@@ -262,7 +262,7 @@ impl<'g> DecisionPass<'g> {
             return says(name, Decision::Allowed, answer.unwrap_or_else(|because| because));
         };
         let live = self.live(id, group);
-        match live.availability(limits(live.counts.total), each.pod.is_settling()) {
+        match live.availability(limits(live.counts.total), each.pod.is_recently_ready()) {
             Ok(because) => says(name, Decision::Allowed, because),
             Err(because) => {
                 let (holders, since) = self.holders((id, group), Who::Down, each.pod);

@@ -59,7 +59,7 @@ pub struct Gate {
     nodes: HashMap<Symbol, Labels>,
     reserved: HashMap<Uid, Reserved>,
     failed: HashSet<Uid>,
-    settling: HashSet<Uid>,
+    recently_ready: HashSet<Uid>,
 }
 
 impl Gate {
@@ -196,10 +196,10 @@ impl Gate {
 
     /// uids of all pods that are available, but not for as long as their workload wants before they count so (`minReadySeconds`). To
     /// others they are unavailable; each is itself judged as the available pod that it is.
-    pub fn set_settling<'u>(&mut self, settling: impl IntoIterator<Item = &'u str>) {
-        let settling: HashSet<Uid> = settling.into_iter().map(|uid| Uid::of(uid).kept()).collect();
-        let changed: Vec<Uid> = self.settling.symmetric_difference(&settling).cloned().collect();
-        self.settling = settling;
+    pub fn set_recently_ready<'u>(&mut self, recently_ready: impl IntoIterator<Item = &'u str>) {
+        let recently_ready: HashSet<Uid> = recently_ready.into_iter().map(|uid| Uid::of(uid).kept()).collect();
+        let changed: Vec<Uid> = self.recently_ready.symmetric_difference(&recently_ready).cloned().collect();
+        self.recently_ready = recently_ready;
         for uid in &changed {
             self.recount(uid);
         }
@@ -209,11 +209,11 @@ impl Gate {
     fn recount(&mut self, uid: &Uid) {
         let Some(known) = self.pod_id_of(&uid.borrowed()) else { return };
         let (held, failed) = (self.reserved.contains_key(uid), self.failed.contains(uid));
-        let settling = self.settling.contains(uid);
+        let recently_ready = self.recently_ready.contains(uid);
         self.change_state(known, |state| {
             state.reserved = held;
             state.failed = failed;
-            state.settling = settling;
+            state.recently_ready = recently_ready;
         });
     }
 

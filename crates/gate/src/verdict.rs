@@ -77,7 +77,7 @@ pub enum Consumption {
     /// It is not available.
     Unavailable,
     /// It is Ready, but not for as long as its workload wants (`minReadySeconds`).
-    Settling,
+    RecentlyReady,
     /// It was let go a moment ago, in the same round.
     GoesNow,
 }

@@ -23,7 +23,7 @@ struct Cluster {
     owners: BTreeMap<ObjectRef, OwnerFacts>,
     held: BTreeMap<String, Reserved>,
     failed: BTreeSet<String>,
-    settling: BTreeSet<String>,
+    recently_ready: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ enum Change {
     Disruption(u8, Option<(Value, Value, Value)>),
     Owner(u8, Option<u32>),
     Failed(u8),
-    Settling(u8),
+    RecentlyReady(u8),
     Done(u8),
 }
 
@@ -73,7 +73,7 @@ impl Cluster {
             settings: &Settings { implicit: Some(ImplicitBudget { percent: 100 }), ..Settings::default() },
         };
         let mut gate = Gate::of(&input);
-        gate.set_settling(self.settling.iter().map(String::as_str));
+        gate.set_recently_ready(self.recently_ready.iter().map(String::as_str));
         gate.decide(candidates, input.approvals, now)
     }
 
@@ -145,11 +145,11 @@ impl Cluster {
                 }
                 gate.set_failed(&self.failed);
             }
-            Change::Settling(number) => {
-                if !self.settling.remove(&uid(number)) {
-                    self.settling.insert(uid(number));
+            Change::RecentlyReady(number) => {
+                if !self.recently_ready.remove(&uid(number)) {
+                    self.recently_ready.insert(uid(number));
                 }
-                gate.set_settling(self.settling.iter().map(String::as_str));
+                gate.set_recently_ready(self.recently_ready.iter().map(String::as_str));
             }
             Change::Done(number) => {
                 self.held.remove(&uid(number));
@@ -159,7 +159,7 @@ impl Cluster {
     }
 
     fn is_free(&self, pod: &PodFacts) -> bool {
-        pod.available && !self.held.contains_key(&pod.uid) && !self.settling.contains(&pod.uid)
+        pod.available && !self.held.contains_key(&pod.uid) && !self.recently_ready.contains(&pod.uid)
     }
 
     /// Limits after a round, given who was newly taken in it.
@@ -278,7 +278,7 @@ fn a_change() -> impl Strategy<Value = Change> {
         1 => (0..2_u8, prop::option::weighted(0.8, disruption)).prop_map(|(number, spec)| Change::Disruption(number, spec)),
         1 => (0..3_u8, prop::option::weighted(0.8, 0..9_u32)).prop_map(|(number, desired)| Change::Owner(number, desired)),
         1 => (0..24_u8).prop_map(Change::Failed),
-        2 => (0..24_u8).prop_map(Change::Settling),
+        2 => (0..24_u8).prop_map(Change::RecentlyReady),
         3 => (0..24_u8).prop_map(Change::Done),
     ]
 }

@@ -39,7 +39,7 @@ struct Run {
     max: f64,
     open: f64,
     begin: f64,
-    quiet: f64,
+    accept_queue: f64,
     release: f64,
     replayed: usize,
     close: f64,
@@ -72,8 +72,8 @@ fn restart(gap: Duration) -> Option<Run> {
     let (mut hold, open) = timed(|| SynHold::open(&netns).unwrap());
     let spec = HoldSpec { ports: vec![PORT], cap: PATIENCE, expires_after: PATIENCE, exempt: Vec::new() };
     let ((), begin) = timed(|| hold.begin(spec).unwrap());
-    let ((), quiet) = timed(|| {
-        assert!(netns.quiet_accept_queue(&[PORT], PATIENCE).unwrap().is_quiet());
+    let ((), accept_queue) = timed(|| {
+        assert!(netns.empty_accept_queue(&[PORT], PATIENCE).unwrap().is_none());
         eventually("requests in flight are answered", || netns.connections().unwrap().inbound.is_empty().then_some(()));
     });
     let ((missing, _server), raw_gap) = timed(|| {
@@ -104,7 +104,7 @@ fn restart(gap: Duration) -> Option<Run> {
         max: quantile(1000),
         open,
         begin,
-        quiet,
+        accept_queue,
         release,
         replayed: released.replayed,
         close,
@@ -124,7 +124,7 @@ fn milliseconds(duration: Duration) -> f64 {
 
 impl Run {
     fn figures(&self) -> [(&'static str, f64); 13] {
-        let Self { asked_gap, gap, p50, p999, max, open, begin, quiet, release, close, .. } = *self;
+        let Self { asked_gap, gap, p50, p999, max, open, begin, accept_queue, release, close, .. } = *self;
         [
             ("askedGapMilliseconds", asked_gap),
             ("gapMilliseconds", gap),
@@ -135,7 +135,7 @@ impl Run {
             ("maxBeyondGapMilliseconds", max - gap),
             ("openMilliseconds", open),
             ("parkMilliseconds", begin),
-            ("quietMilliseconds", quiet),
+            ("acceptQueueMilliseconds", accept_queue),
             ("releaseMilliseconds", release),
             ("closeMilliseconds", close),
             (

@@ -11,7 +11,7 @@ pub enum Activity {
     Fresh,
     /// The last request has been answered.
     Idle,
-    /// Cannot be told. Treat as busy until it has been quiet for about three times the usual response time.
+    /// Cannot be told. Treat as busy until it has been unused for about three times the usual response time.
     Ambiguous,
 }
 

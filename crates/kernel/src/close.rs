@@ -35,27 +35,31 @@ pub struct ClosedReport {
 /// A client that has just connected is about to send its request; on a busy machine that takes it a while.
 const FRESH_LASTS: Duration = Duration::from_millis(250);
 
-/// Closes those of the connections that are still [`Activity::Idle`], or [`Activity::Fresh`] for 250 ms; [`close_quiet`] without a time.
+/// Closes those of the connections that are still [`Activity::Idle`], or [`Activity::Fresh`] for 250 ms; [`close_unused`] without a time.
 ///
 /// Only for request-response protocols (HTTP/1): see [`classify`].
 pub fn close_idle(proc_root: &Path, pod_uid: &str, connections: &[Connection]) -> Result<ClosedReport, KernelError> {
-    close_quiet(&PodNetns::open(proc_root, pod_uid)?, connections, Duration::MAX)
+    close_unused(&PodNetns::open(proc_root, pod_uid)?, connections, Duration::MAX)
 }
 
-/// Like [`close_idle`], and also closes those that are [`Activity::Ambiguous`] but have passed no data for `quiet`. About
+/// Like [`close_idle`], and also closes those that are [`Activity::Ambiguous`] but have passed no data for `unused`. About
 /// three times the usual response time is safe; a connection that was used once only is often ambiguous for ever.
 ///
 /// Costs some 10 µs for each connection and file descriptor of the pod. After an error some may have been closed; asking
 /// again is harmless.
-pub fn close_quiet(netns: &PodNetns, connections: &[Connection], quiet: Duration) -> Result<ClosedReport, KernelError> {
-    close_quiet_if(netns, connections, quiet, |_| true)
-}
-
-/// Like [`close_quiet`], but only those of which `may_close` says so too, given the connection as it is at the second look.
-pub fn close_quiet_if(
+pub fn close_unused(
     netns: &PodNetns,
     connections: &[Connection],
-    quiet: Duration,
+    unused: Duration,
+) -> Result<ClosedReport, KernelError> {
+    close_unused_if(netns, connections, unused, |_| true)
+}
+
+/// Like [`close_unused`], but only those of which `may_close` says so too, given the connection as it is at the second look.
+pub fn close_unused_if(
+    netns: &PodNetns,
+    connections: &[Connection],
+    unused: Duration,
     may_close: impl Fn(&Connection) -> bool,
 ) -> Result<ClosedReport, KernelError> {
     let mut report = ClosedReport::default();
@@ -71,7 +75,7 @@ pub fn close_quiet_if(
             // Asked for it alone, right before: no other connection's turn lies between.
             Some(socket) => match look_again(netns, place.connection)? {
                 None => report.gone += 1,
-                Some(now) if is_idle(&now, quiet) && may_close(&now) => close(&socket, &mut report)?,
+                Some(now) if is_idle(&now, unused) && may_close(&now) => close(&socket, &mut report)?,
                 Some(_) => report.busy += 1,
             },
         }
@@ -91,11 +95,11 @@ fn look_again(netns: &PodNetns, connection: &Connection) -> Result<Option<Connec
     Ok(now.filter(|now| now.state == TcpState::Established))
 }
 
-fn is_idle(connection: &Connection, quiet: Duration) -> bool {
+fn is_idle(connection: &Connection, unused: Duration) -> bool {
     match classify(connection) {
         Activity::Idle => true,
         Activity::Fresh => connection.silent_for().is_some_and(|silent| silent >= FRESH_LASTS),
-        Activity::Ambiguous => connection.quiet_for().is_some_and(|lasted| lasted >= quiet),
+        Activity::Ambiguous => connection.unused_for().is_some_and(|lasted| lasted >= unused),
         Activity::Busy => false,
     }
 }

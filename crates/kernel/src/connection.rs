@@ -108,7 +108,7 @@ pub struct Connection {
 impl Connection {
     /// How long no data has passed in either direction; `None` when the kernel does not tell.
     #[must_use]
-    pub fn quiet_for(&self) -> Option<Duration> {
+    pub fn unused_for(&self) -> Option<Duration> {
         self.info.map(|info| info.last_data_sent.min(info.last_data_recv))
     }
 
@@ -232,9 +232,9 @@ mod tests {
     }
 
     #[test]
-    fn quiet_lasts_since_the_later_of_both_directions() {
+    fn unused_lasts_since_the_later_of_both_directions() {
         let mut connection = socket(1, "10.0.0.2:8080", "10.0.0.1:50001", 1);
-        assert_eq!(connection.quiet_for(), None);
+        assert_eq!(connection.unused_for(), None);
         connection.info = Some(TcpInfo {
             last_data_sent: Duration::from_millis(30),
             last_data_recv: Duration::from_millis(40),
@@ -243,7 +243,7 @@ mod tests {
             bytes_received: 1,
             notsent_bytes: 0,
         });
-        assert_eq!(connection.quiet_for(), Some(Duration::from_millis(30)));
+        assert_eq!(connection.unused_for(), Some(Duration::from_millis(30)));
         assert_eq!(connection.silent_for(), Some(Duration::ZERO));
     }
 }

@@ -16,7 +16,7 @@
 //! | [`PodNetns::sockets`], [`PodNetns::destroy_events`], and the first question to sockets | `CAP_SYS_ADMIN` | `setns` |
 //! | [`pod_directory`] | `CAP_SYS_PTRACE` | `/proc/<pid>/root` and `/proc/<pid>/ns/mnt` of another user's process |
 //! | [`PodNetns::counters`], [`PodNetns::udp_counters`], [`SockDiag`] once open | none | |
-//! | [`close_idle`], [`close_quiet`], [`close_quiet_if`], [`PodNetns::listeners_of`], [`exposure()`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
+//! | [`close_idle`], [`close_unused`], [`close_unused_if`], [`PodNetns::listeners_of`], [`exposure()`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
 //! | [`PodNetns::destroy`] | `CAP_NET_ADMIN` | `SOCK_DESTROY` |
 //! | [`SynHold::open`] | `CAP_SYS_ADMIN`, `CAP_NET_RAW`, `CAP_NET_ADMIN` | `setns`, packet and raw sockets and their buffers |
 //! | [`exec::execute`] | `CAP_SYS_ADMIN`, `CAP_SYS_PTRACE`, `CAP_SYS_CHROOT`, `CAP_SETUID`, `CAP_SETGID`, `CAP_SETPCAP` | `setns` with mounts, become the container's user, give everything up |
@@ -47,7 +47,7 @@ mod watch;
 
 pub use capability::{Capability, MissingCapability, check_capabilities};
 pub use classify::{Activity, classify};
-pub use close::{ClosedReport, close_idle, close_quiet, close_quiet_if};
+pub use close::{ClosedReport, close_idle, close_unused, close_unused_if};
 pub use connection::{Connection, Connections, Listener, TcpInfo, TcpState};
 pub use counters::{TcpCounters, UdpCounters};
 pub use destroy_events::DestroyEvents;

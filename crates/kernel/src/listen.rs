@@ -89,7 +89,7 @@ pub struct Pending {
 impl Pending {
     /// Nothing will come any more, provided that new connections are held.
     #[must_use]
-    pub fn is_quiet(self) -> bool {
+    pub fn is_none(self) -> bool {
         self.queued == 0 && self.half_open == Some(0)
     }
 }
@@ -107,12 +107,12 @@ impl PodNetns {
     }
 
     /// Waits until the application has accepted all that is there; hold new connections before. Answers with what is
-    /// left when it is quiet or the time is over.
-    pub fn quiet_accept_queue(&self, ports: &[u16], at_most: Duration) -> Result<Pending, KernelError> {
+    /// left when it is empty or the time is over.
+    pub fn empty_accept_queue(&self, ports: &[u16], at_most: Duration) -> Result<Pending, KernelError> {
         let deadline = Instant::now() + at_most;
         loop {
             let pending = self.pending(ports)?;
-            if pending.is_quiet() || Instant::now() >= deadline {
+            if pending.is_none() || Instant::now() >= deadline {
                 return Ok(pending);
             }
             thread::sleep(GLANCE);

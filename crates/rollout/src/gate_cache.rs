@@ -63,11 +63,11 @@ impl<'g> Synced<'g> {
     pub(crate) fn tell<'u>(
         self,
         failed: &BTreeSet<String>,
-        settling: impl IntoIterator<Item = &'u str>,
+        recently_ready: impl IntoIterator<Item = &'u str>,
         held: BTreeMap<String, Reserved>,
     ) -> &'g Gate {
         self.0.set_failed(failed);
-        self.0.set_settling(settling);
+        self.0.set_recently_ready(recently_ready);
         self.0.set_reserved(held);
         self.0
     }

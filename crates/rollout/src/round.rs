@@ -25,12 +25,12 @@ mod reload;
 mod rule_status;
 mod service_publishing;
 mod start_up;
-mod waiting;
+mod wait_reason;
 mod wishes;
 mod write;
 
 use crate::mode::{Forecast, Policies, Traffic};
-use hitless_api::event::Note;
+use hitless_api::event::EventNote;
 use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
 use hitless_gate::Verdict;
 use jiff::{Timestamp, Unit};
@@ -39,7 +39,7 @@ pub use companions::Companion;
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
 pub use reload::Reload;
-pub use waiting::{NotFetched, Waiting, unfit};
+pub use wait_reason::{NotFetched, WaitReason, unfit};
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
 pub use write::{
@@ -68,7 +68,7 @@ pub struct PodVerdict {
     /// Its top workload.
     pub owner: Option<ObjectRef>,
     /// What it waits for; `None`: it is granted.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitReason>,
     /// What the rules said, if they were asked.
     pub gate: Option<Verdict>,
     /// Leave or Hold, if it is granted.
@@ -80,10 +80,10 @@ impl PodVerdict {
     #[must_use]
     pub fn text(&self) -> Option<String> {
         match (&self.waiting, &self.gate) {
-            (Some(Waiting::Rules), Some(gate)) => {
+            (Some(WaitReason::Rules), Some(gate)) => {
                 Some(gate.denied().map(ToString::to_string).collect::<Vec<_>>().join("; "))
             }
-            (waiting, _) => waiting.as_ref().map(Waiting::text),
+            (waiting, _) => waiting.as_ref().map(WaitReason::text),
         }
     }
 }
@@ -102,7 +102,7 @@ pub struct Round {
     /// Approvers to be asked; the same as last time as long as nothing changes.
     pub asks: Vec<Ask>,
     /// What people should know; the same as last time as long as it holds.
-    pub events: Vec<Note>,
+    pub events: Vec<EventNote>,
     /// When to decide again even if nothing changes.
     pub wake_at: Option<Timestamp>,
 }
@@ -198,7 +198,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let statuses = rule_status::decide(snapshot, &verdicts, now);
         let wake_at = [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at];
         // A pod that counts as available again may let another one go.
-        let settled_at = wishes.world.settling.values().min().copied().filter(|_| !verdicts.is_empty());
+        let settled_at = wishes.world.recently_ready.values().min().copied().filter(|_| !verdicts.is_empty());
         let wake_at = wake_at.into_iter().flatten().chain(companions.wake_at).chain(settled_at);
         let wake_at = wake_at.chain(reloads.wake_at).min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);

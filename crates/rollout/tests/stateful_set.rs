@@ -9,7 +9,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, NodeTransitionSpec};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
-use hitless_rollout::round::{Round, Waiting, Write, round};
+use hitless_rollout::round::{Round, WaitReason, Write, round};
 use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
 use hitless_workloads::{Object, kind};
 use jiff::Timestamp;
@@ -126,7 +126,7 @@ fn a_pod_below_the_partition_whose_way_back_fails_is_not_helped_by_another_image
     assert_eq!(grants.iter().map(|grant| grant.containers["web"].to.as_str()).collect::<Vec<_>>(), ["web:v1"]);
     snapshot.node_transitions.insert("n1".to_owned(), Arc::new(rolled_back(&grants[0])));
     let after = decide(&snapshot);
-    let Some(halted @ Waiting::Halted { way_back: true, .. }) = &after.verdicts[0].waiting else {
+    let Some(halted @ WaitReason::Halted { way_back: true, .. }) = &after.verdicts[0].waiting else {
         panic!("{:?}", after.verdicts)
     };
     assert_eq!(
@@ -222,6 +222,6 @@ fn where_the_workloads_cannot_be_read_nothing_begins_and_nothing_that_is_under_w
     let wishes = wishes.collect();
     let round = decide(&unreadable(snapshot).with_pods(wishes));
     let reasons: Vec<_> =
-        round.verdicts.iter().filter_map(|verdict| verdict.waiting.as_ref()).map(Waiting::reason).collect();
+        round.verdicts.iter().filter_map(|verdict| verdict.waiting.as_ref()).map(WaitReason::reason).collect();
     assert_eq!(reasons, ["OwnerUnreadable"]);
 }

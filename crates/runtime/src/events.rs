@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub use hitless_api::event::{Note, Severity};
+pub use hitless_api::event::{EventNote, Severity};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -40,7 +40,7 @@ impl Events {
 
     /// Writes `note`, unless the last one with its object and reason says the same and is younger than ten minutes.
     /// Says whether it was written.
-    pub async fn publish(&self, note: Note) -> Result<bool, WriteError> {
+    pub async fn publish(&self, note: EventNote) -> Result<bool, WriteError> {
         let now = Instant::now();
         let key = (note.regarding.uid.clone().unwrap_or_default(), note.reason);
         if self.is_repeat(&key, &note.text, now) {
@@ -66,7 +66,7 @@ impl Events {
     }
 }
 
-fn event(note: &Note, component: &str, instance: &str, now: Timestamp) -> Event {
+fn event(note: &EventNote, component: &str, instance: &str, now: Timestamp) -> Event {
     let object = note.regarding.name.as_deref().unwrap_or(component);
     // Events about cluster-scoped objects live in namespace default, as Kubernetes does it.
     let namespace = note.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::ObjectReference;
 
-    fn note(text: &str) -> Note {
+    fn note(text: &str) -> EventNote {
         let regarding = ObjectReference {
             kind: Some("Deployment".into()),
             name: Some("web".into()),
@@ -105,7 +105,13 @@ mod tests {
             uid: Some("u".into()),
             ..ObjectReference::default()
         };
-        Note { regarding, severity: Severity::Warning, reason: "RolloutBlocked", action: "Update", text: text.into() }
+        EventNote {
+            regarding,
+            severity: Severity::Warning,
+            reason: "RolloutBlocked",
+            action: "Update",
+            text: text.into(),
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Longest time between two turns of a live loop. A loop must wake up by itself well within it.
+    /// Longest time between two rounds of a live loop. A loop must wake up by itself well within it.
     pub const LIMIT: Duration = Duration::from_secs(30);
 
     /// A heart that has beaten at `now`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::ObjectRef;
-use hitless_api::event::{Note, Severity};
+use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{COMPANION_ALWAYS, COMPANION_NEVER, PREFETCH_ONLY, annotations};
 
 use crate::intent::PodWish;
@@ -115,7 +115,7 @@ pub struct Plan {
     /// Pods that are brought to the target in the end.
     pub total: usize,
     /// What people should know, for as long as it holds.
-    pub notes: Vec<Note>,
+    pub notes: Vec<EventNote>,
     /// How long a new version may take, in seconds, as the workload's owner says.
     pub progress_deadline_seconds: Option<u32>,
     /// Its owner wants the images fetched and nothing else for now (annotation `hitless.dev/prefetch: only`).
@@ -174,6 +174,6 @@ impl Plan {
 }
 
 /// A note on a workload whose API has that version.
-pub(crate) fn note(on: &ObjectRef, version: &str, severity: Severity, reason: &'static str, text: String) -> Note {
-    Note { regarding: on.reference(version), severity, reason, action: "UpdateInPlace", text }
+pub(crate) fn note(on: &ObjectRef, version: &str, severity: Severity, reason: &'static str, text: String) -> EventNote {
+    EventNote { regarding: on.reference(version), severity, reason, action: "UpdateInPlace", text }
 }

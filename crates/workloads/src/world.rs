@@ -22,7 +22,7 @@ pub struct World<'a> {
     /// uids of pods with an operation that has not ended: a rollout does not finish over them.
     pub operating: BTreeSet<String>,
     /// Pods that are Ready, but not for as long as their workload wants before they count as available: until when, by uid.
-    pub settling: BTreeMap<&'a str, Timestamp>,
+    pub recently_ready: BTreeMap<&'a str, Timestamp>,
 }
 
 impl<'a> World<'a> {
@@ -36,8 +36,14 @@ impl<'a> World<'a> {
             }
         }
         let by_uid = objects.iter().map(|object| (object.id.uid.as_str(), &**object)).collect();
-        let mut world =
-            Self { by_uid, children, roots: Vec::new(), pods: HashMap::new(), operating, settling: BTreeMap::new() };
+        let mut world = Self {
+            by_uid,
+            children,
+            roots: Vec::new(),
+            pods: HashMap::new(),
+            operating,
+            recently_ready: BTreeMap::new(),
+        };
         let roots = objects.iter().filter_map(|object| {
             let kind = kind::of_workload(&object.id.group_kind)?;
             kind.concerns(object, &world).then_some((kind, &**object))
@@ -75,7 +81,7 @@ impl<'a> World<'a> {
             let until = pod.ready_since().filter(|_| pod.available())?.saturating_add(*least).ok()?;
             (now < until).then_some((pod.id.uid.as_str(), until))
         };
-        self.settling = pods.iter().filter_map(|pod| until(pod)).collect();
+        self.recently_ready = pods.iter().filter_map(|pod| until(pod)).collect();
         self
     }
 

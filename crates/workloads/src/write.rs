@@ -1,6 +1,6 @@
 //! A write to a workload's object, as data. It applies to exactly the version that it was decided on.
 
-use hitless_api::event::Note;
+use hitless_api::event::EventNote;
 use hitless_api::{GroupKind, JsonPatch, ObjectRef};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub struct Write {
     /// What is asked of the API server.
     pub request: Request,
     /// What people should know once it has succeeded.
-    pub tells: Option<Note>,
+    pub tells: Option<EventNote>,
 }
 
 /// What is asked of the API server. Every request fails if the object is not as it was when this was decided, except a creation,
@@ -82,7 +82,7 @@ impl Write {
 
     /// With what people should know once it has succeeded.
     #[must_use]
-    pub fn telling(self, note: Option<Note>) -> Self {
+    pub fn telling(self, note: Option<EventNote>) -> Self {
         Self { tells: note, ..self }
     }
 

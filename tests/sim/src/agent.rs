@@ -1,9 +1,9 @@
-//! An agent process: the real turn on watched caches, with the shell's order of writes and reports.
+//! An agent process: the real round on watched caches, with the shell's order of writes and reports.
 
 mod answers;
 mod clients;
 mod holder;
-mod turn;
+mod round;
 mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +30,7 @@ use clients::Watched;
 use holder::Holder;
 
 const RETRY: Micros = SECOND;
-/// The loop turns at least this often. Here only where nothing else may wake it: in a Hold, and after a read that was not answered.
+/// The loop does a round at least this often. Here only where nothing else may wake it: in a Hold, and after a read that was not answered.
 const LONGEST_SLEEP: Micros = 10 * SECOND;
 /// Grants last for 90 s.
 const LONG_AWAY: Micros = 85 * SECOND;
@@ -64,7 +64,7 @@ pub(crate) struct Agent {
     pub(crate) info: AgentInfo,
 }
 
-/// The rest of a turn.
+/// The rest of a round.
 struct Doing {
     /// What is still to be done, in this order.
     tasks: VecDeque<Task>,
@@ -158,11 +158,11 @@ impl Agent {
         self.deliver(&ground.server, ground.now);
         self.holder.step(self.who(), self.skew, ground);
         if self.doing.is_none() && (self.next <= ground.now || self.has_news()) {
-            self.turn(ground);
+            self.run_round(ground);
         }
     }
 
-    /// What the next turn has not been told yet.
+    /// What the next round has not been told yet.
     fn has_news(&self) -> bool {
         self.pods.is_changed() || self.transitions.is_changed() || self.holder.has_news()
     }

@@ -26,8 +26,8 @@ pub(crate) use caches::{Caches, KINDS};
 
 /// Changes that come together are decided together.
 const DEBOUNCE: Micros = 20 * MS;
-/// The loop turns at least this often. Here only where nothing else wakes it: after a read that was not answered.
-const TURN: Micros = 10 * SECOND;
+/// The loop does a round at least this often. Here only where nothing else wakes it: after a read that was not answered.
+const ROUND_AT_LEAST_EVERY: Micros = 10 * SECOND;
 
 /// One process.
 pub(crate) struct Controller {
@@ -42,7 +42,7 @@ pub(crate) struct Controller {
     /// Epoch, and until when it believes to lead.
     pub(crate) term: Option<(i64, Micros)>,
     doing: Doing,
-    /// The next turn.
+    /// The next round.
     next: Micros,
     /// Decisions so far.
     pub(crate) rounds: u64,
@@ -157,11 +157,11 @@ impl Controller {
             self.next = self.next.min(now + DEBOUNCE);
         }
         if self.next <= now && matches!(self.doing, Doing::Nothing) {
-            self.turn(ground);
+            self.run_round(ground);
         }
     }
 
-    fn turn(&mut self, ground: &mut Ground) {
+    fn run_round(&mut self, ground: &mut Ground) {
         self.next = NEVER;
         let Some((epoch, _)) = self.term else { return };
         let wall = ground.wall(self.skew);
@@ -202,7 +202,7 @@ impl Controller {
         self.go_on(ground);
     }
 
-    /// Sends what can be sent now; ends the turn when nothing is left.
+    /// Sends what can be sent now; ends the round when nothing is left.
     fn go_on(&mut self, ground: &mut Ground) {
         if let Doing::Reading { round, left: 0, proven } = &mut self.doing {
             if *proven {
@@ -279,7 +279,7 @@ impl Controller {
                 let read = &round.reads[to.token];
                 *left -= 1;
                 if matches!(answer, Answer::Refused(_)) {
-                    self.next = self.next.min(ground.now + TURN);
+                    self.next = self.next.min(ground.now + ROUND_AT_LEAST_EVERY);
                 }
                 if let Some(evidence) = evidence(read, &answer) {
                     *proven = true;

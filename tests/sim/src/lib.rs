@@ -1,5 +1,5 @@
 //! Deterministic simulation: the real controller core (`hitless_rollout::round`) and the real agent core
-//! (`hitless_agent::turn`, its patches and reports) over a simulated API server, kubelets and users.
+//! (`hitless_agent::round`, its patches and reports) over a simulated API server, kubelets and users.
 //!
 //! A run is a function of its seed. Virtual time jumps from one event to the next; all chance comes from one generator. The
 //! shells around the cores (watched caches, order of reads and writes) are written a second time here, as small as they can be.

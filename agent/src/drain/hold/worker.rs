@@ -8,8 +8,8 @@ use hitless_kernel::{HoldSpec, KernelError, PodNetns, SynHold, exposure, sweep_h
 
 use super::job::{JobHandle, Target};
 use crate::decision::{Direction, Hold};
+use crate::drain::in_flight::InFlight;
 use crate::drain::restart::Restart;
-use crate::drain::settle::Settle;
 use crate::drain::stragglers;
 use crate::view::{Held, HoldNumbers, Listening, Stage};
 
@@ -23,11 +23,11 @@ const COARSE: Duration = Duration::from_millis(10);
 /// How often the kernel is asked since when clients have been held.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 /// Between two looks at requests in flight.
-const SETTLE_EVERY: Duration = Duration::from_millis(5);
+const IN_FLIGHT_EVERY: Duration = Duration::from_millis(5);
 /// Longest wait for the application to accept what is in its queue; usually 1 to 4 ms.
 const QUEUE: Duration = Duration::from_millis(200);
 /// Longest wait for requests in flight, and never more than half of the cap: the restart needs the rest.
-const SETTLE_MOST: Duration = Duration::from_millis(1500);
+const IN_FLIGHT_MOST: Duration = Duration::from_millis(1500);
 /// The block ends after so long even if no client comes.
 const EXPIRES: Duration = Duration::from_secs(20);
 /// A pod's namespace that can't be opened may be about to be made; so often it is tried again ...
@@ -159,7 +159,7 @@ impl<'a> HoldSession<'a> {
 
     /// Clients are held: whatever happens, they are let in in the end.
     fn hold_until_the_end(&mut self) {
-        if let Some(left) = self.settle(|session, waited| session.report(Stage::Settling(waited))) {
+        if let Some(left) = self.await_in_flight(|session, waited| session.report(Stage::Settling(waited))) {
             self.numbers.left = left;
             self.report(Stage::Settled(left));
             let patched = Instant::now();
@@ -182,7 +182,7 @@ impl<'a> HoldSession<'a> {
         }
         if self.restart.is_under_way() {
             self.await_listeners();
-        } else if let Some(left) = self.settle(|_, _| {}) {
+        } else if let Some(left) = self.await_in_flight(|_, _| {}) {
             self.numbers.left = left;
             self.await_listeners();
         }
@@ -191,20 +191,20 @@ impl<'a> HoldSession<'a> {
     }
 
     /// Waits for requests in flight; says how many are left. `None` if the operation is over. The first number is told.
-    fn settle(&mut self, tell: impl Fn(&Self, u32)) -> Option<u32> {
-        let most = SETTLE_MOST.min(self.cap() / 2);
+    fn await_in_flight(&mut self, tell: impl Fn(&Self, u32)) -> Option<u32> {
+        let most = IN_FLIGHT_MOST.min(self.cap() / 2);
         // Connections that wait to be accepted would be reset. Those that are not accepted in time count as in flight.
-        if let Err(error) = self.netns.quiet_accept_queue(self.restart.ports(), QUEUE.min(most)) {
+        if let Err(error) = self.netns.empty_accept_queue(self.restart.ports(), QUEUE.min(most)) {
             tracing::info!(pod_uid = self.job.uid, %error, "can't see who waits to be accepted");
         }
-        let mut settle = Settle::new(self.target.drain.clone(), self.restart.ports());
+        let mut in_flight = InFlight::new(self.target.drain.clone(), self.restart.ports());
         // What can't be counted is not taken for settled before the time is over.
         let mut left = 1;
         let (mut is_told, mut has_failed) = (false, false);
         let closed = self.numbers.closed;
         loop {
             let now = Instant::now();
-            match settle.look(&self.netns, now) {
+            match in_flight.look(&self.netns, now) {
                 Ok(waited) => left = waited,
                 Err(error) => {
                     if !std::mem::replace(&mut has_failed, true) {
@@ -212,8 +212,8 @@ impl<'a> HoldSession<'a> {
                     }
                 }
             }
-            self.numbers.connections = settle.connections.unwrap_or_default();
-            self.numbers.closed = closed.saturating_add(settle.closed);
+            self.numbers.connections = in_flight.connections.unwrap_or_default();
+            self.numbers.closed = closed.saturating_add(in_flight.closed);
             self.collect();
             if left == 0 || now.duration_since(self.begun) >= most {
                 break;
@@ -222,11 +222,11 @@ impl<'a> HoldSession<'a> {
             if !std::mem::replace(&mut is_told, true) {
                 tell(self, left);
             }
-            self.job.wait(SETTLE_EVERY);
+            self.job.wait(IN_FLIGHT_EVERY);
             self.job.target()?;
         }
         if left > 0 && self.target.drain.stragglers == StragglerPolicy::Destroy {
-            match stragglers::destroy(&self.netns, self.job.uid, settle.waited()) {
+            match stragglers::destroy(&self.netns, self.job.uid, in_flight.waited()) {
                 Ok(destroyed) => {
                     self.numbers.destroyed = self.numbers.destroyed.saturating_add(destroyed);
                     left = 0;

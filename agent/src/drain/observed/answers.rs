@@ -80,7 +80,7 @@ impl Answers {
     /// Whether no answer can be under way on a connection that seems to be between two requests, as far as is known of it and of
     /// the others. To be asked after the last look, of the connection as it is now.
     pub(super) fn is_over(&self, connection: &Connection, now: Instant) -> bool {
-        let silent = connection.quiet_for().unwrap_or_default();
+        let silent = connection.unused_for().unwrap_or_default();
         let is_unused = connection.info.is_some_and(|info| info.bytes_received == 0);
         if is_unused || silent >= PAUSE {
             return true;

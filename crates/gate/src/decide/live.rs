@@ -53,10 +53,10 @@ impl Live {
         Self { counts: Counts { total: 1, available: 1, ..Counts::default() }, ..Self::default() }
     }
 
-    /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream. One that is settling is
+    /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream. One that was Ready only recently is
     /// counted as unavailable, and does not stand in its own way.
-    pub(super) fn availability(&self, limits: Limits, is_settling: bool) -> Result<Reason, Reason> {
-        let itself = u64::from(is_settling);
+    pub(super) fn availability(&self, limits: Limits, is_recently_ready: bool) -> Result<Reason, Reason> {
+        let itself = u64::from(is_recently_ready);
         let Counts { total, missing, available, .. } = self.counts;
         let (available, unavailable) = (available + itself, self.counts.gone().saturating_sub(itself));
         let max_unavailable = limits.max_unavailable.map(|limit| limit.of(total));
@@ -129,7 +129,7 @@ impl Live {
     pub(super) fn per_node(&self, group: &Group, pod: &Pod, node: &str, fewest: u64) -> Result<Reason, Reason> {
         let taken = pod.node.and_then(|node| self.taken_on.get(&node)).copied().unwrap_or_default();
         let listed = pod.node.and_then(|node| group.nodes.get(&node)).map_or(1, |count| count.available);
-        let available = (listed + u64::from(pod.is_settling())).saturating_sub(taken);
+        let available = (listed + u64::from(pod.is_recently_ready())).saturating_sub(taken);
         let node = node.to_owned();
         if available > fewest {
             Ok(Reason::EnoughOnNode { node, fewest, available })
@@ -138,9 +138,9 @@ impl Live {
         }
     }
 
-    /// Its node, if that has no other unavailable member than this one, which is settling.
+    /// Its node, if that has no other unavailable member than this one, which was Ready only recently.
     fn is_down_by_itself(&self, group: &Group, pod: &Pod) -> Option<Symbol> {
-        let node = pod.node.filter(|_| pod.is_settling())?;
+        let node = pod.node.filter(|_| pod.is_recently_ready())?;
         let others = group.nodes.get(&node).map_or(0, |count| count.unavailable);
         (others <= 1 && group.down_on.contains(&node) && !self.newly_down_on.contains(&node)).then_some(node)
     }
@@ -150,7 +150,7 @@ impl Live {
         self.counts.reserved += 1;
         self.taken.push(id);
         // Who is counted as unavailable already takes nothing more.
-        if !pod.is_free() || pod.is_settling() {
+        if !pod.is_free() || pod.is_recently_ready() {
             return;
         }
         self.counts.available = self.counts.available.saturating_sub(1);
@@ -180,7 +180,7 @@ impl Live {
         if holders.taken != self.taken.len() && holders.longest.len() < NAMED {
             let goes = self.taken.iter().filter_map(|id| gate.pods.get(*id as usize));
             let goes =
-                goes.filter(|pod| concerned(pod) && (who == Who::Running || pod.is_free() && !pod.is_settling()));
+                goes.filter(|pod| concerned(pod) && (who == Who::Running || pod.is_free() && !pod.is_recently_ready()));
             let goes = goes.map(|pod| BudgetConsumer {
                 pod: pod.name.text(&gate.symbols),
                 why: Consumption::GoesNow,
@@ -211,7 +211,7 @@ impl Holders {
             pod: pod.name.text(&gate.symbols),
             why: match pod {
                 pod if pod.is_reserved() => Consumption::Reserved,
-                pod if pod.is_settling() => Consumption::Settling,
+                pod if pod.is_recently_ready() => Consumption::RecentlyReady,
                 _ => Consumption::Unavailable,
             },
             since: *since,

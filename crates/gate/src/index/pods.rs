@@ -33,7 +33,7 @@ pub(crate) struct PodState {
     pub(super) reserved: bool,
     pub(super) failed: bool,
     /// Available, but not for long enough to count so for others.
-    pub(super) settling: bool,
+    pub(super) recently_ready: bool,
     unavailable_since: Time,
     returned_at: Time,
 }
@@ -46,7 +46,7 @@ impl PodState {
 
     /// What it counts as for others.
     pub(super) fn counts_available(self) -> bool {
-        self.is_free() && !self.settling
+        self.is_free() && !self.recently_ready
     }
 
     pub(super) fn returned_at(self) -> Option<Timestamp> {
@@ -66,8 +66,8 @@ impl Pod {
     }
 
     /// Available and not reserved, and counted as unavailable all the same.
-    pub(crate) fn is_settling(&self) -> bool {
-        self.state.is_free() && self.state.settling
+    pub(crate) fn is_recently_ready(&self) -> bool {
+        self.state.is_free() && self.state.recently_ready
     }
 
     pub(crate) fn is_reserved(&self) -> bool {
@@ -137,7 +137,8 @@ impl Gate {
         let before = pod.state;
         with(&mut pod.state);
         let (after, node) = (pod.state, pod.node);
-        let counted = |each: PodState| (each.available, each.reserved, each.failed, each.settling, each.returned_at);
+        let counted =
+            |each: PodState| (each.available, each.reserved, each.failed, each.recently_ready, each.returned_at);
         if counted(before) == counted(after) {
             return;
         }
@@ -189,7 +190,7 @@ fn insert(gate: &mut Gate, facts: &PodFacts) {
         available: facts.available,
         reserved: gate.reserved.contains_key(&kept),
         failed: gate.failed.contains(&kept),
-        settling: gate.settling.contains(&kept),
+        recently_ready: gate.recently_ready.contains(&kept),
         unavailable_since: Time::of(facts.unavailable_since),
         returned_at: Time::of(facts.returned_at),
     };

@@ -2,6 +2,6 @@
 
 mod explain;
 mod limits;
+mod recently_ready;
 mod scope;
-mod settling;
 mod times;

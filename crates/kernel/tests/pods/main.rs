@@ -26,8 +26,8 @@ use std::thread;
 use std::time::Duration;
 
 use hitless_kernel::{
-    Activity, ClosedReport, Connection, KernelError, NetnsId, PodNetns, ProcessExit, classify, close_idle, close_quiet,
-    find_pod_pids,
+    Activity, ClosedReport, Connection, KernelError, NetnsId, PodNetns, ProcessExit, classify, close_idle,
+    close_unused, find_pod_pids,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -260,9 +260,9 @@ fn a_connection_that_was_used_once_is_closed_when_it_has_been_quiet() {
 
     eventually("both are quiet", || {
         let found = netns.connections().unwrap().inbound;
-        (found.iter().all(|connection| connection.quiet_for() >= Some(quiet))).then_some(())
+        (found.iter().all(|connection| connection.unused_for() >= Some(quiet))).then_some(())
     });
-    let report = close_quiet(&netns, &netns.connections().unwrap().inbound, quiet).unwrap();
+    let report = close_unused(&netns, &netns.connections().unwrap().inbound, quiet).unwrap();
     assert_eq!(report, ClosedReport { closed: 1, busy: 1, gone: 0, unowned: 0 });
     assert_eq!((&once).read(&mut [0; 8]).unwrap(), 0);
     server.command("release");
@@ -337,7 +337,7 @@ fn a_missing_capability_is_named_and_nothing_is_counted() {
     let no_admin = without(CapabilitySet::SYS_ADMIN, || unopened.connections()).unwrap_err();
     assert!(no_admin.to_string().contains("needs CAP_SYS_ADMIN"), "{no_admin}");
     let not_closed =
-        without(CapabilitySet::SYS_PTRACE, || close_quiet(&netns, &[connection], Duration::MAX)).unwrap_err();
+        without(CapabilitySet::SYS_PTRACE, || close_unused(&netns, &[connection], Duration::MAX)).unwrap_err();
     assert!(matches!(not_closed, KernelError::Denied { .. }), "{not_closed}");
     assert!(find(&netns, &client).is_some(), "still open");
 

@@ -14,7 +14,7 @@ use super::draft::Draft;
 use super::endings::{Ended, Failure};
 use super::images::Images;
 use super::reload::Reloads;
-use super::waiting::{self, Waiting};
+use super::wait_reason::{self, WaitReason};
 use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
 use crate::mode::{Gaps, OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts};
@@ -97,12 +97,12 @@ impl<'a> Basis<'a, '_> {
             let found = self.candidate(wish, &draft).and_then(|found| {
                 let is_uncounted = unseen.contains(found.pod.id.namespace.as_str())
                     || (!unseen.is_empty() && self.gate.counts_cluster_wide(uid));
-                if is_uncounted { Err(Waiting::PodNotCached) } else { Ok(found) }
+                if is_uncounted { Err(WaitReason::PodNotCached) } else { Ok(found) }
             });
             match found {
                 Ok(found) => _ = operable.insert(*uid, found),
                 Err(waiting) => {
-                    if matches!(waiting, Waiting::ImagePulling { .. } | Waiting::ImageNotFetched { .. }) {
+                    if matches!(waiting, WaitReason::ImagePulling { .. } | WaitReason::ImageNotFetched { .. }) {
                         in_turn.wait(wish.workload, wish.rank, wish.pod);
                     }
                     verdicts.push(self.verdict(wish.pod, Err(waiting), None));
@@ -119,15 +119,15 @@ impl<'a> Basis<'a, '_> {
         Candidates { draft, operable, verdicts }
     }
 
-    fn candidate(&self, wish: &Wish<'a>, draft: &Draft<'a>) -> Result<Operable<'a>, Waiting> {
+    fn candidate(&self, wish: &Wish<'a>, draft: &Draft<'a>) -> Result<Operable<'a>, WaitReason> {
         let pod = wish.pod;
         if let Some(waiting) = self.in_the_way(wish, draft).next() {
             return Err(waiting);
         }
-        let intent = wish.intent.clone().map_err(Waiting::Obstacle)?;
-        let Some(node) = pod.node.as_deref() else { return Err(Waiting::NotScheduled) };
+        let intent = wish.intent.clone().map_err(WaitReason::Obstacle)?;
+        let Some(node) = pod.node.as_deref() else { return Err(WaitReason::NotScheduled) };
         if wish.workload.is_some_and(|workload| self.reloads.restarts_soon(workload, draft.now)) {
-            return Err(Waiting::Reload);
+            return Err(WaitReason::Reload);
         }
         let settings = self.settings(wish)?;
         if let Some(waiting) = self.images.waiting(pod, &intent) {
@@ -137,18 +137,18 @@ impl<'a> Basis<'a, '_> {
             return Err(waiting);
         }
         if wish.workload.is_some_and(|index| self.wishes.plans[index].prefetch_only) {
-            return Err(Waiting::PrefetchOnly);
+            return Err(WaitReason::PrefetchOnly);
         }
         Ok(Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank })
     }
 
     /// Whether a pod of its workload that comes before it waits.
-    pub(super) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<Waiting> {
+    pub(super) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<WaitReason> {
         let workload = self.wishes.workload_of(pod.pod)?;
         let first = in_turn.before(workload, pod.rank)?;
         let kind = kind::of_workload(&self.wishes.plans[workload].workload.group_kind)?;
         let kind = kind.resources().first().map_or("", |own| own.group_kind.kind.as_ref());
-        Some(Waiting::Obstacle(Obstacle::NotItsTurn { kind, first: first.to_owned() }))
+        Some(WaitReason::Obstacle(Obstacle::NotItsTurn { kind, first: first.to_owned() }))
     }
 
     /// Namespaces with an operated pod that our cache does not have (yet): what it takes from a budget can't be counted.
@@ -172,22 +172,22 @@ impl<'a> Basis<'a, '_> {
         &'s self,
         wish: &'s Wish<'_>,
         draft: &'s Draft<'_>,
-    ) -> impl Iterator<Item = Waiting> + 's {
+    ) -> impl Iterator<Item = WaitReason> + 's {
         let pod = wish.pod;
         let unreadable = move || self.unreadable(pod);
-        let busy = move || self.ended.busy.contains(pod.id.uid.as_str()).then_some(Waiting::InProgress);
-        let obstacle = || wish.intent.as_ref().err().cloned().map(Waiting::Obstacle);
+        let busy = move || self.ended.busy.contains(pod.id.uid.as_str()).then_some(WaitReason::InProgress);
+        let obstacle = || wish.intent.as_ref().err().cloned().map(WaitReason::Obstacle);
         let full = move || {
             let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
-            Some(Waiting::NodeFull(node.clone()))
+            Some(WaitReason::NodeFull(node.clone()))
         };
         let first = once_with(move || self.halted(wish)).chain(once_with(busy)).chain(once_with(unreadable));
         let first = first.chain(once_with(obstacle));
-        first.flatten().chain(waiting::in_the_way(pod, self.snapshot)).chain(once_with(full).flatten())
+        first.flatten().chain(wait_reason::in_the_way(pod, self.snapshot)).chain(once_with(full).flatten())
     }
 
     /// The workload that the pod belongs to can't be read now.
-    fn unreadable(&self, pod: &PodView) -> Option<Waiting> {
+    fn unreadable(&self, pod: &PodView) -> Option<WaitReason> {
         let unreadable = &self.snapshot.unreadable;
         if unreadable.is_empty() {
             return None;
@@ -196,17 +196,17 @@ impl<'a> Basis<'a, '_> {
         let above =
             self.wishes.world.object(&direct.uid).and_then(|object| self.wishes.world.top_of(object).owner.as_ref());
         let kinds = [Some(direct), above].into_iter().flatten().map(|owner| &owner.group_kind);
-        kinds.into_iter().find(|kind| unreadable.contains(*kind)).map(|kind| Waiting::OwnerUnreadable(kind.clone()))
+        kinds.into_iter().find(|kind| unreadable.contains(*kind)).map(|kind| WaitReason::OwnerUnreadable(kind.clone()))
     }
 
     /// An operation of the pod itself has failed, or so many of its workload that nobody goes any more.
-    fn halted(&self, wish: &Wish<'_>) -> Option<Waiting> {
+    fn halted(&self, wish: &Wish<'_>) -> Option<WaitReason> {
         let (uid, failures) = (wish.pod.id.uid.as_str(), &self.ended.failures);
         let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
         let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
         let too_many = || failures.iter().filter(of_workload).count() >= self.gate.tolerated_failures(uid) as usize;
         let halting = failures.iter().find(own).or_else(|| failures.iter().find(of_workload).filter(|_| too_many()))?;
-        Some(Waiting::Halted {
+        Some(WaitReason::Halted {
             pod: halting.grant.pod.name.clone(),
             reason: halting.reason(),
             way_back: self.wishes.workload_of_way_back(halting.grant).is_some(),
@@ -214,7 +214,7 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// What holds for the pod of the wish.
-    pub(super) fn settings(&self, wish: &Wish<'_>) -> Result<OperationSettings, Waiting> {
+    pub(super) fn settings(&self, wish: &Wish<'_>) -> Result<OperationSettings, WaitReason> {
         let node = wish.pod.node.as_deref().unwrap_or_default();
         let context = PodContext {
             pod: wish.pod,
@@ -224,7 +224,7 @@ impl<'a> Basis<'a, '_> {
             operation: wish.intent.as_ref().ok().map(|intent| &*intent.operation),
         };
         let settings = OperationSettings::of(context, &self.policies, &self.traffic);
-        settings.map_err(|why| Waiting::not_operable(why, node))
+        settings.map_err(|why| WaitReason::not_operable(why, node))
     }
 
     fn facts(&self, index: usize) -> WorkloadFacts {
@@ -262,7 +262,7 @@ impl<'a> Basis<'a, '_> {
     pub(super) fn verdict(
         &self,
         pod: &'a PodView,
-        decision: Result<Forecast, Waiting>,
+        decision: Result<Forecast, WaitReason>,
         gate: Option<Verdict>,
     ) -> PodVerdict {
         let (expected, waiting) = match decision {

@@ -13,7 +13,7 @@ use hitless_workloads::{CompanionWish, Plan, Stage, kind};
 use jiff::{SignedDuration, Timestamp};
 
 use super::candidates::{Basis, Operable};
-use super::waiting::Waiting;
+use super::wait_reason::WaitReason;
 use crate::companion::{self, Outcome, State, Tried};
 use crate::mode::{Gaps, Mode};
 use crate::snapshot::Snapshot;
@@ -82,8 +82,8 @@ fn tried(plan: &Plan) -> Option<Tried> {
     Tried::parse(plan.tried.as_deref(), &plan.target)
 }
 
-fn waiting(plan: &Plan, stage: Companion) -> Waiting {
-    Waiting::Companion { pod: companion::name(&plan.workload, &target_key(plan)), stage }
+fn waiting(plan: &Plan, stage: Companion) -> WaitReason {
+    WaitReason::Companion { pod: companion::name(&plan.workload, &target_key(plan)), stage }
 }
 
 /// Key of the companion of the revision that a workload's pods are brought to.
@@ -113,13 +113,13 @@ fn is_moving(plan: &Plan) -> bool {
 
 impl Basis<'_, '_> {
     /// Whether the pod, which nothing else keeps, waits for a companion of its workload. `mode` is how it would be operated now.
-    pub(super) fn companion(&self, operable: &Operable<'_>, mode: &Mode) -> Option<Waiting> {
+    pub(super) fn companion(&self, operable: &Operable<'_>, mode: &Mode) -> Option<WaitReason> {
         let plan = self.tries_first(operable)?;
         Some(waiting(plan, self.stage(operable, plan, mode)?))
     }
 
     /// The version was tried and did not run: nothing more is done for it.
-    pub(super) fn failed_companion(&self, operable: &Operable<'_>) -> Option<Waiting> {
+    pub(super) fn failed_companion(&self, operable: &Operable<'_>) -> Option<WaitReason> {
         let plan = self.tries_first(operable)?;
         let failed = tried(plan).filter(|tried| tried.outcome == Outcome::Bad)?;
         Some(waiting(plan, Companion::Failed(failed.message)))

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use hitless_api::event::{Note, Severity};
+use hitless_api::event::{EventNote, Severity};
 use hitless_api::{Outcome, PodRef};
 use hitless_workloads::{Plan, kind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
 use super::endings::{Ended, Failure};
-use super::waiting::Waiting;
+use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
 
-pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdict]) -> Vec<Note> {
+pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdict]) -> Vec<EventNote> {
     let stages = wishes.plans.iter().flat_map(|plan| plan.notes.clone());
     // Each verdict is looked at once: a cluster has many workloads, and many pods that wait.
     let mut waiting: Vec<Vec<&PodVerdict>> = wishes.plans.iter().map(|_| Vec::new()).collect();
@@ -35,7 +35,7 @@ pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdi
 }
 
 /// A workload of which no pod moves: with the first pod's reason.
-fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<Note> {
+fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<EventNote> {
     let waits = |verdict: &&PodVerdict| verdict.waiting.as_ref().is_some_and(|waiting| !waiting.is_brief());
     if !own.iter().all(waits) {
         return None;
@@ -46,7 +46,7 @@ fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<Note> {
 }
 
 /// A restart of a pod that no workload of ours stands behind.
-fn lone(wishes: &Wishes<'_>, verdict: &PodVerdict) -> Option<Note> {
+fn lone(wishes: &Wishes<'_>, verdict: &PodVerdict) -> Option<EventNote> {
     let wish = wishes.by_pod.get(verdict.pod.uid.as_str())?;
     if wish.workload.is_some() || verdict.waiting.as_ref()?.is_brief() {
         return None;
@@ -54,7 +54,7 @@ fn lone(wishes: &Wishes<'_>, verdict: &PodVerdict) -> Option<Note> {
     Some(note(pod(&verdict.pod), Severity::Warning, "RestartBlocked", verdict.text()?))
 }
 
-fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
+fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
     let (reason, what) = match failure.result.outcome {
         Outcome::RolledBack => ("PodRolledBack", "was operated and rolled back"),
         Outcome::Refused => ("PodRefused", "was refused by the node's agent"),
@@ -66,14 +66,14 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
     let text = format!("pod {} {what}: {} {}", failure.grant.pod.name, failure.result.reason, failure.message);
     let text = text.trim_end();
     let text = match way_back {
-        Some(_) => format!("{text}; the partition keeps it at the version before: {}", Waiting::WAY_BACK),
+        Some(_) => format!("{text}; the partition keeps it at the version before: {}", WaitReason::WAY_BACK),
         None => text.to_owned(),
     };
     note(at, Severity::Warning, reason, text)
 }
 
 /// A pod that is as it should be but for not being Ready after its operation: a rollout does not end over it.
-fn not_ready(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
+fn not_ready(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
     let Failure { grant, result, .. } = failure;
     let workload = wishes.pods.get(grant.pod.uid.as_str()).and_then(|pod| wishes.workload_of(pod));
     let at = workload.map_or_else(|| pod(&grant.pod), |index| regarding(&wishes.plans[index]));
@@ -85,8 +85,8 @@ fn not_ready(wishes: &Wishes<'_>, failure: &Failure<'_>) -> Note {
     note(at, Severity::Warning, "PodNotReady", text)
 }
 
-fn note(regarding: ObjectReference, severity: Severity, reason: &'static str, text: String) -> Note {
-    Note { regarding, severity, reason, action: "UpdateInPlace", text }
+fn note(regarding: ObjectReference, severity: Severity, reason: &'static str, text: String) -> EventNote {
+    EventNote { regarding, severity, reason, action: "UpdateInPlace", text }
 }
 
 fn regarding(plan: &Plan) -> ObjectReference {

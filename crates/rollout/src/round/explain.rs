@@ -12,7 +12,7 @@ use hitless_workloads::{Object, OptIn, PodIntent, Stage, Write, kind, restart};
 use jiff::Timestamp;
 
 use super::reload::{Reload, Reloads};
-use super::waiting::Waiting;
+use super::wait_reason::WaitReason;
 use super::wishes::{Wish, Wishes};
 use super::{Finished, Pass, PodVerdict, Round};
 use crate::gate_cache::GateCache;
@@ -81,7 +81,7 @@ pub struct Details {
     /// What the round says of it. Of a pod of which it says nothing: what it would say if that pod alone wished an operation.
     pub verdict: PodVerdict,
     /// All that is in the way but rules. The first is what the verdict says.
-    pub in_the_way: Vec<Waiting>,
+    pub in_the_way: Vec<WaitReason>,
     /// What the rules say; if the round did not ask them: what they would say of this pod alone. Of a pod whose operation waits
     /// for them at its end: the rules of stage PostCheck.
     pub rules: Option<Verdict>,
@@ -137,10 +137,10 @@ impl<'a> Pass<'a, '_> {
             || Wish { pod, intent: Ok(PodIntent::assumed(pod)), workload: basis.wishes.workload_of(pod), rank: 0 };
         let wish = wished.cloned().unwrap_or_else(assumed);
         let is_under_way = ended.busy.contains(uid) || ended.regrant.contains_key(uid);
-        let mut in_the_way: Vec<Waiting> = basis.in_the_way(&wish, draft).collect();
+        let mut in_the_way: Vec<WaitReason> = basis.in_the_way(&wish, draft).collect();
         let expected = match (self.granted(pod), basis.settings(&wish)) {
             (Some(granted), _) => Some(granted),
-            (None, Ok(settings)) if super::waiting::of_pod(pod).is_none() => {
+            (None, Ok(settings)) if super::wait_reason::of_pod(pod).is_none() => {
                 let serving = |other: &PodView| basis.serving(other, draft);
                 let start = settings.start(pod, &basis.traffic, &serving).ok();
                 start.map(|start| Forecast::of(pod, &settings, start.mode, &basis.traffic, &serving))
@@ -199,12 +199,12 @@ impl Details {
             self.rules = Some(gate.clone());
         }
         self.in_the_way = match &self.verdict.waiting {
-            None | Some(Waiting::Rules) => Vec::new(),
+            None | Some(WaitReason::Rules) => Vec::new(),
             // Of a pod that is being operated nothing else is of interest.
-            Some(Waiting::InProgress) => vec![Waiting::InProgress],
+            Some(WaitReason::InProgress) => vec![WaitReason::InProgress],
             Some(first) if self.in_the_way.contains(first) => {
                 // It has failed; until that is proven by a read, its reservation stays.
-                self.in_the_way.retain(|waiting| *waiting != Waiting::InProgress);
+                self.in_the_way.retain(|waiting| *waiting != WaitReason::InProgress);
                 self.in_the_way
             }
             Some(first) => vec![first.clone()],

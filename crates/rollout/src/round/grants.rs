@@ -13,7 +13,7 @@ use super::candidates::{Basis, Candidates, InTurn, Operable};
 use super::change::Change;
 use super::draft::Draft;
 use super::endings::Ended;
-use super::waiting::Waiting;
+use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
 use super::{Forecast, PodVerdict, micro};
 use crate::gate_cache::Synced;
@@ -38,11 +38,11 @@ pub(super) struct Granted<'a> {
 /// What is decided about one pod. There may be changes although it waits.
 struct Decided<'a> {
     changes: Vec<Change<'a>>,
-    outcome: Result<Forecast, Waiting>,
+    outcome: Result<Forecast, WaitReason>,
 }
 
 impl Decided<'_> {
-    fn waits(waiting: Waiting) -> Self {
+    fn waits(waiting: WaitReason) -> Self {
         Self { changes: Vec::new(), outcome: Err(waiting) }
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn tell<'g>(
     ended: &Ended<'_>,
     draft: &Draft<'_>,
 ) -> &'g hitless_gate::Gate {
-    gate.tell(&failed(ended), wishes.world.settling.keys().copied(), held(ended, draft))
+    gate.tell(&failed(ended), wishes.world.recently_ready.keys().copied(), held(ended, draft))
 }
 
 impl<'a> Candidates<'a> {
@@ -110,7 +110,7 @@ impl<'a> Judged<'a> {
         let mut in_turn = InTurn::default();
         for (pod, answer) in answers {
             let Decided { changes, outcome } = if !answer.allowed {
-                Decided::waits(Waiting::Rules)
+                Decided::waits(WaitReason::Rules)
             } else if let Some(waiting) = basis.not_its_turn(&in_turn, &pod) {
                 Decided::waits(waiting)
             } else {
@@ -136,7 +136,7 @@ impl<'a> Basis<'a, '_> {
             && self.snapshot.unknown.lists(CLUSTER)
             && !draft.is_in_both(&pod.namespace, &pod.uid);
         let Some(reservation) = draft.reservation(&pod.namespace, &pod.uid).filter(|_| !misses_cluster) else {
-            return Decided::waits(Waiting::ReleasePending);
+            return Decided::waits(WaitReason::ReleasePending);
         };
         let begin = match self.begin(operable, draft) {
             Ok(begin) => begin,
@@ -154,7 +154,7 @@ impl<'a> Basis<'a, '_> {
     fn grant(&self, operable: &Operable<'a>, answer: &Verdict, draft: &Draft<'a>) -> Decided<'a> {
         let pod = &operable.pod.id;
         if draft.is_full(operable.node) {
-            return Decided::waits(Waiting::NodeFull(operable.node.to_owned()));
+            return Decided::waits(WaitReason::NodeFull(operable.node.to_owned()));
         }
         if let Some(waiting) = self.failed_companion(operable) {
             return Decided::waits(waiting);
@@ -174,7 +174,7 @@ impl<'a> Basis<'a, '_> {
         if Mode::word(&begin.mode.reason) == Mode::UNKNOWN_GAP
             && let Some(teacher) = self.teacher(operable.pod, draft)
         {
-            return Decided::waits(Waiting::Learning(teacher.to_owned()));
+            return Decided::waits(WaitReason::Learning(teacher.to_owned()));
         }
         let transfer = self.ended.transfers.get(pod.uid.as_str());
         let since = transfer.map_or(draft.now, |(_, grant)| after(grant.granted.0).max(draft.now));
@@ -191,9 +191,9 @@ impl<'a> Basis<'a, '_> {
         let reservation = Reservation { rules: rules.clone(), while_unavailable, ..reservation_of(operable, since) };
         match draft.reserve(pod, reservation, self.gate.counts_cluster_wide(&pod.uid), &changes) {
             Ok(reserve) => changes.push(reserve),
-            Err(LedgerError::LedgerFull { .. }) => return Decided::waits(Waiting::LedgerFull),
+            Err(LedgerError::LedgerFull { .. }) => return Decided::waits(WaitReason::LedgerFull),
             Err(LedgerError::Taken { .. } | LedgerError::Deposed { .. }) => {
-                return Decided::waits(Waiting::ReleasePending);
+                return Decided::waits(WaitReason::ReleasePending);
             }
         }
         let grant = Grant { rules, while_unavailable, ..self.grant_of(operable, &begin.mode, since) };
@@ -224,13 +224,13 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// Leave or Hold, and whether Services have to be opened before.
-    fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, Waiting> {
+    fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, WaitReason> {
         let serving = |pod: &PodView| self.serving(pod, draft);
         let start = match operable.intent.operation.op {
             GrantOp::Drain => Ok(operable.settings.drain_only(operable.pod, &self.traffic, &serving)),
             _ => operable.settings.start(operable.pod, &self.traffic, &serving),
         };
-        let Start { mut mode, begin } = start.map_err(|why| Waiting::not_operable(why, operable.node))?;
+        let Start { mut mode, begin } = start.map_err(|why| WaitReason::not_operable(why, operable.node))?;
         if Mode::word(&mode.reason) == Mode::ONLY_POD
             && let Some(why) = self.no_companion(operable)
         {
@@ -244,9 +244,9 @@ impl<'a> Basis<'a, '_> {
                 Ok(Beginning { mode, services: open, opening })
             }
             ServiceReadiness::Opening(services) => Ok(Beginning { mode, services, opening: true }),
-            ServiceReadiness::Wait(ServiceConflict::Open(service)) => Err(Waiting::ServiceOpen(service)),
+            ServiceReadiness::Wait(ServiceConflict::Open(service)) => Err(WaitReason::ServiceOpen(service)),
             ServiceReadiness::Wait(ServiceConflict::NoOther { service, pod }) => {
-                Err(Waiting::ServiceBusy { service, pod })
+                Err(WaitReason::ServiceBusy { service, pod })
             }
         }
     }
@@ -290,9 +290,9 @@ impl<'a> Basis<'a, '_> {
 
 impl Beginning<'_> {
     /// What is waited for if its Services are not open yet.
-    fn opening_for(&self) -> Option<Waiting> {
+    fn opening_for(&self) -> Option<WaitReason> {
         let names = || self.services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>().join(", ");
-        self.opening.then(|| Waiting::ServicePublishing(names()))
+        self.opening.then(|| WaitReason::ServicePublishing(names()))
     }
 }
 

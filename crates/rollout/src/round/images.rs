@@ -11,7 +11,7 @@ use hitless_api::pod::PodView;
 use hitless_workloads::{Obstacle, PodIntent, image};
 use jiff::{SignedDuration, Timestamp};
 
-use super::waiting::{NotFetched, Waiting};
+use super::wait_reason::{NotFetched, WaitReason};
 use crate::prefetch::{PrefetchState, PrefetchView, Pull};
 use crate::snapshot::{NodeUnfit, Snapshot};
 
@@ -179,39 +179,39 @@ impl<'a> Images<'a> {
 
     /// What a pod waits for whose image is not there. Nothing where the registry's last answer is only old: it is asked again once
     /// the rules have let the pod go.
-    pub(super) fn waiting(&self, pod: &PodView, intent: &PodIntent) -> Option<Waiting> {
+    pub(super) fn waiting(&self, pod: &PodView, intent: &PodIntent) -> Option<WaitReason> {
         let (pull, known) = self.first_missing(pod, intent)?;
         match known {
             Known::There | Known::Old => None,
             Known::Pulling => Some(pulling(pull)),
             Known::Failed { reason, message } => {
                 let why = NotFetched::Failed { reason: reason.to_owned(), message: message.to_owned() };
-                Some(Waiting::ImageNotFetched { image: pull.image, node: pull.node, why })
+                Some(WaitReason::ImageNotFetched { image: pull.image, node: pull.node, why })
             }
             Known::Unknown => Some(self.not_begun(pull)),
         }
     }
 
     /// A container that would get the name that it has: nobody could tell the digest.
-    pub(super) fn without_digest(&self, intent: &PodIntent) -> Option<Waiting> {
+    pub(super) fn without_digest(&self, intent: &PodIntent) -> Option<WaitReason> {
         let operation = &intent.operation;
         if operation.annotations.is_empty() || self.snapshot.unknown.images {
             return None;
         }
         let (container, _) = operation.containers.iter().find(|(_, change)| change.from == change.to)?;
-        Some(Waiting::Obstacle(Obstacle::DigestUnknown { container: container.clone() }))
+        Some(WaitReason::Obstacle(Obstacle::DigestUnknown { container: container.clone() }))
     }
 
     /// The same once the rules have let it go.
-    pub(super) fn waiting_for_answer(&self, pod: &PodView, intent: &PodIntent) -> Option<Waiting> {
+    pub(super) fn waiting_for_answer(&self, pod: &PodView, intent: &PodIntent) -> Option<WaitReason> {
         let (pull, _) = self.first_missing(pod, intent)?;
         Some(self.not_begun(pull))
     }
 
-    fn not_begun(&self, pull: Pull) -> Waiting {
+    fn not_begun(&self, pull: Pull) -> WaitReason {
         let refused = || self.snapshot.own_writes.refused.get(&pull.key()).cloned().map(NotFetched::Refused);
         match self.unfit(&pull).map(NotFetched::Node).or_else(refused) {
-            Some(why) => Waiting::ImageNotFetched { image: pull.image, node: pull.node, why },
+            Some(why) => WaitReason::ImageNotFetched { image: pull.image, node: pull.node, why },
             None => pulling(pull),
         }
     }
@@ -237,8 +237,8 @@ pub(super) fn pulls_of<'p>(
     containers.iter().filter_map(|(name, change)| Pull::of(pod, pod.container(name)?, &change.to))
 }
 
-fn pulling(pull: Pull) -> Waiting {
-    Waiting::ImagePulling { image: pull.image, node: pull.node }
+fn pulling(pull: Pull) -> WaitReason {
+    WaitReason::ImagePulling { image: pull.image, node: pull.node }
 }
 
 fn failure(attempt: &PrefetchView) -> Option<Known<'_>> {

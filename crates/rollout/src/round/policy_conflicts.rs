@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::mode::Policies;
-use hitless_api::event::{Note, Severity};
+use hitless_api::event::{EventNote, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::wishes::Wishes;
 
 /// One note for each policy that does not count somewhere, with the first pod by name.
-pub(super) fn notes(wishes: &Wishes<'_>, policies: &Policies<'_>) -> Vec<Note> {
-    let mut found: BTreeMap<&str, (&str, Note)> = BTreeMap::new();
+pub(super) fn notes(wishes: &Wishes<'_>, policies: &Policies<'_>) -> Vec<EventNote> {
+    let mut found: BTreeMap<&str, (&str, EventNote)> = BTreeMap::new();
     for wish in wishes.by_pod.values() {
         let Some((counts, ignored)) = policies.conflict(wish.pod) else { continue };
         let pod = wish.pod.id.name.as_str();
@@ -29,8 +29,13 @@ pub(super) fn notes(wishes: &Wishes<'_>, policies: &Policies<'_>) -> Vec<Note> {
             "of pod {pod} DrainPolicy {} counts and this one does not; let their selectors select different pods",
             counts.name
         );
-        let note =
-            Note { regarding, severity: Severity::Warning, reason: "PolicyIgnored", action: "UpdateInPlace", text };
+        let note = EventNote {
+            regarding,
+            severity: Severity::Warning,
+            reason: "PolicyIgnored",
+            action: "UpdateInPlace",
+            text,
+        };
         found.insert(ignored.uid.as_str(), (pod, note));
     }
     found.into_values().map(|(_, note)| note).collect()

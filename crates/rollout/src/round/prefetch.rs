@@ -11,7 +11,7 @@ use super::PodVerdict;
 use super::candidates::Basis;
 use super::change::Change;
 use super::images::{Known, pulls, pulls_of};
-use super::waiting::Waiting;
+use super::wait_reason::WaitReason;
 use super::write::PrefetchWrite;
 use crate::prefetch::{PrefetchState, PrefetchView, Pull};
 
@@ -98,7 +98,7 @@ impl Prefetches<'_> {
 }
 
 fn waiter<'v>(basis: &'v Basis<'_, '_>, verdict: &PodVerdict) -> Option<Waiter<'v>> {
-    if !matches!(verdict.waiting, Some(Waiting::ImagePulling { .. } | Waiting::ImageNotFetched { .. })) {
+    if !matches!(verdict.waiting, Some(WaitReason::ImagePulling { .. } | WaitReason::ImageNotFetched { .. })) {
         return None;
     }
     let wish = basis.wishes.by_pod.get(verdict.pod.uid.as_str())?;
@@ -114,7 +114,7 @@ fn waiter<'v>(basis: &'v Basis<'_, '_>, verdict: &PodVerdict) -> Option<Waiter<'
 
 /// Keys of what the operations need that are under way or to come. A halted rollout needs nothing.
 fn wanted(basis: &Basis<'_, '_>, verdicts: &[PodVerdict]) -> BTreeSet<String> {
-    let is_halted = |verdict: &&PodVerdict| matches!(verdict.waiting, Some(Waiting::Halted { .. }));
+    let is_halted = |verdict: &&PodVerdict| matches!(verdict.waiting, Some(WaitReason::Halted { .. }));
     let halted: BTreeSet<&str> = verdicts.iter().filter(is_halted).map(|verdict| verdict.pod.uid.as_str()).collect();
     let to_come = basis.wishes.by_pod.values().filter(|wish| !halted.contains(wish.pod.id.uid.as_str()));
     let to_come = to_come.filter_map(|wish| Some((wish.pod, wish.intent.as_ref().ok()?)));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use hitless_api::MountedConfig;
-use hitless_api::event::{Note, Severity};
+use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::annotations;
 use hitless_workloads::config::Missing;
 use hitless_workloads::{Object, Plan, Stage, Write, kind};
@@ -67,7 +67,7 @@ impl Reload {
     }
 
     /// What people should know of it, for as long as it holds.
-    fn note(&self, object: &Object) -> Option<Note> {
+    fn note(&self, object: &Object) -> Option<EventNote> {
         let (reason, text) = match self {
             Self::Denied(_) => ("ReloadDenied", self.to_string()),
             Self::Missing(_) => ("ReloadMissing", self.to_string()),
@@ -119,7 +119,7 @@ pub(super) struct Reloads {
     by_plan: BTreeMap<usize, Reload>,
     writes: BTreeMap<usize, Write>,
     mounted: BTreeMap<usize, MountedConfig>,
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<EventNote>,
     pub(super) wake_at: Option<Timestamp>,
 }
 
@@ -195,9 +195,9 @@ fn restart(object: &Object, hash: &str) -> Option<Write> {
     Write::restart(object, annotations::CONFIG, hash).map(|write| write.telling(Some(tells)))
 }
 
-fn note(object: &Object, severity: Severity, reason: &'static str, text: String) -> Note {
+fn note(object: &Object, severity: Severity, reason: &'static str, text: String) -> EventNote {
     let regarding = object.id.reference(kind::version(&object.id.group_kind));
-    Note { regarding, severity, reason, action: "Reload", text }
+    EventNote { regarding, severity, reason, action: "Reload", text }
 }
 
 fn later(time: Timestamp, by: SignedDuration) -> Timestamp {

@@ -3,7 +3,7 @@
 use crate::mode::ServiceView;
 use crate::prefetch::Pull;
 use hitless_api::JsonPatch;
-use hitless_api::event::Note;
+use hitless_api::event::EventNote;
 use hitless_api::names::annotations;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
 use hitless_api::{Grant, NodeTransitionSpec, ObjectRef, PodRef, TransitionLedgerSpec};
@@ -257,7 +257,7 @@ pub struct Step {
     /// decides anew.
     pub needs: Vec<usize>,
     /// What people should know once it has succeeded.
-    pub done: Option<Note>,
+    pub done: Option<EventNote>,
 }
 
 impl Step {

@@ -9,7 +9,7 @@ mod strategy;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::event::{Note, Severity};
+use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 
@@ -140,7 +140,7 @@ impl<'a> Subject<'a> {
     fn wishes(&self, world: &World<'_>) -> Vec<PodWish> {
         let is_away = |pod: &PodView| world.operating.contains(&pod.id.uid) || !pod.available();
         // The native controllers wait for `minReadySeconds`, too.
-        let is_settling = |pod: &PodView| world.settling.contains_key(pod.id.uid.as_str());
+        let is_recently_ready = |pod: &PodView| world.recently_ready.contains_key(pod.id.uid.as_str());
         // Pods that are not there are away, too.
         let missing = self.desired.saturating_sub(self.pods.len());
         let mut room = self.at_a_time.map(|most| most.saturating_sub(missing));
@@ -148,7 +148,7 @@ impl<'a> Subject<'a> {
         let mut wishes = Vec::new();
         let needs = self.in_order.iter().map(|pod| (*pod, self.need(pod))).chain(self.kept_back());
         for (rank, (pod, needed)) in (0..).zip(needs) {
-            if matches!(needed, Need::Nothing) && !is_away(pod) && !is_settling(pod) {
+            if matches!(needed, Need::Nothing) && !is_away(pod) && !is_recently_ready(pod) {
                 continue;
             }
             // A pod that is not available anyway goes whatever its turn is: it may need the operation to become available, and those
@@ -274,12 +274,12 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn note(&self, severity: Severity, reason: &'static str, text: String) -> Note {
+    fn note(&self, severity: Severity, reason: &'static str, text: String) -> EventNote {
         note(&self.object.id, self.resource.version, severity, reason, text)
     }
 
     /// What people should know, for as long as it holds.
-    fn notes(&self, plan: &Plan, world: &World<'_>) -> Vec<Note> {
+    fn notes(&self, plan: &Plan, world: &World<'_>) -> Vec<EventNote> {
         let kind = self.object.id.group_kind.to_string().to_lowercase();
         let note = match &plan.stage {
             Stage::Rolling if !plan.permanent => {

@@ -1,4 +1,4 @@
-//! The writes of a turn, one after another, and the report behind them.
+//! The writes of a round, one after another, and the report behind them.
 
 use hitless_agent::decision::{Action, Direction};
 use hitless_agent::deed::Deed;
@@ -15,7 +15,7 @@ use crate::server::Request;
 use crate::watch::Key;
 
 impl Agent {
-    /// Sends the next write of the turn; ends the turn when nothing is left.
+    /// Sends the next write of the round; ends the round when nothing is left.
     pub(super) fn go_on(&mut self, ground: &mut Ground) {
         loop {
             let Some(doing) = &mut self.doing else { return };

@@ -190,7 +190,8 @@ fn obstacle(last: &Round, workload: &Object) -> Option<String> {
     let of_pods = last.verdicts.iter().filter(|verdict| verdict.owner.as_ref() == Some(&workload.id));
     let waiting = of_pods.filter_map(|verdict| verdict.waiting.as_ref()).find(|waiting| !waiting.is_brief());
     let event = || {
-        let of_workload = |note: &&hitless_api::event::Note| note.regarding.uid.as_deref() == Some(&workload.id.uid);
+        let of_workload =
+            |note: &&hitless_api::event::EventNote| note.regarding.uid.as_deref() == Some(&workload.id.uid);
         last.events.iter().filter(of_workload).find(|note| note.severity == hitless_runtime::events::Severity::Warning)
     };
     waiting.map(|waiting| waiting.reason().to_owned()).or_else(|| event().map(|note| note.reason.to_owned()))

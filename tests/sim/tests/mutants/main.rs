@@ -221,8 +221,8 @@ const BUGS: &[Bug] = &[
         what: "a Hold is granted without waiting until its Services are seen open",
         changes: &[(
             "crates/rollout/src/round/grants.rs",
-            "self.opening.then(|| Waiting::ServicePublishing(names()))",
-            "(self.opening && !MUTANT).then(|| Waiting::ServicePublishing(names()))",
+            "self.opening.then(|| WaitReason::ServicePublishing(names()))",
+            "(self.opening && !MUTANT).then(|| WaitReason::ServicePublishing(names()))",
         )],
     },
     Bug {

@@ -13,7 +13,7 @@ use crate::round::PodVerdict;
 use crate::round::candidates::Basis;
 use crate::round::change::Change;
 use crate::round::draft::Draft;
-use crate::round::waiting::Waiting;
+use crate::round::wait_reason::WaitReason;
 use crate::round::write::{CompanionWrite, InServiceFallback, WithoutAgent};
 
 /// What is written, and when to look again.
@@ -31,7 +31,7 @@ pub(in crate::round) fn decide<'a>(
     let mut changes = Vec::new();
     let mut leaving: BTreeSet<(&str, &str)> = BTreeSet::new();
     for verdict in verdicts {
-        let Some(Waiting::Companion { pod, stage }) = &verdict.waiting else { continue };
+        let Some(WaitReason::Companion { pod, stage }) = &verdict.waiting else { continue };
         let Some(wish) = basis.wishes.by_pod.get(verdict.pod.uid.as_str()) else { continue };
         let Some(plan) = wish.workload.map(|index| &basis.wishes.plans[index]) else { continue };
         let change = match stage {

@@ -47,7 +47,7 @@ pub(super) fn in_namespaces<'a>(
             let still_due = wish.is_some_and(|wish| wish.intent.as_ref().is_ok_and(|intent| intent.id() == key.id));
             let old = key.since.saturating_add(SignedDuration::from_secs(REGRANT_SECONDS)).unwrap_or(now);
             if still_due && now < old && named().next().is_none() {
-                let writes = settling_writes(namespace, snapshot, now);
+                let writes = fence_writes(namespace, snapshot, now);
                 if !writes.is_empty() {
                     changes.extend(writes);
                     ended.busy.insert(uid);
@@ -72,7 +72,7 @@ pub(super) fn in_namespaces<'a>(
 
 /// A write to the ledger that was not answered may have freed the reservation, and still arrive: before anything rests on the
 /// reservation, the ledger is written, so that it can't. None: nothing is to be written before.
-fn settling_writes<'a>(namespace: &'a str, snapshot: &Snapshot, now: Timestamp) -> Vec<Change<'a>> {
+fn fence_writes<'a>(namespace: &'a str, snapshot: &Snapshot, now: Timestamp) -> Vec<Change<'a>> {
     let unsettled =
         [namespace, CLUSTER].into_iter().filter(|ledger| snapshot.own_writes.unanswered_ledgers.contains(*ledger));
     // With the time in it, because a write that changes nothing would be no write.

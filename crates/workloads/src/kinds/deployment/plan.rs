@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::event::{Note, Severity};
+use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use serde_json::Value;
@@ -255,7 +255,7 @@ impl<'a> Planner<'a> {
 
     /// Lifts the pause, but only over a live ReplicaSet that says so: a leader that has not seen the latest change of the
     /// Deployment might otherwise give it a mixed template after that, and the Deployment controller would roll natively.
-    fn end(&self, live: ReplicaSet<'_>, finished: impl Fn() -> Note) -> Option<Write> {
+    fn end(&self, live: ReplicaSet<'_>, finished: impl Fn() -> EventNote) -> Option<Write> {
         let unpause = self.unpause()?;
         if live.settled_at(self.deployment) == Some(self.deployment.generation) {
             return Some(unpause.telling(Some(finished())));
@@ -272,12 +272,12 @@ impl<'a> Planner<'a> {
         self.owned.iter().find(same).copied()
     }
 
-    fn note(&self, severity: Severity, reason: &'static str, text: String) -> Note {
+    fn note(&self, severity: Severity, reason: &'static str, text: String) -> EventNote {
         note(&self.deployment.id, DEPLOYMENT.version, severity, reason, text)
     }
 
     /// What people should know, for as long as it holds.
-    fn notes(&self, plan: &Plan) -> Vec<Note> {
+    fn notes(&self, plan: &Plan) -> Vec<EventNote> {
         let note = match &plan.stage {
             Stage::Rolling if self.deployment.is_paused_by_reloader() => {
                 let text = format!(

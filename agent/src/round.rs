@@ -1,4 +1,4 @@
-//! One turn of the agent: every grant's next step, and who is to be put in service without one.
+//! One round of the agent: every grant's next step, and who is to be put in service without one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::in_service;
 use crate::memory::Memory;
 use crate::view::{NodeIdentity, NodePod, Observation, PodLookup};
 
-/// All that one turn of the agent is decided from.
+/// All that one round of the agent is decided from.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeView<'a> {
     /// This node.
@@ -60,31 +60,31 @@ impl<'a> NodeView<'a> {
 
 /// What is to be done now.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turn<'a> {
+pub struct Round<'a> {
     /// The next step of each grant, in the controller's order.
     pub steps: Vec<(&'a Grant, Decision)>,
     /// Pods whose InService is to be raised with this reason, without any operation.
     pub raises: Vec<(PodRef, &'static str)>,
 }
 
-impl Turn<'_> {
-    /// When to turn again even if nothing changes.
+impl Round<'_> {
+    /// When to look again even if nothing changes.
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
         self.steps.iter().filter_map(|(_, decision)| decision.wake_at).min()
     }
 }
 
-/// Decides one turn. Pure: the same view gives the same turn.
+/// Decides one turn. Pure: the same view gives the same round.
 #[must_use]
-pub fn turn<'a>(view: &NodeView<'a>, now: Timestamp) -> Turn<'a> {
+pub fn round<'a>(view: &NodeView<'a>, now: Timestamp) -> Round<'a> {
     let raises = view.pods.values().map(|pod| &pod.view).filter_map(|pod| {
         let live = view.has_live_grant(&pod.id.uid);
         Some((pod.id.clone(), in_service::reason_to_raise(pod, view.synced, live)?))
     });
     // Before both watches have delivered, a pod that is not there may only not have been told of yet.
     let grants = view.grants().filter(|_| view.synced);
-    Turn { raises: raises.collect(), steps: grants.map(|grant| (grant, step(view, grant, now))).collect() }
+    Round { raises: raises.collect(), steps: grants.map(|grant| (grant, step(view, grant, now))).collect() }
 }
 
 fn step(view: &NodeView<'_>, grant: &Grant, now: Timestamp) -> Decision {

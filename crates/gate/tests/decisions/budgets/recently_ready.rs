@@ -5,10 +5,10 @@ use serde_json::json;
 
 use crate::scene::Namespace;
 
-/// One pod is asked about while p0 is settling.
+/// One pod is asked about while p0 was Ready only recently.
 fn ask(namespace: &Namespace, name: &str) -> Verdict {
     let mut gate = namespace.gate();
-    gate.set_settling(["uid-p0"]);
+    gate.set_recently_ready(["uid-p0"]);
     gate.decide(&[Namespace::candidate(name)], &namespace.approvals, namespace.now).remove(0)
 }
 
@@ -58,7 +58,7 @@ fn one_more_that_is_down_stands_in_its_way_as_in_that_of_any_other() {
 fn it_is_named_as_the_one_that_holds_the_budget() {
     let verdict = ask(&Namespace::of(3).max(1), "p1");
     let holders: Vec<_> = verdict.rules[0].holders.iter().map(|each| (each.pod.as_str(), each.why)).collect();
-    assert_eq!(holders, [("p0", Consumption::Settling)]);
+    assert_eq!(holders, [("p0", Consumption::RecentlyReady)]);
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn it_settles_when_it_is_told_so() {
     let allowed = |gate: &hitless_gate::Gate| {
         gate.decide(&[Namespace::candidate("p1")], &namespace.approvals, namespace.now)[0].allowed
     };
-    gate.set_settling(["uid-p0"]);
+    gate.set_recently_ready(["uid-p0"]);
     assert!(!allowed(&gate));
     gate.upsert_pod(&namespace.pods[0]);
     assert!(!allowed(&gate), "another look at the pod does not change that");
-    gate.set_settling([]);
+    gate.set_recently_ready([]);
     assert!(allowed(&gate));
 }

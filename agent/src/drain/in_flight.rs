@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hitless_api::{DrainSpec, PortTreatment};
-use hitless_kernel::{Activity, Connection, ConnectionWatch, KernelError, PodNetns, classify, close_quiet};
+use hitless_kernel::{Activity, Connection, ConnectionWatch, KernelError, PodNetns, classify, close_unused};
 
-use super::ambiguous::ambiguous_quiet;
+use super::ambiguous::ambiguous_unused;
 
 /// Between two attempts to close idle connections.
 const CLOSE_EVERY: Duration = Duration::from_millis(25);
@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_millis(1500);
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// The connections of a pod whose new clients are held.
-pub(super) struct Settle {
+pub(super) struct InFlight {
     drain: DrainSpec,
     ports: BTreeSet<u16>,
     watch: ConnectionWatch,
@@ -36,7 +36,7 @@ pub(super) struct Settle {
     pub(super) closed: u32,
 }
 
-impl Settle {
+impl InFlight {
     /// Of connections to these ports.
     pub(super) fn new(drain: DrainSpec, ports: &[u16]) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Settle {
         self.list(netns)?;
         if !self.http1.is_empty() && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY) {
             self.closed_at = Some(now);
-            let report = close_quiet(netns, &self.http1, ambiguous_quiet(self.longest_busy))?;
+            let report = close_unused(netns, &self.http1, ambiguous_unused(self.longest_busy))?;
             self.closed = self.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
             self.list(netns)?;
         }
@@ -80,7 +80,7 @@ impl Settle {
             let is_http1 = self.drain.treatment(connection.local.port()) == PortTreatment::Http1;
             if is_http1 {
                 if classify(connection) == Activity::Busy {
-                    self.longest_busy = self.longest_busy.max(connection.quiet_for().unwrap_or_default());
+                    self.longest_busy = self.longest_busy.max(connection.unused_for().unwrap_or_default());
                 }
                 self.http1.push(connection.clone());
             }
@@ -96,10 +96,10 @@ impl Settle {
 
 /// Whether a connection of any protocol is being used just now. It is not waited for until its end, which may never come.
 fn is_moving(connection: &Connection) -> bool {
-    let quiet = connection.quiet_for().unwrap_or_default();
+    let unused = connection.unused_for().unwrap_or_default();
     match classify(connection) {
         Activity::Idle | Activity::Fresh => false,
-        Activity::Busy => quiet < LONG,
-        Activity::Ambiguous => quiet < MOVING,
+        Activity::Busy => unused < LONG,
+        Activity::Ambiguous => unused < MOVING,
     }
 }

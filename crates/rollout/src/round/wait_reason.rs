@@ -10,7 +10,7 @@ use crate::snapshot::{AgentState, NodeUnfit, Snapshot};
 
 /// What a pod waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitReason {
     /// It is being operated.
     InProgress,
     /// The ledger still has its reservation for another operation.
@@ -119,7 +119,7 @@ pub enum NotFetched {
     Node(NodeUnfit),
 }
 
-impl Waiting {
+impl WaitReason {
     /// What helps a pod that can't be brought back to the version at which the partition keeps it.
     pub(super) const WAY_BACK: &str =
         "delete the pod to try again, or lower the partition so that it keeps the new version";
@@ -348,44 +348,44 @@ impl Waiting {
 }
 
 /// What is in the way of any operation of the pod, whatever the rules say, the first reason first.
-pub(super) fn in_the_way<'s>(pod: &'s PodView, snapshot: &'s Snapshot) -> impl Iterator<Item = Waiting> + 's {
-    let checks: [fn(&PodView, &Snapshot) -> Option<Waiting>; 3] = [|pod, _| of_pod(pod), node_gone, no_agent];
+pub(super) fn in_the_way<'s>(pod: &'s PodView, snapshot: &'s Snapshot) -> impl Iterator<Item = WaitReason> + 's {
+    let checks: [fn(&PodView, &Snapshot) -> Option<WaitReason>; 3] = [|pod, _| of_pod(pod), node_gone, no_agent];
     checks.into_iter().filter_map(|check| check(pod, snapshot))
 }
 
 /// What in the pod itself is in the way.
-pub(super) fn of_pod(pod: &PodView) -> Option<Waiting> {
+pub(super) fn of_pod(pod: &PodView) -> Option<WaitReason> {
     if pod.is_mirror() {
-        Some(Waiting::StaticPod)
+        Some(WaitReason::StaticPod)
     } else if pod.host_network {
-        Some(Waiting::HostNetwork)
+        Some(WaitReason::HostNetwork)
     } else if pod.owner.as_ref().is_some_and(|owner| owner.group_kind.is("batch", "Job")) {
-        Some(Waiting::Job)
+        Some(WaitReason::Job)
     } else if pod.terminating || pod.finished {
-        Some(Waiting::Terminating)
+        Some(WaitReason::Terminating)
     } else if pod.node.is_none() {
-        Some(Waiting::NotScheduled)
+        Some(WaitReason::NotScheduled)
     } else {
         None
     }
 }
 
-fn node_gone(pod: &PodView, snapshot: &Snapshot) -> Option<Waiting> {
+fn node_gone(pod: &PodView, snapshot: &Snapshot) -> Option<WaitReason> {
     let node = pod.node.as_ref().filter(|_| !snapshot.unknown.nodes)?;
     let known = snapshot.nodes.get(node).filter(|known| !known.deleting);
     let created_again =
         |uid: &str| snapshot.node_transitions.get(node).is_some_and(|transition| transition.spec.node_uid != uid);
-    known.is_none_or(|known| created_again(&known.uid)).then(|| Waiting::NodeGone(node.clone()))
+    known.is_none_or(|known| created_again(&known.uid)).then(|| WaitReason::NodeGone(node.clone()))
 }
 
-fn no_agent(pod: &PodView, snapshot: &Snapshot) -> Option<Waiting> {
+fn no_agent(pod: &PodView, snapshot: &Snapshot) -> Option<WaitReason> {
     let node = pod.node.as_ref().filter(|_| !snapshot.unknown.agents)?;
-    (snapshot.agents.get(node) != Some(&AgentState::Ready)).then(|| Waiting::AgentNotReady(node.clone()))
+    (snapshot.agents.get(node) != Some(&AgentState::Ready)).then(|| WaitReason::AgentNotReady(node.clone()))
 }
 
 /// Why the pod can't be operated, as far as the pod itself tells: nothing else is known of the cluster.
 #[must_use]
-pub fn unfit(pod: &PodView) -> Option<Waiting> {
+pub fn unfit(pod: &PodView) -> Option<WaitReason> {
     of_pod(pod).or_else(|| {
         let context = PodContext {
             pod,
@@ -395,6 +395,6 @@ pub fn unfit(pod: &PodView) -> Option<Waiting> {
             operation: None,
         };
         let why = OperationSettings::of(context, &Policies::default(), &Traffic::new(&[], &[])).err()?;
-        Some(Waiting::not_operable(why, pod.node.as_deref().unwrap_or_default()))
+        Some(WaitReason::not_operable(why, pod.node.as_deref().unwrap_or_default()))
     })
 }

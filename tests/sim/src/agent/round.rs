@@ -1,11 +1,11 @@
-//! One turn: what is seen, what is decided, and who is told what to do.
+//! One round: what is seen, what is decided, and who is told what to do.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use hitless_agent::decision::{Action, Decision, Direction, Hold, Watch};
 use hitless_agent::memory::Memory;
 use hitless_agent::report;
-use hitless_agent::turn::{NodeView, turn};
+use hitless_agent::round::{NodeView, round};
 use hitless_agent::view::{Observation, Stage};
 use hitless_api::{Grant, GrantMode, NodeTransition, Outcome, Phase, Transition};
 use jiff::{SignedDuration, Timestamp};
@@ -19,7 +19,7 @@ use crate::trace::Who;
 
 impl Agent {
     /// Decides once, and begins to act.
-    pub(super) fn turn(&mut self, ground: &mut Ground) {
+    pub(super) fn run_round(&mut self, ground: &mut Ground) {
         let now = ground.wall(self.skew);
         if self.pods.take_changed() {
             self.by_uid = self.pods.values().map(|pod| (pod.view.id.uid.clone(), pod.node_pod.clone())).collect();
@@ -37,7 +37,7 @@ impl Agent {
             memories: &self.memories,
             observations: &self.observations,
         };
-        let decided = turn(&view, now);
+        let decided = round(&view, now);
         let mut steps: Vec<Decision> = decided.steps.into_iter().map(|(_, decision)| decision).collect();
         let raises = decided.raises;
         if self.refuses {
