@@ -8,7 +8,6 @@ use hitless_api::pod::{ConditionView, PodView};
 use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Transition, TransitionResult};
 use hitless_gate::{Answer, Approval, Approvals, Question};
 use hitless_rollout::Ask;
-use hitless_rollout::prefetch::PrefetchState;
 use hitless_rollout::round::{Round, Write};
 use hitless_rollout::snapshot::{Evidence, LedgerView, NodeTransitionView, OperationKey, Snapshot as Cluster, Version};
 use jiff::Timestamp;
@@ -30,7 +29,7 @@ impl World {
         // What is being fetched comes.
         cluster.unknown.images = true;
         cluster.unknown.companions = true;
-        cluster.prefetches.retain(|prefetch| prefetch.state != PrefetchState::Pulling);
+        cluster.prefetches.retain(|prefetch| !prefetch.is_under_way());
         let mut without_node = BTreeSet::new();
         if from_files {
             (cluster.unknown.nodes, cluster.unknown.agents) = (true, true);

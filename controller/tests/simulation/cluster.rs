@@ -8,7 +8,7 @@ use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{Grant, PodTransitionRuleSpec};
-use hitless_gate::Budget;
+use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::prefetch::{self, NamePool, NodeImages, PrefetchView};
 use hitless_rollout::round::{CompanionWrite, PrefetchWrite, Write};
@@ -20,6 +20,7 @@ use hitless_workloads::kind;
 use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::Patch;
@@ -43,6 +44,7 @@ pub(crate) struct Cluster {
     pub(crate) bindings: BTreeMap<String, Arc<BindingView>>,
     pub(crate) rules: Vec<RuleView>,
     pub(crate) budgets: Vec<Arc<Budget>>,
+    disruption_budgets: Vec<Arc<DisruptionBudget>>,
     /// Pods that fetch images, as JSON, by name.
     pub(crate) prefetches: BTreeMap<String, Value>,
     /// As JSON, by name.
@@ -98,6 +100,7 @@ impl Cluster {
             bindings: BTreeMap::new(),
             rules: vec![rule(max_unavailable)],
             budgets: Vec::new(),
+            disruption_budgets: Vec::new(),
             prefetches: BTreeMap::new(),
             services: BTreeMap::new(),
             agent: AgentInfo { features: vec!["Leave".to_owned(), "Hold".to_owned()], ..AgentInfo::default() },
@@ -115,6 +118,15 @@ impl Cluster {
         let spec = serde_json::from_value(spec).unwrap();
         let budget = Budget { name: "all".into(), namespace: SYSTEM_NAMESPACE.into(), spec };
         (self.rules, self.budgets) = (Vec::new(), vec![Arc::new(budget)]);
+        self
+    }
+
+    /// With a PodDisruptionBudget for the Deployment's pods in place of the rule.
+    pub(crate) fn disruption_budget(mut self, spec: &Value) -> Self {
+        let mut object = json!({"metadata": {"name": "web", "namespace": NAMESPACE}, "spec": spec});
+        object["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+        let object: PodDisruptionBudget = serde_json::from_value(object).unwrap();
+        (self.rules, self.disruption_budgets) = (Vec::new(), vec![Arc::new(object.into())]);
         self
     }
 
@@ -166,6 +178,7 @@ impl Cluster {
             bindings: self.bindings.clone(),
             rules: self.rules.iter().cloned().map(Arc::new).collect(),
             budgets: self.budgets.clone(),
+            disruption_budgets: self.disruption_budgets.clone(),
             services: self.services.keys().map(|name| Arc::new(self.see_service(name))).collect(),
             agents: self.nodes.keys().map(|node| (node.clone(), AgentState::Ready)).collect(),
             ..Snapshot::default()

@@ -1,6 +1,6 @@
 //! Stories of companion pods.
 
-use hitless_api::{GrantMode, GrantOp, Outcome, Phase};
+use hitless_api::{Grant, GrantMode, GrantOp, Outcome, Phase};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -152,4 +152,60 @@ fn a_version_that_was_tried_before_may_need_a_companion_that_serves() {
     assert_eq!(made.len(), 1);
     turns(&mut cluster, &mut controller, 4);
     assert_eq!(made, version(&cluster), "it is not made again and again");
+}
+
+/// The companion is in service and Ready.
+fn serves(cluster: &mut Cluster) {
+    let in_service = json!([{"type": "Ready", "status": "True"}, {"type": "hitless.dev/InService", "status": "True"}]);
+    ready(cluster, 1, &in_service);
+}
+
+#[test]
+fn where_a_disruption_budget_lets_nobody_go_a_companion_that_serves_makes_room_for_one_after_the_other() {
+    for spec in [json!({"minAvailable": 2}), json!({"minAvailable": "100%"}), json!({"maxUnavailable": 0})] {
+        let mut cluster = Cluster::new(2, 1).service("web").with_companions().disruption_budget(&spec);
+        let mut controller = TestController::new(1, &cluster);
+        cluster.set_image(2);
+        turns(&mut cluster, &mut controller, 6);
+        assert_eq!((cluster.companions.len(), cluster.grants().len()), (1, 0), "{spec}");
+        assert_eq!(reasons(&cluster, &mut controller), ["Companion", "Companion"], "{spec}");
+        cluster.pass(10_000);
+        ready(&mut cluster, 1, &json!([]));
+        turns(&mut cluster, &mut controller, 1);
+        assert_eq!(cluster.written["in-service-fallback"], 1, "{spec}");
+        assert!(cluster.grants().is_empty(), "not before it is Ready");
+        serves(&mut cluster);
+        for _ in 0..40 {
+            turns(&mut cluster, &mut controller, 2);
+            assert!(cluster.grants().len() <= 1, "{spec}: {:?}", cluster.grants());
+            let Some(grant) = cluster.grants().first().cloned() else { continue };
+            if grant.op == GrantOp::Drain {
+                assert!(cluster.images().iter().all(|image| image.ends_with(":v2")), "{spec}: {:?}", cluster.images());
+                drained(&mut cluster, &grant);
+            } else {
+                let _ = cluster.agent(0, Fate::Done);
+            }
+        }
+        turns(&mut cluster, &mut controller, 6);
+        assert!(cluster.companions.is_empty(), "{spec} {:?}", cluster.grants());
+        cluster.assert_at_rest();
+    }
+}
+
+/// The companion has left service, and its connections are gone.
+fn drained(cluster: &mut Cluster, grant: &Grant) {
+    let in_service =
+        json!([{"type": "Ready", "status": "False"}, {"type": "hitless.dev/InService", "status": "False"}]);
+    ready(cluster, 1, &in_service);
+    cluster.report(grant, Phase::Draining, Some((Outcome::Done, "Done")));
+}
+
+#[test]
+fn a_budget_that_one_pod_more_does_not_satisfy_makes_no_companion() {
+    let spec = json!({"minAvailable": 5});
+    let mut cluster = Cluster::new(2, 1).service("web").with_companions().disruption_budget(&spec);
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 6);
+    assert!(cluster.companions.is_empty() && cluster.grants().is_empty());
 }

@@ -43,6 +43,19 @@ fn an_image_is_fetched_to_each_node_once_and_nobody_goes_before_it_is_there() {
 }
 
 #[test]
+fn a_kubelet_that_does_not_begin_to_fetch_is_named() {
+    let (mut cluster, mut controller) = changed();
+    cluster.pass(25_000);
+    turns(&mut cluster, &mut controller, 1);
+    assert_eq!(reasons(&cluster, &mut controller), ["ImageNotFetched"; 3]);
+    let (_, text) = &controller.said(cluster.now)[0];
+    assert!(text.contains("has made no sandbox for pod hitless-prefetch-"), "{text}");
+    cluster.fetched(&started());
+    roll(&mut cluster, &mut controller);
+    cluster.assert_at_rest();
+}
+
+#[test]
 fn an_image_that_cannot_be_pulled_takes_no_pod_out_and_is_tried_again() {
     let (mut cluster, mut controller) = changed();
     cluster.fetched(&json!({"waiting": {"reason": "ErrImagePull", "message": "web:v2: not found"}}));

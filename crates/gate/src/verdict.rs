@@ -16,6 +16,9 @@ pub const LEDGER: &str = "ledger";
 /// Name in [`RuleVerdict::rule`] of the answer for a pod that is not there.
 pub const POD: &str = "pod";
 
+/// What [`RuleVerdict::rule`] begins with in the answer of a PodDisruptionBudget.
+pub(crate) const DISRUPTION_BUDGET: &str = "pdb:";
+
 /// The answer for one candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -55,6 +58,14 @@ pub struct RuleVerdict {
     /// Some of those who hold the budget, the longest-standing first.
     #[serde(skip_serializing_if = "<[BudgetConsumer]>::is_empty")]
     pub holders: Arc<[BudgetConsumer]>,
+}
+
+impl RuleVerdict {
+    /// Whether it is the answer of a PodDisruptionBudget.
+    #[must_use]
+    pub fn is_disruption_budget(&self) -> bool {
+        self.rule.starts_with(DISRUPTION_BUDGET)
+    }
 }
 
 /// A pod that takes up a place in a budget.

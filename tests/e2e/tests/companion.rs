@@ -56,6 +56,18 @@ fn a_version_that_starts_at_once_is_tried_and_the_pod_is_held() -> anyhow::Resul
 }
 
 #[test]
+fn where_a_disruption_budget_lets_no_pod_go_a_companion_serves_until_all_have_the_version() -> anyhow::Result<()> {
+    let scene = Scene::start("companion", "budget", Shape { replicas: 2, ..Shape::default() })?;
+    scene.app.kubectl.run(&["create", "poddisruptionbudget", "web", "--selector=app=web", "--max-unavailable=0"])?;
+    let good = scene.push("good", &[], None)?;
+    scene.app.set_version(&good)?;
+    scene.app.wait_version(&good, 2)?;
+    let made = scene.app.kubectl.run(&["get", "events", "--field-selector", "reason=Scheduled", "-o", "name"])?;
+    ensure!(made.contains("companion"), "{made}");
+    scene.finish(&good)
+}
+
+#[test]
 fn where_the_owner_lets_no_pod_run_beside_its_own_there_is_no_companion() -> anyhow::Result<()> {
     let patch = json!({"spec": {"strategy": {"type": "Recreate"}}});
     let scene = start("recreate", Shape { patch, ..Shape::default() })?;

@@ -61,7 +61,8 @@ impl Live {
         let (available, unavailable) = (available + itself, self.counts.gone().saturating_sub(itself));
         let max_unavailable = limits.max_unavailable.map(|limit| limit.of(total));
         let min_available = limits.min_available.map(|limit| limit.of(total));
-        if let Some(quota) = max_unavailable.filter(|quota| unavailable >= *quota) {
+        let has_extra = |quota: u64| limits.counts_extra_pods && available + quota > total;
+        if let Some(quota) = max_unavailable.filter(|quota| unavailable >= *quota && !has_extra(*quota)) {
             return Err(Reason::MaxUnavailable { quota, unavailable, missing, total });
         }
         if let Some(quota) = min_available.filter(|quota| available <= *quota) {

@@ -8,6 +8,7 @@ use hitless_api::transition_budget::Scope;
 use super::rule_set::misconfigured;
 use super::window::Windows;
 use super::{Bound, Check, Limits, Rounding, Rule, Stage};
+use crate::verdict::DISRUPTION_BUDGET;
 use crate::{Budget, DisruptionBudget, Reason};
 
 /// One rule for each field that is set.
@@ -42,14 +43,14 @@ pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
     match max.transpose() {
         Ok(None) => {}
         Ok(max_unavailable) => {
-            add("maxUnavailable", Check::Availability(Limits { max_unavailable, min_available: None }));
+            add("maxUnavailable", Check::Availability(Limits { max_unavailable, ..Limits::default() }));
         }
         Err(text) => add("maxUnavailable", misconfigured(text)),
     }
     let min = spec.min_available.as_ref().map(|value| Bound::parse("minAvailable", value, Rounding::Up));
     match min.transpose() {
         Ok(None) => {}
-        Ok(min_available) => add("minAvailable", Check::Availability(Limits { max_unavailable: None, min_available })),
+        Ok(min_available) => add("minAvailable", Check::Availability(Limits { min_available, ..Limits::default() })),
         Err(text) => add("minAvailable", misconfigured(text)),
     }
     if let Some(value) = &spec.max_unavailable_nodes {
@@ -75,10 +76,12 @@ pub(super) fn disruption(budget: &DisruptionBudget) -> Rule {
         |name, value: &Option<_>| value.as_ref().map(|value| Bound::parse(name, value, Rounding::Up)).transpose();
     let check = match (side("minAvailable", &budget.min_available), side("maxUnavailable", &budget.max_unavailable)) {
         (Ok(None), Ok(None)) => Check::Pass(Reason::Empty),
-        (Ok(min_available), Ok(max_unavailable)) => Check::Availability(Limits { max_unavailable, min_available }),
+        (Ok(min_available), Ok(max_unavailable)) => {
+            Check::Availability(Limits { max_unavailable, min_available, counts_extra_pods: true })
+        }
         (Err(text), _) | (_, Err(text)) => misconfigured(text),
     };
-    rule(format!("pdb:{}", budget.name), check)
+    rule(format!("{DISRUPTION_BUDGET}{}", budget.name), check)
 }
 
 fn rule(path: String, check: Check) -> Rule {

@@ -72,12 +72,15 @@ fn percent(text: &str) -> Option<u64> {
 pub(crate) struct Limits {
     pub(crate) max_unavailable: Option<Bound>,
     pub(crate) min_available: Option<Bound>,
+    /// Pods beyond those that their owners desire make room, as the disruption controller has it: for it as many must be available
+    /// as are desired less the maximum.
+    pub(crate) counts_extra_pods: bool,
 }
 
 impl Limits {
     /// At most so many may be unavailable.
     pub(crate) fn at_most(count: u64) -> Self {
-        Self { max_unavailable: Some(Bound::count(count)), min_available: None }
+        Self { max_unavailable: Some(Bound::count(count)), ..Self::default() }
     }
 
     /// Reads upstream's policy: a maximum rounds up and a minimum down (facts/kuperator.md §1.8). A value wins over a function
@@ -102,6 +105,7 @@ impl Limits {
                 Rounding::Up,
             )?,
             min_available: side("minAvailable", &rule.min_available_value, &rule.min_available_policy, Rounding::Down)?,
+            counts_extra_pods: false,
         };
         if limits == Self::default() {
             return Err("availablePolicy limits nothing; set maxUnavailableValue or minAvailableValue".to_owned());

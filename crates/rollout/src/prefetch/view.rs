@@ -4,7 +4,7 @@ use hitless_api::PodRef;
 use hitless_api::names::labels;
 use hitless_workloads::image;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 
 use super::manifest::CONTAINER;
 
@@ -35,7 +35,9 @@ pub struct PrefetchView {
 /// How far a prefetch pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrefetchState {
-    /// Nothing is known yet: the node has not begun, or pulls.
+    /// The node's kubelet has made no sandbox for it yet, so it does not pull.
+    NotBegun,
+    /// The node pulls, as far as is known.
     Pulling,
     /// The image is on the node.
     Fetched {
@@ -84,8 +86,14 @@ impl PrefetchView {
     pub fn digest(&self) -> Option<&str> {
         match &self.state {
             PrefetchState::Fetched { image_id, .. } => image::digest_of(image_id),
-            PrefetchState::Pulling | PrefetchState::Failed { .. } => None,
+            PrefetchState::NotBegun | PrefetchState::Pulling | PrefetchState::Failed { .. } => None,
         }
+    }
+
+    /// It has not ended.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.state, PrefetchState::NotBegun | PrefetchState::Pulling)
     }
 
     /// Its image is on the node.
@@ -96,7 +104,7 @@ impl PrefetchView {
 }
 
 fn state(pod: &Pod, created: Option<Timestamp>) -> PrefetchState {
-    let Some(status) = &pod.status else { return PrefetchState::Pulling };
+    let Some(status) = &pod.status else { return PrefetchState::NotBegun };
     let containers = status.container_statuses.iter().flatten();
     let of_container = containers.filter(|each| each.name == CONTAINER).find_map(|each| of_container(each, created));
     // A pod that its node does not let in, or that has outlived its deadline, has no container that could say more.
@@ -104,7 +112,18 @@ fn state(pod: &Pod, created: Option<Timestamp>) -> PrefetchState {
         let is_over = status.phase.as_deref() == Some("Failed");
         is_over.then(|| failed(status.reason.as_deref(), status.message.as_deref()))
     };
-    of_container.or_else(refused).unwrap_or(PrefetchState::Pulling)
+    of_container.or_else(refused).unwrap_or(if has_sandbox(status) {
+        PrefetchState::Pulling
+    } else {
+        PrefetchState::NotBegun
+    })
+}
+
+/// Its network is there, so the kubelet goes on to the image. The condition is of KEP-3085; the address comes later, and is there in all versions.
+fn has_sandbox(status: &PodStatus) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    let is_told = conditions.any(|each| each.type_ == "PodReadyToStartContainers" && each.status == "True");
+    is_told || status.pod_ip.is_some()
 }
 
 fn of_container(status: &ContainerStatus, created: Option<Timestamp>) -> Option<PrefetchState> {
@@ -175,13 +194,20 @@ mod tests {
         let wanted = PrefetchState::Failed { reason: "OutOfpods".to_owned(), message: "node has no room".to_owned() };
         assert_eq!(view(&refused), wanted);
         let killed = container("", &json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}));
-        assert_eq!(view(&killed), PrefetchState::Pulling, "it says nothing of an image");
+        assert_eq!(view(&killed), PrefetchState::NotBegun, "it says nothing of an image");
     }
 
     #[test]
-    fn before_the_node_has_said_anything_it_pulls() {
-        for status in [json!(null), json!({}), container("", &json!({"waiting": {"reason": "ContainerCreating"}}))] {
-            assert_eq!(view(&status), PrefetchState::Pulling);
+    fn it_pulls_once_it_has_a_sandbox() {
+        let creating = container("", &json!({"waiting": {"reason": "ContainerCreating"}}));
+        for status in [json!(null), json!({}), creating.clone()] {
+            assert_eq!(view(&status), PrefetchState::NotBegun);
+        }
+        let condition = json!([{"type": "PodReadyToStartContainers", "status": "True"}]);
+        for (field, value) in [("conditions", condition), ("podIP", json!("10.0.0.7"))] {
+            let mut status = creating.clone();
+            status[field] = value;
+            assert_eq!(view(&status), PrefetchState::Pulling, "{field}");
         }
     }
 }

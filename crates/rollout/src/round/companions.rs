@@ -2,6 +2,7 @@
 //! when it goes (docs/contract.md 33).
 
 mod retire;
+mod room;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};
@@ -115,7 +116,8 @@ impl Basis<'_, '_> {
     /// Whether the pod, which nothing else keeps, waits for a companion of its workload. `mode` is how it would be operated now.
     pub(super) fn companion(&self, operable: &Operable<'_>, mode: &Mode) -> Option<WaitReason> {
         let plan = self.tries_first(operable)?;
-        Some(waiting(plan, self.stage(operable, plan, mode)?))
+        let serves = plan.total == 1 && self.is_to_serve(operable, mode);
+        Some(waiting(plan, self.stage(plan, serves)?))
     }
 
     /// The version was tried and did not run: nothing more is done for it.
@@ -127,14 +129,21 @@ impl Basis<'_, '_> {
 
     /// The plan of the pod's workload, if a companion is to try what it brings to the pod.
     fn tries_first(&self, operable: &Operable<'_>) -> Option<&Plan> {
-        let plan = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
-        let wants = is_moving(plan) && plan.behind.contains(&operable.pod.id.uid) && !self.snapshot.unknown.companions;
+        let plan = self.may_try(operable)?;
         let is_meant = match plan.companion {
             CompanionWish::Never => false,
             CompanionWish::Auto => plan.total == 1 || self.has_begun(plan),
             CompanionWish::Always => plan.total == 1 || plan.up_to_date() == 0 || self.has_begun(plan),
         };
-        (wants && is_meant && self.no_companion(operable).is_none()).then_some(plan)
+        is_meant.then_some(plan)
+    }
+
+    /// The plan of the pod's workload, if a companion may try what it brings to the pod.
+    fn may_try(&self, operable: &Operable<'_>) -> Option<&Plan> {
+        let plan = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
+        let wants = is_moving(plan) && plan.behind.contains(&operable.pod.id.uid) && !self.snapshot.unknown.companions;
+        let may = wants && plan.companion != CompanionWish::Never && self.no_companion(operable).is_none();
+        may.then_some(plan)
     }
 
     /// A companion is trying the version, or it did not run there: that counts also when the workload gets more pods meanwhile.
@@ -163,11 +172,10 @@ impl Basis<'_, '_> {
         kind::of_workload(&plan.workload.group_kind)?.surge(root).err()
     }
 
-    /// `None`: the pod need not wait.
-    fn stage(&self, operable: &Operable<'_>, plan: &Plan, mode: &Mode) -> Option<Companion> {
+    /// How far the companion is, which is to serve or only to try the version. `None`: the pod need not wait.
+    fn stage(&self, plan: &Plan, serves: bool) -> Option<Companion> {
         let known = tried(plan);
         let companion = self.companions.of(plan);
-        let serves = plan.total == 1 && self.is_to_serve(operable, mode);
         let is_good = known.is_some() || Gaps::parse(plan.gaps.as_deref()).knows(&plan.target);
         let is_skipped = known.is_some_and(|tried| tried.outcome == Outcome::Skipped);
         if is_skipped || (is_good && !serves) {

@@ -110,7 +110,7 @@ impl<'a> Judged<'a> {
         let mut in_turn = InTurn::default();
         for (pod, answer) in answers {
             let Decided { changes, outcome } = if !answer.allowed {
-                Decided::waits(WaitReason::Rules)
+                Decided::waits(basis.waits_for_rules(&pod, &answer))
             } else if let Some(waiting) = basis.not_its_turn(&in_turn, &pod) {
                 Decided::waits(waiting)
             } else {
@@ -148,6 +148,13 @@ impl<'a> Basis<'a, '_> {
             ..self.grant_of(operable, &begin.mode, key.since)
         };
         self.granted(operable, begin, grant, Vec::new(), draft)
+    }
+
+    /// The rules deny it. A companion pod may help, if what it takes to try the version is there.
+    fn waits_for_rules(&self, operable: &Operable<'_>, answer: &Verdict) -> WaitReason {
+        let Some(companion) = self.makes_room(operable, answer) else { return WaitReason::Rules };
+        let failed = self.failed_companion(operable);
+        failed.or_else(|| self.images.waiting_for_answer(operable.pod, &operable.intent)).unwrap_or(companion)
     }
 
     /// Reserves the pod and grants; says what it waits for if there is no room.

@@ -18,6 +18,9 @@ use crate::snapshot::{NodeUnfit, Snapshot};
 /// Where the registry is asked at every start, it has to have answered so recently.
 const FRESH: SignedDuration = SignedDuration::from_secs(30);
 
+/// A kubelet that has made no sandbox for a prefetch pod after so long is worth a word.
+const SANDBOX_WITHIN: SignedDuration = SignedDuration::from_secs(20);
+
 /// What is known of images on nodes.
 pub(super) struct Images<'a> {
     snapshot: &'a Snapshot,
@@ -118,7 +121,7 @@ impl<'a> Images<'a> {
         if let Some(digest) = image::digest_of(&pull.image) {
             let by_tag = Pull { image: image::unpinned(&pull.image), ..pull.clone() };
             let by_tag = self.attempts(&by_tag.key()).iter().filter(|each| match &each.state {
-                PrefetchState::Pulling => true,
+                PrefetchState::NotBegun | PrefetchState::Pulling => true,
                 PrefetchState::Fetched { image_id, .. } => {
                     image::digest_of(image_id) == Some(digest) && image::is_same_repository(image_id, &pull.image)
                 }
@@ -148,7 +151,7 @@ impl<'a> Images<'a> {
                 let is_fresh = at.is_some_and(|at| self.now.duration_since(at) <= FRESH);
                 if is_fresh { Known::There } else { Known::Old }
             }
-            PrefetchState::Failed { .. } | PrefetchState::Pulling => {
+            PrefetchState::Failed { .. } | PrefetchState::NotBegun | PrefetchState::Pulling => {
                 attempts.iter().find_map(|attempt| failure(attempt)).unwrap_or(Known::Pulling)
             }
         }
@@ -183,7 +186,7 @@ impl<'a> Images<'a> {
         let (pull, known) = self.first_missing(pod, intent)?;
         match known {
             Known::There | Known::Old => None,
-            Known::Pulling => Some(pulling(pull)),
+            Known::Pulling => Some(self.under_way(pull)),
             Known::Failed { reason, message } => {
                 let why = NotFetched::Failed { reason: reason.to_owned(), message: message.to_owned() };
                 Some(WaitReason::ImageNotFetched { image: pull.image, node: pull.node, why })
@@ -206,6 +209,17 @@ impl<'a> Images<'a> {
     pub(super) fn waiting_for_answer(&self, pod: &PodView, intent: &PodIntent) -> Option<WaitReason> {
         let (pull, _) = self.first_missing(pod, intent)?;
         Some(self.not_begun(pull))
+    }
+
+    /// What is said of a pull that has not ended.
+    fn under_way(&self, pull: Pull) -> WaitReason {
+        let stuck = self.telling(&pull).into_iter().next().filter(|attempt| {
+            attempt.state == PrefetchState::NotBegun && begins_by(attempt).is_some_and(|at| at <= self.now)
+        });
+        match stuck.map(|attempt| NotFetched::NoSandbox(attempt.pod.name.clone())) {
+            Some(why) => WaitReason::ImageNotFetched { image: pull.image, node: pull.node, why },
+            None => pulling(pull),
+        }
     }
 
     fn not_begun(&self, pull: Pull) -> WaitReason {
@@ -241,9 +255,14 @@ fn pulling(pull: Pull) -> WaitReason {
     WaitReason::ImagePulling { image: pull.image, node: pull.node }
 }
 
+/// When a kubelet has begun that is well.
+pub(super) fn begins_by(attempt: &PrefetchView) -> Option<Timestamp> {
+    attempt.created?.saturating_add(SANDBOX_WITHIN).ok()
+}
+
 fn failure(attempt: &PrefetchView) -> Option<Known<'_>> {
     match &attempt.state {
         PrefetchState::Failed { reason, message } => Some(Known::Failed { reason, message }),
-        PrefetchState::Pulling | PrefetchState::Fetched { .. } => None,
+        PrefetchState::NotBegun | PrefetchState::Pulling | PrefetchState::Fetched { .. } => None,
     }
 }

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::PodVerdict;
 use super::candidates::Basis;
 use super::change::Change;
-use super::images::{Known, pulls, pulls_of};
+use super::images::{Known, begins_by, pulls, pulls_of};
 use super::wait_reason::WaitReason;
 use super::write::PrefetchWrite;
 use crate::prefetch::{PrefetchState, PrefetchView, Pull};
@@ -46,6 +46,7 @@ pub(super) fn decide<'a>(basis: &Basis<'a, '_>, verdicts: &[PodVerdict], now: Ti
     for Waiter { pod, intent, owner, .. } in waiters {
         for pull in pulls(pod, intent) {
             let known = basis.images.known(&pull);
+            prefetches.watch(basis.images.attempts(&pull.key()), now);
             if matches!(known, Known::There | Known::Pulling)
                 || basis.images.unfit(&pull).is_some()
                 || !begun.insert(pull.key())
@@ -68,16 +69,28 @@ impl Prefetches<'_> {
     fn is_due(&mut self, attempts: &[&PrefetchView], now: Timestamp) -> bool {
         let Some(latest) = attempts.first() else { return true };
         match latest.state {
-            PrefetchState::Pulling => false,
+            PrefetchState::NotBegun | PrefetchState::Pulling => false,
             PrefetchState::Fetched { .. } => true,
             PrefetchState::Failed { .. } => {
                 let due = latest.created.map_or(now, |at| at.saturating_add(RETRY_AFTER).unwrap_or(now));
                 if due > now {
-                    self.wake_at = Some(self.wake_at.map_or(due, |at| at.min(due)));
+                    self.wake(due);
                 }
                 due <= now
             }
         }
+    }
+
+    /// When a kubelet that has not begun is worth a word.
+    fn watch(&mut self, attempts: &[&PrefetchView], now: Timestamp) {
+        let latest = attempts.first().filter(|latest| latest.state == PrefetchState::NotBegun);
+        if let Some(due) = latest.and_then(|latest| begins_by(latest)).filter(|due| *due > now) {
+            self.wake(due);
+        }
+    }
+
+    fn wake(&mut self, due: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(due, |at| at.min(due)));
     }
 
     fn create(&mut self, pull: Pull, attempts: &[&PrefetchView], owner: ObjectRef) {
@@ -89,7 +102,7 @@ impl Prefetches<'_> {
     fn delete(&mut self, basis: &Basis<'_, '_>, wanted: &BTreeSet<String>) {
         for each in basis.snapshot.prefetches.iter().filter(|each| !each.deleting) {
             let later = basis.images.attempts(&each.key).iter().take_while(|other| other.attempt > each.attempt);
-            let is_superseded = later.into_iter().any(|other| other.state != PrefetchState::Pulling);
+            let is_superseded = later.into_iter().any(|other| !other.is_under_way());
             if is_superseded || !wanted.contains(&each.key) {
                 self.changes.push(Change::Prefetch(PrefetchWrite::Delete(each.pod.clone())));
             }

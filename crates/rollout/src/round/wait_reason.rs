@@ -117,6 +117,8 @@ pub enum NotFetched {
     Refused(String),
     /// Nothing new is brought to the node.
     Node(NodeUnfit),
+    /// The kubelet has not begun: it has made no sandbox for the pod of this name.
+    NoSandbox(String),
 }
 
 impl WaitReason {
@@ -219,6 +221,11 @@ impl WaitReason {
                 NotFetched::Refused(words) => {
                     format!("the pod that would fetch image {image} to node {node} is not accepted: {words}")
                 }
+                NotFetched::NoSandbox(pod) => {
+                    format!(
+                        "image {image} is not on node {node}, whose kubelet has made no sandbox for pod {pod} yet, which fetches it"
+                    )
+                }
                 NotFetched::Node(NodeUnfit::Cordoned) => {
                     format!("image {image} is not on node {node}, and nothing is fetched to a cordoned node")
                 }
@@ -284,6 +291,9 @@ impl WaitReason {
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
                 Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
             }
+            Self::ImageNotFetched { why: NotFetched::NoSandbox(_), .. } => Some(
+                "its pods stay as they are, and it goes on by itself; kubectl describe that pod to see what its node says, often of the network plugin",
+            ),
             Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Cordoned), .. } => {
                 Some("uncordon the node, or let its pods go elsewhere")
             }

@@ -128,6 +128,10 @@ fn a_disruption_budget_is_never_pushed_below_its_bound() {
         let namespace = Namespace::of(pods).pdb(all(), min.clone(), max.clone());
         assert_eq!(namespace.allowed().len(), allowed, "{min} {max} of {pods}");
     }
+    for (min, max) in [(json!("100%"), Value::Null), (Value::Null, json!(0))] {
+        let namespace = Namespace::of(3).desired(2).pdb(all(), min.clone(), max.clone());
+        assert_eq!(namespace.allowed().len(), 1, "{min} {max}: a pod more than desired makes room");
+    }
     assert_eq!(Namespace::of(2).pdb(Value::Null, json!(2), Value::Null).allowed().len(), 2, "no selector: nobody");
     let broken = Namespace::of(2).pdb(all(), json!("two"), Value::Null);
     assert!(broken.denial().contains("pdb:pdb0: the rule can't be understood: minAvailable is \"two\""));

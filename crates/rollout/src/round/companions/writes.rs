@@ -30,10 +30,15 @@ pub(in crate::round) fn decide<'a>(
 ) -> Companions<'a> {
     let mut changes = Vec::new();
     let mut leaving: BTreeSet<(&str, &str)> = BTreeSet::new();
+    // Several pods may wait for the same one.
+    let mut seen: BTreeSet<(&str, &str)> = BTreeSet::new();
     for verdict in verdicts {
         let Some(WaitReason::Companion { pod, stage }) = &verdict.waiting else { continue };
         let Some(wish) = basis.wishes.by_pod.get(verdict.pod.uid.as_str()) else { continue };
         let Some(plan) = wish.workload.map(|index| &basis.wishes.plans[index]) else { continue };
+        if !seen.insert((verdict.pod.namespace.as_str(), pod.as_str())) {
+            continue;
+        }
         let change = match stage {
             Companion::Missing => wish.intent.as_ref().ok().and_then(|intent| create(basis, plan, wish.pod, intent)),
             Companion::Joining => basis.companions.of(plan).filter(|pod| !companion::has_served(pod)).map(join),

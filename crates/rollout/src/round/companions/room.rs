@@ -1,0 +1,59 @@
+//! Where the rules let no pod go because too few would be left, a companion pod that serves makes room.
+
+use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
+
+use super::waiting;
+use crate::round::candidates::{Basis, Operable};
+use crate::round::wait_reason::WaitReason;
+
+impl Basis<'_, '_> {
+    /// What the pod waits for that the rules deny, if they would let it go with one pod more in service, and a companion may be
+    /// that pod.
+    pub(in crate::round) fn makes_room(&self, operable: &Operable<'_>, answer: &Verdict) -> Option<WaitReason> {
+        let plan = self.may_try(operable)?;
+        if !operable.pod.gated || !answer.rules.iter().all(lets_go_with_one_more) {
+            return None;
+        }
+        Some(waiting(plan, self.stage(plan, true)?))
+    }
+}
+
+/// Not where pods only have to wait for others that are away.
+fn lets_go_with_one_more(rule: &RuleVerdict) -> bool {
+    match (rule.verdict, &rule.because) {
+        (Decision::Allowed, _) => true,
+        (Decision::Denied, Reason::MinAvailable { quota, available, total }) => {
+            available >= quota && available >= total
+        }
+        // Only for a PodDisruptionBudget a pod more than its owner desires makes up for one that goes.
+        (Decision::Denied, Reason::MaxUnavailable { unavailable, .. }) => {
+            rule.is_disruption_budget() && *unavailable == 0
+        }
+        (Decision::Denied, _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(rule: &str, because: Reason) -> RuleVerdict {
+        let (rule, verdict) = (rule.into(), Decision::Denied);
+        RuleVerdict { rule, verdict, because, since: None, holders: std::sync::Arc::default() }
+    }
+
+    #[test]
+    fn one_pod_more_helps_where_all_are_there_and_none_may_go() {
+        let min = |quota, available| says("rule/min", Reason::MinAvailable { quota, available, total: 3 });
+        assert!(lets_go_with_one_more(&min(3, 3)));
+        assert!(!lets_go_with_one_more(&min(2, 2)), "another one is away, and comes back");
+        assert!(!lets_go_with_one_more(&min(5, 3)), "one more is not enough");
+        let max = |rule, unavailable| {
+            says(rule, Reason::MaxUnavailable { quota: unavailable, unavailable, missing: 0, total: 3 })
+        };
+        assert!(lets_go_with_one_more(&max("pdb:web", 0)));
+        assert!(!lets_go_with_one_more(&max("pdb:web", 1)), "another one is away, and comes back");
+        assert!(!lets_go_with_one_more(&max("rule/max", 0)), "a rule's maximum counts pods that are away");
+        assert!(!lets_go_with_one_more(&says("rule/window", Reason::OutsideWindow { opens: None })));
+    }
+}
