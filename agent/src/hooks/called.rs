@@ -1,15 +1,16 @@
 //! How far a hook is, from its calls so far.
 
+use std::time::Duration;
+
 use hitless_api::{Hook, HookFailurePolicy, HookReport, HookTime};
+use hitless_runtime::backoff::Backoff;
 use jiff::{SignedDuration, Timestamp};
 
 use super::answer::{Answer, Verdict};
 use crate::instant::{after, after_seconds};
 
-/// Before a call that failed is repeated; every pause after another is twice as long.
-const FIRST_PAUSE_SECONDS: u32 = 1;
-/// Longest such pause.
-const LONGEST_PAUSE_SECONDS: u32 = 30;
+/// Before a call that failed is repeated.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// A call that is to be made now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,8 +109,7 @@ impl Called {
             Some((_, Verdict::Failed)) if self.failures > hook.retries => return State::Over(failed),
             Some((at, Verdict::NotYet { retry_after_seconds })) => after_seconds(at, retry_after_seconds),
             Some((at, Verdict::Failed)) => {
-                let doubled = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
-                after_seconds(at, FIRST_PAUSE_SECONDS.saturating_mul(doubled).min(LONGEST_PAUSE_SECONDS))
+                after(at, SignedDuration::try_from(BACKOFF.delay(self.failures)).unwrap_or(SignedDuration::MAX))
             }
             None => self.since,
         };
