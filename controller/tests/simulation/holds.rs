@@ -230,6 +230,26 @@ fn the_first_pod_leaves_and_teaches_and_the_others_are_held() {
 }
 
 #[test]
+fn while_the_first_pod_teaches_nobody_else_goes_also_once_its_image_is_patched() {
+    let mut cluster = Cluster::new(6, 3).service("web");
+    cluster.gap_milliseconds = Some(230);
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    let mut left = 0;
+    for _ in 0..100 {
+        turns(&mut cluster, &mut controller, 1);
+        let leaving = cluster.grants().iter().filter(|grant| grant.mode == GrantMode::Leave).count();
+        left = left.max(leaving);
+        let is_taught = cluster.deployment["metadata"]["annotations"].get("hitless.dev/gap").is_some();
+        assert!(is_taught || cluster.grants().len() <= 1 + usize::from(leaving == 0), "{:#?}", cluster.grants());
+        let _ = cluster.agent(0, Fate::Done);
+    }
+    finish(&mut cluster, &mut controller, Fate::Done);
+    cluster.assert_at_rest();
+    assert_eq!(left, 1);
+}
+
+#[test]
 fn an_agent_that_does_not_know_hold_says_so_once() {
     let mut cluster = Cluster::new(1, 1).service("web");
     cluster.agent.features = vec!["Leave".to_owned()];

@@ -239,13 +239,18 @@ impl<'a> Basis<'a, '_> {
     /// The pod of the same workload that is being operated as the first one, and that will teach how long the workload is away.
     /// Nobody waits for one that takes long, nor where one that is done has taught nothing.
     pub(super) fn teacher<'s>(&'s self, pod: &'a PodView, draft: &'s Draft<'_>) -> Option<&'s str> {
-        let workload = self.wishes.workload_of(pod).filter(|index| self.wishes.plans[*index].up_to_date() == 0)?;
-        let mut others = draft.every_grant().filter(|grant| grant.pod.uid != pod.id.uid);
-        let teaches = |grant: &&Grant| {
-            let is_recent = draft.now.duration_since(grant.granted.0) < LESSON;
-            is_recent && self.wishes.workload_of_target(grant) == Some(workload) && !self.has_ended(grant)
-        };
-        others.find(teaches).map(|grant| grant.pod.name.as_str())
+        let workload = self.wishes.workload_of(pod)?;
+        let plan = &self.wishes.plans[workload];
+        let others = draft.every_grant().filter(|grant| grant.pod.uid != pod.id.uid);
+        let of_workload = |grant: &&Grant| self.wishes.workload_of_target(grant) == Some(workload);
+        let operated: Vec<&Grant> = others.filter(of_workload).filter(|grant| !self.has_ended(grant)).collect();
+        // Once its image is patched it is as the target says, and has still to show how long it is away.
+        let patched = operated.iter().filter(|grant| !plan.behind.contains(&grant.pod.uid)).count();
+        if plan.up_to_date() > patched {
+            return None;
+        }
+        let is_recent = |grant: &&Grant| draft.now.duration_since(grant.granted.0) < LESSON;
+        operated.into_iter().find(is_recent).map(|grant| grant.pod.name.as_str())
     }
 
     pub(super) fn has_ended(&self, grant: &Grant) -> bool {
