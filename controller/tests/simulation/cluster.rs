@@ -354,30 +354,6 @@ impl Cluster {
         self.deployment["metadata"]["resourceVersion"] = json!(self.bump());
     }
 
-    /// Kubernetes' own controllers: scale the live ReplicaSet, make and remove pods, count them.
-    pub(crate) fn controllers(&mut self) {
-        let version = self.bump();
-        let wanted = self.deployment["spec"]["replicas"].clone();
-        let set = self.sets.get_mut("web-h1").unwrap();
-        set["spec"]["replicas"] = wanted.clone();
-        let (template, generation) = (set["spec"]["template"].clone(), set["metadata"]["generation"].clone());
-        let wanted = usize::try_from(wanted.as_u64().unwrap()).unwrap();
-        while self.pods.len() > wanted {
-            self.pods.pop_last();
-        }
-        while self.pods.len() < wanted {
-            let number = self.bump();
-            let pod = pod(&number, &template, self.pods.len() % NODES);
-            self.pods.insert(format!("pod-{number}"), pod);
-        }
-        let set = self.sets.get_mut("web-h1").unwrap();
-        let status = json!({"replicas": wanted, "observedGeneration": generation});
-        if set["status"] != status {
-            set["status"] = status;
-            set["metadata"]["resourceVersion"] = json!(version);
-        }
-    }
-
     /// The grants of all nodes.
     pub(crate) fn grants(&self) -> Vec<Grant> {
         self.transitions.values().flat_map(|each| each.spec.grants.clone()).collect()
@@ -409,19 +385,6 @@ fn see_prefetch(pod: &Value) -> PrefetchView {
 
 pub(crate) fn view(pod: &Value) -> PodView {
     PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap())
-}
-
-fn pod(number: &str, template: &Value, node: usize) -> Value {
-    let name = format!("pod-{number}");
-    json!({
-        "metadata": {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": number,
-            "labels": template["metadata"]["labels"], "annotations": {"template": "1"},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-h1", "uid": "uid-web-h1", "controller": true}]},
-        "spec": {"nodeName": format!("n{node}"), "readinessGates": [{"conditionType": "hitless.dev/InService"}],
-            "containers": [{"name": "web", "image": template["spec"]["containers"][0]["image"]}]},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "hitless.dev/InService", "status": "True"}],
-            "containerStatuses": [{"name": "web", "image": "", "imageID": "web@sha256:1", "containerID": format!("c://{number}"), "ready": true, "restartCount": 0}]}
-    })
 }
 
 fn rule(max_unavailable: i32) -> RuleView {

@@ -18,6 +18,7 @@ use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::{Round, Step};
 use hitless_rollout::snapshot::{AgentState, Evidence, NodeView, RuleView, Snapshot, Version};
 use hitless_workloads::kind;
+use hitless_world::kubelet::set_condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
@@ -25,7 +26,6 @@ use serde_json::{Value, json};
 use crate::checks::Checks;
 use crate::clock::{Micros, NEVER, SECOND, stamp, when};
 use crate::decide;
-use crate::kubelet::set_condition;
 use crate::kubernetes::pod_of_set;
 use crate::server::{Answer, Object, Request, Server, WorkloadObject};
 use crate::watch::Key;
@@ -249,7 +249,7 @@ impl World {
                 let (reason, message) = ("Leaving".to_owned(), grant.id.clone());
                 let condition = ConditionView { is_true: false, reason, message, since };
                 pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
-                set_condition(pod, "Ready", false, wall);
+                set_condition(&mut pod.view, "Ready", false, wall);
             });
             *self.server.written.entry("pods/status").or_default() += 1;
         }
@@ -274,8 +274,8 @@ impl World {
                     let set =
                         grant.annotations.iter().filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)));
                     pod.view.annotations.extend(set);
-                    set_condition(pod, IN_SERVICE, true, wall);
-                    set_condition(pod, "Ready", true, wall);
+                    set_condition(&mut pod.view, IN_SERVICE, true, wall);
+                    set_condition(&mut pod.view, "Ready", true, wall);
                 });
                 *self.server.written.entry("pods").or_default() += 1;
                 *self.server.written.entry("pods/status").or_default() += 1;
@@ -344,7 +344,7 @@ fn run(pod: &mut hitless_agent::view::NodePod, node: usize) {
     let wall = stamp(0);
     pod.view.node = Some(format!("n{node}"));
     for name in [IN_SERVICE, "Ready"] {
-        set_condition(pod, name, true, wall);
+        set_condition(&mut pod.view, name, true, wall);
     }
     for container in &mut pod.view.containers {
         container.status = Some(ContainerState {

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::NodePod;
-use hitless_api::pod::{ConditionView, ContainerState};
-use jiff::Timestamp;
+use hitless_api::pod::ContainerState;
+use hitless_world::kubelet::{self, Turn};
 
 use crate::checks::image_number;
 use crate::clock::{MS, Micros, NEVER, SECOND};
@@ -13,17 +12,7 @@ use crate::ground::Ground;
 use crate::trace::Who;
 
 /// How an image does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Image {
-    /// Ready so long after its start.
-    Good(Micros),
-    /// Can't be pulled.
-    Missing,
-    /// Ends right after its start, again and again.
-    Crashes,
-    /// Runs, and is never ready.
-    NeverReady,
-}
+pub(crate) type Image = kubelet::Image<Micros>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
@@ -31,10 +20,8 @@ enum Act {
     Sync,
     /// The container of the spec's image is to run.
     Start,
-    /// The container with this number becomes ready.
-    Ready(u32),
-    /// The container with this number ends.
-    End(u32),
+    /// This happens to the container with this number.
+    Happen(Turn, u32),
     /// The pod's containers have stopped; the object goes.
     Remove,
 }
@@ -93,7 +80,7 @@ impl Kubelet {
     /// A container ends by itself.
     pub(crate) fn crash(&mut self, uid: &str, now: Micros) -> bool {
         let Some(run) = self.runs.get_mut(uid).filter(|_| !self.dead) else { return false };
-        run.todo.push((now, Act::End(run.container)));
+        run.todo.push((now, Act::Happen(Turn::End, run.container)));
         true
     }
 
@@ -103,7 +90,7 @@ impl Kubelet {
         let uids: Vec<String> = self.runs.keys().cloned().collect();
         for uid in uids {
             if let Some(run) = self.runs.get_mut(&uid) {
-                run.todo = vec![(ground.now + 300 * MS, Act::End(run.container))];
+                run.todo = vec![(ground.now + 300 * MS, Act::Happen(Turn::End, run.container))];
                 run.removing = false;
             }
             self.notice(&uid, ground);
@@ -160,12 +147,12 @@ impl Kubelet {
                 if !run.removing && run.image != wanted {
                     // The old container stops first.
                     let starts = now + ground.chance.delay(40 * MS, 500 * MS);
-                    run.todo.retain(|(_, act)| !matches!(act, Act::Ready(_) | Act::End(_) | Act::Start));
+                    run.todo.retain(|(_, act)| !matches!(act, Act::Happen(..) | Act::Start));
                     run.todo.push((starts, Act::Start));
                 }
                 change(ground, uid, |pod| {
                     pod.view.observed_generation = pod.view.generation;
-                    settle(pod, wall);
+                    kubelet::settle(&mut pod.view, wall);
                 });
             }
             Act::Start => {
@@ -176,64 +163,42 @@ impl Kubelet {
                 ground.say(Who::Kubelet(self.index), || format!("{}: starts {wanted} ({kind:?})", pod.view.id.name));
                 if kind == Image::Missing {
                     return change(ground, uid, |pod| {
-                        status(pod, |status| {
-                            status.running_since = None;
-                            status.ready = false;
-                            status.waiting = Some("ErrImagePull".to_owned());
-                        });
-                        settle(pod, wall);
+                        state(pod, kubelet::not_pulled);
+                        kubelet::settle(&mut pod.view, wall);
                     });
                 }
                 // A kubelet pulls what is not there.
                 ground.server.images.pulled(now, pod.view.node.as_deref().unwrap_or_default(), &wanted);
                 run.container += 1;
                 let container = run.container;
-                match kind {
-                    Image::Good(after) => run.todo.push((now + after, Act::Ready(container))),
-                    Image::Crashes => run.todo.push((now + 100 * MS, Act::End(container))),
-                    Image::Missing | Image::NeverReady => {}
-                }
-                let (repository, number) = (repository(&wanted), image_number(&wanted).unwrap_or_default().to_owned());
+                let course = kind.course(100 * MS).into_iter();
+                run.todo.extend(course.map(|(after, turn)| (now + after, Act::Happen(turn, container))));
+                let (repository, number) = (repository(&wanted), image_number(&wanted).unwrap_or_default());
+                let id = format!("containerd://{container}-{}", u8::from(is_new));
+                let digest = format!("{repository}@sha256:{number}");
                 change(ground, uid, |pod| {
-                    status(pod, |status| {
-                        status.container_id = format!("containerd://{container}-{}", u8::from(is_new));
-                        status.image.clone_from(&wanted);
-                        status.image_id = format!("{repository}@sha256:{number}");
-                        status.running_since = Some(whole_seconds(wall));
-                        status.ready = false;
-                        status.waiting = None;
-                        status.restarts += 1;
-                    });
-                    settle(pod, wall);
+                    state(pod, |state| kubelet::started(state, id, &wanted, digest, wall));
+                    kubelet::settle(&mut pod.view, wall);
                 });
             }
-            Act::Ready(container) => {
-                if container == run.container {
-                    change(ground, uid, |pod| {
-                        status(pod, |status| status.ready = status.running_since.is_some());
-                        settle(pod, wall);
-                    });
-                }
-            }
-            Act::End(container) => {
-                if container != run.container || run.removing {
+            Act::Happen(turn, container) => {
+                if container != run.container || turn == Turn::End && run.removing {
                     return;
                 }
-                run.todo.retain(|(_, act)| !matches!(act, Act::Ready(_)));
-                // The back-off of a container that crashes again and again is long; after a single crash it is short.
-                let again = ground.chance.delay(300 * MS, 10 * SECOND);
-                let crashes = ground.images.get(image_number(&run.image).unwrap_or_default()) == Some(&Image::Crashes);
-                if !crashes && !run.todo.iter().any(|(_, act)| *act == Act::Start) {
-                    run.todo.push((now + again, Act::Start));
+                if turn == Turn::End {
+                    run.todo.retain(|(_, act)| !matches!(act, Act::Happen(Turn::Ready | Turn::Unready, _)));
+                    // The back-off of a container that crashes again and again is long; after a single crash it is short.
+                    let again = ground.chance.delay(300 * MS, 10 * SECOND);
+                    let number = image_number(&run.image).unwrap_or_default();
+                    let crashes = ground.images.get(number) == Some(&Image::Crashes);
+                    if !crashes && !run.todo.iter().any(|(_, act)| *act == Act::Start) {
+                        run.todo.push((now + again, Act::Start));
+                    }
+                    ground.say(Who::Kubelet(self.index), || format!("{}: the container ended", pod.view.id.name));
                 }
-                ground.say(Who::Kubelet(self.index), || format!("{}: the container ended", pod.view.id.name));
                 change(ground, uid, |pod| {
-                    status(pod, |status| {
-                        status.running_since = None;
-                        status.ready = false;
-                        status.waiting = Some("CrashLoopBackOff".to_owned());
-                    });
-                    settle(pod, wall);
+                    state(pod, |state| kubelet::turned(state, turn));
+                    kubelet::settle(&mut pod.view, wall);
                 });
             }
         }
@@ -245,36 +210,9 @@ fn change(ground: &mut Ground, uid: &str, change: impl FnOnce(&mut NodePod)) {
     server.change_pod(checks, uid, change);
 }
 
-fn status(pod: &mut NodePod, change: impl FnOnce(&mut ContainerState)) {
-    let Some(container) = pod.view.containers.first_mut() else { return };
-    let empty = || ContainerState {
-        container_id: String::new(),
-        image: String::new(),
-        image_id: String::new(),
-        ready: false,
-        running_since: None,
-        waiting: None,
-        trouble: None,
-        restarts: 0,
-    };
-    change(container.status.get_or_insert_with(empty));
-}
-
-/// Ready follows the containers and the gate.
-fn settle(pod: &mut NodePod, wall: Timestamp) {
-    let containers = pod.view.containers.iter().all(|each| each.status.as_ref().is_some_and(|status| status.ready));
-    let gate = !pod.view.gated || pod.view.in_service().is_some_and(|is| is.is_true);
-    for (name, is_true) in [("ContainersReady", containers), ("Ready", containers && gate)] {
-        set_condition(pod, name, is_true, wall);
-    }
-}
-
-/// Sets a condition as of now, if it is another one.
-pub(crate) fn set_condition(pod: &mut NodePod, name: &str, is_true: bool, wall: Timestamp) {
-    if pod.view.conditions.get(name).is_none_or(|known| known.is_true != is_true) {
-        let (reason, message) = (String::new(), String::new());
-        let condition = ConditionView { is_true, reason, message, since: Some(whole_seconds(wall)) };
-        pod.view.conditions.insert(name.to_owned(), condition);
+fn state(pod: &mut NodePod, change: impl FnOnce(&mut ContainerState)) {
+    if let Some(container) = pod.view.containers.first_mut() {
+        change(kubelet::state(container));
     }
 }
 

@@ -3,7 +3,6 @@
 mod pulls;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use hitless_agent::view::NodePod;
 use hitless_api::names::{self, labels};
@@ -12,22 +11,21 @@ use hitless_api::{ObjectRef, PodRef, PortTreatment, PullPolicy};
 use hitless_rollout::prefetch::PrefetchState;
 use hitless_rollout::snapshot::NodeView;
 use hitless_workloads::{Body, Object as View, Template};
+use hitless_world::kubelet::set_condition;
 
 use crate::clock::{MS, Micros, NEVER, SECOND};
 use crate::controller::AGENTS;
 use crate::ground::Ground;
-use crate::kubelet::set_condition;
-use crate::native;
 use crate::server::{Kind, Object, Told, WorkloadObject, object_key};
 use crate::trace::Who;
 use crate::watch::Key;
 use pulls::node_images;
 
 #[derive(Clone)]
-enum Job {
+pub(crate) enum Job {
     /// Looks at an object of a workload.
     Workload(Key),
-    /// Makes and removes pods, with the object as it was when it was looked at.
+    /// Acts on it, as it was when it was looked at.
     Pods(WorkloadObject),
     /// Binds a pod to a node.
     Bind(String),
@@ -51,7 +49,8 @@ pub(crate) struct Kubernetes {
     jobs: BTreeMap<(Micros, u64), Job>,
     count: u64,
     waiting: BTreeSet<Key>,
-    made: u64,
+    /// Counts the pods that were made.
+    pub(crate) made: u64,
     /// Nodes that may get pods.
     pub(crate) usable: BTreeSet<usize>,
 }
@@ -61,7 +60,7 @@ impl Kubernetes {
         Self { usable: (0..nodes).collect(), ..Self::default() }
     }
 
-    fn later(&mut self, at: Micros, job: Job) {
+    pub(crate) fn later(&mut self, at: Micros, job: Job) {
         self.count += 1;
         self.jobs.insert((at, self.count), job);
     }
@@ -176,7 +175,7 @@ impl Kubernetes {
                 self.waiting.remove(&at);
                 let Some(object) = ground.server.objects.get(&at).cloned() else { return };
                 match &object.view.body {
-                    Body::Deployment(_) => native::deployment::scale(&object.view, ground),
+                    Body::Deployment(_) => self.sync(&object, ground),
                     Body::ControllerRevision(_) => {}
                     Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_) => {
                         let due = ground.now + ground.chance.delay(MS, 100 * MS);
@@ -184,21 +183,21 @@ impl Kubernetes {
                     }
                 }
             }
-            Job::Pods(object) => self.pods(&object, ground),
+            Job::Pods(object) => self.sync(&object, ground),
             Job::Pulled(at) => self.pulled(&at, ground),
             Job::NodeImages(node) => node_images(&node, ground),
             Job::Bind(uid) => self.bind(&uid, ground),
             Job::AgentPod(node, ready) => {
                 let wall = ground.wall(0);
                 let Ground { server, checks, .. } = ground;
-                server.change_pod(checks, &agent_pod(node), |pod| set_condition(pod, "Ready", ready, wall));
+                server.change_pod(checks, &agent_pod(node), |pod| set_condition(&mut pod.view, "Ready", ready, wall));
             }
             Job::NodeLost(node) => {
                 ground.say(Who::Kubernetes, || format!("node n{node} is lost"));
                 let wall = ground.wall(0);
                 for uid in pods_of(node, ground) {
                     let Ground { server, checks, .. } = ground;
-                    server.change_pod(checks, &uid, |pod| set_condition(pod, "Ready", false, wall));
+                    server.change_pod(checks, &uid, |pod| set_condition(&mut pod.view, "Ready", false, wall));
                 }
             }
             Job::NodeEvicted(node) => {
@@ -218,64 +217,6 @@ impl Kubernetes {
         }
     }
 
-    /// Makes and removes pods, and counts them.
-    fn pods(&mut self, object: &WorkloadObject, ground: &mut Ground) {
-        for pod in native::stateful_set::sync(object, &mut self.made, ground) {
-            self.make(pod, ground);
-        }
-        for (mut pod, node) in native::daemon_set::sync(object, &self.usable, &mut self.made, ground) {
-            // The DaemonSet controller chooses the node, and the scheduler follows.
-            pod.view.node = Some(format!("n{node}"));
-            set_condition(&mut pod, "PodScheduled", true, ground.wall(0));
-            let Ground { server, checks, .. } = ground;
-            server.put_pod(checks, pod);
-        }
-        let Some(set) = object.view.replica_set() else { return };
-        let own: Vec<Arc<PodView>> = ground
-            .server
-            .pods
-            .values()
-            .filter(|pod| pod.view.owner.as_ref().is_some_and(|owner| owner.uid == set.id.uid))
-            .map(|pod| pod.view.clone())
-            .collect();
-        let mut live: Vec<&Arc<PodView>> = own.iter().filter(|pod| !pod.terminating).collect();
-        let wanted = usize::try_from(set.body.replicas).unwrap_or_default();
-        let mut count = live.len();
-        while count < wanted {
-            count += 1;
-            self.made += 1;
-            let pod = pod_of_set(set.object, self.made, ground.wall(0));
-            self.make(pod, ground);
-        }
-        if live.len() > wanted {
-            // Those that are not ready go first, then the youngest.
-            live.sort_by_key(|pod| (pod.ready(), std::cmp::Reverse(pod.created)));
-            for pod in live.iter().take(count - wanted) {
-                let Ground { server, checks, .. } = ground;
-                server.change_pod(checks, &pod.id.uid, |pod| pod.view.terminating = true);
-            }
-            count = wanted;
-        }
-        let at = object.key();
-        if ground.server.objects.get(&at).is_some_and(|known| known.view.id.uid == set.id.uid) {
-            ground.server.change_object(&at, |known| {
-                let status = &mut known["status"];
-                status["replicas"] = count.into();
-                status["observedGeneration"] =
-                    status["observedGeneration"].as_i64().unwrap_or_default().max(set.generation).into();
-            });
-        }
-    }
-
-    fn make(&mut self, pod: NodePod, ground: &mut Ground) {
-        let uid = pod.view.id.uid.clone();
-        ground.say(Who::Kubernetes, || format!("makes pod {uid} with {}", pod.view.containers[0].image));
-        let Ground { server, checks, .. } = ground;
-        server.put_pod(checks, pod);
-        let due = ground.now + ground.chance.delay(5 * MS, 300 * MS);
-        self.later(due, Job::Bind(uid));
-    }
-
     fn bind(&mut self, uid: &str, ground: &mut Ground) {
         let nodes: Vec<usize> = self.usable.iter().copied().collect();
         if ground.server.pods.get(uid).is_some_and(|pod| pod.view.node.is_some()) {
@@ -289,7 +230,7 @@ impl Kubernetes {
         let Ground { server, checks, .. } = ground;
         server.change_pod(checks, uid, |pod| {
             pod.view.node = Some(format!("n{node}"));
-            set_condition(pod, "PodScheduled", true, wall);
+            set_condition(&mut pod.view, "PodScheduled", true, wall);
         });
     }
 }
@@ -318,7 +259,7 @@ fn install_agent_pod(node: usize, ground: &mut Ground) {
     pod.view.labels.insert(names::APP_LABEL.to_owned(), names::AGENT.to_owned());
     pod.view.node = Some(format!("n{node}"));
     pod.view.host_network = true;
-    set_condition(&mut pod, "Ready", true, wall);
+    set_condition(&mut pod.view, "Ready", true, wall);
     let Ground { server, checks, .. } = ground;
     server.put_pod(checks, pod);
 }

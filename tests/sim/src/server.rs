@@ -26,8 +26,8 @@ use crate::checks::{Checks, Operation, Seen};
 use crate::clock::{Micros, stamp};
 use crate::watch::Key;
 use admission::Admission;
+pub(crate) use hitless_world::{WorkloadObject, object_key};
 pub(crate) use images::{NodesImages, by_digest};
-pub(crate) use objects::{WorkloadObject, object_key};
 pub(crate) use services::ServiceObject;
 
 /// A pod, as agents and as controllers cache it.

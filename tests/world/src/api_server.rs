@@ -20,14 +20,7 @@ pub enum Refused {
 pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str) -> Result<Option<Value>, Refused> {
     match (&write.request, known) {
         (Request::Create(_), Some(_)) => Err(Refused::Conflict),
-        (Request::Create(object), None) => {
-            let mut object = object.clone();
-            object["metadata"]["uid"] = json!(format!("uid-{}-{version}", write.on.name));
-            object["metadata"]["resourceVersion"] = json!(version);
-            object["metadata"]["creationTimestamp"] = json!(now);
-            object["metadata"]["generation"] = json!(1);
-            Ok(Some(object))
-        }
+        (Request::Create(object), None) => Ok(Some(created(object.clone(), version, now))),
         (Request::Patch(_) | Request::Delete { .. }, None) => Err(Refused::NotFound),
         (Request::Patch(patch), Some(known)) => {
             let mut object = known.clone();
@@ -40,6 +33,18 @@ pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str)
             if same { Ok(None) } else { Err(Refused::Conflict) }
         }
     }
+}
+
+/// The object as it is stored when somebody has made it.
+#[must_use]
+pub fn created(mut object: Value, version: &str, now: &str) -> Value {
+    let meta = &mut object["metadata"];
+    let name = meta["name"].as_str().unwrap_or_default();
+    meta["uid"] = json!(format!("uid-{name}-{version}"));
+    meta["resourceVersion"] = json!(version);
+    meta["creationTimestamp"] = json!(now);
+    meta["generation"] = json!(1);
+    object
 }
 
 /// The object as it is stored when somebody has changed it: with the next version, and the next generation if its spec differs.

@@ -1,5 +1,10 @@
-//! What tests of several crates model of Kubernetes, in one place.
+//! What tests of several crates model of Kubernetes, in one place: pure functions on data. Whoever keeps the objects carries out
+//! what they return.
 
 pub mod api_server;
+pub mod kubelet;
+pub mod native;
+mod object;
 
 pub use api_server::{Refused, carry_out};
+pub use object::{WorkloadObject, object_key};

@@ -1,28 +1,13 @@
 //! The kubelet: follows the spec and the gate, a little later.
 
-use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::NodePod;
-use hitless_api::pod::ConditionView;
+use hitless_world::kubelet::{self, Turn};
 use jiff::{SignedDuration, Timestamp};
 
 use super::pod::FROM;
 
-/// How the new image does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Image {
-    /// Ready this many milliseconds after its start.
-    Good(i64),
-    /// Can't be pulled.
-    Missing,
-    /// Ends at once, again and again.
-    Crashes,
-    /// Runs, and never is ready.
-    NeverReady,
-    /// Ready at once, and not any more after this many milliseconds.
-    ReadyFor(i64),
-    /// Ready at once, ends after this many milliseconds, again and again.
-    RunsFor(i64),
-}
+/// How the new image does, in milliseconds.
+pub(crate) type Image = kubelet::Image<i64>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
@@ -30,9 +15,8 @@ enum Event {
     Settle,
     /// The container of the spec's image is to run.
     Replace,
-    BecomeReady,
-    BecomeUnready,
-    Crash,
+    /// The container that runs does this by itself.
+    Happen(Turn),
 }
 
 pub(crate) struct Kubelet {
@@ -71,8 +55,8 @@ impl Kubelet {
 
     /// The container that runs now is not ready for this many milliseconds.
     pub(crate) fn unready_for(&mut self, pod: &mut NodePod, milliseconds: i64, now: Timestamp) {
-        self.happen(pod, Event::BecomeUnready, now);
-        self.events.push((later(now, milliseconds), Event::BecomeReady));
+        self.act(pod, Event::Happen(Turn::Unready), now);
+        self.events.push((later(now, milliseconds), Event::Happen(Turn::Ready)));
     }
 
     /// Does what is due.
@@ -80,81 +64,47 @@ impl Kubelet {
         self.events.sort_by_key(|(at, _)| *at);
         while let Some((at, event)) = self.events.first().copied().filter(|(at, _)| *at <= now) {
             self.events.remove(0);
-            self.happen(pod, event, at);
+            self.act(pod, event, at);
         }
     }
 
-    fn happen(&mut self, pod: &mut NodePod, event: Event, now: Timestamp) {
+    fn act(&mut self, pod: &mut NodePod, event: Event, now: Timestamp) {
         match event {
             Event::Settle => pod.view.observed_generation = pod.view.generation,
             Event::Replace => self.replace(pod, now),
-            Event::BecomeReady => {
-                if let Some(status) = &mut pod.view.containers[0].status {
-                    status.ready = status.running_since.is_some();
+            Event::Happen(turn) => {
+                let state = kubelet::state(&mut pod.view.containers[0]);
+                kubelet::turned(state, turn);
+                if turn == Turn::End {
+                    // The next one has ended, too.
+                    state.container_id = self.next_container();
                 }
             }
-            Event::BecomeUnready => pod.view.containers[0].status.as_mut().unwrap().ready = false,
-            Event::Crash => self.crash(pod),
         }
-        settle(pod, now);
+        kubelet::settle(&mut pod.view, now);
+    }
+
+    fn next_container(&mut self) -> String {
+        self.containers += 1;
+        format!("containerd://{}", self.containers)
     }
 
     fn replace(&mut self, pod: &mut NodePod, now: Timestamp) {
-        let view = &mut pod.view;
-        let image = view.containers[0].image.clone();
+        let container = &mut pod.view.containers[0];
+        let image = container.image.clone();
         if image == self.running_image {
             return;
         }
         self.running_image.clone_from(&image);
         self.events.retain(|(_, event)| matches!(event, Event::Settle));
         let kind = if image == FROM { Image::Good(300) } else { self.new_image };
-        let status = view.containers[0].status.as_mut().unwrap();
-        status.ready = false;
-        status.restarts += 1;
+        let state = kubelet::state(container);
         if kind == Image::Missing {
-            status.running_since = None;
-            status.waiting = Some("ErrImagePull".into());
-            return;
+            return kubelet::not_pulled(state);
         }
-        self.containers += 1;
-        status.container_id = format!("containerd://{}", self.containers);
-        status.running_since = Some(whole_seconds(now));
-        status.waiting = None;
-        match kind {
-            Image::Good(milliseconds) => self.events.push((later(now, milliseconds), Event::BecomeReady)),
-            Image::Crashes => self.events.push((later(now, 100), Event::Crash)),
-            Image::ReadyFor(milliseconds) | Image::RunsFor(milliseconds) => {
-                let is_crash = matches!(kind, Image::RunsFor(_));
-                let end = if is_crash { Event::Crash } else { Event::BecomeUnready };
-                self.events.push((now, Event::BecomeReady));
-                self.events.push((later(now, milliseconds), end));
-            }
-            Image::Missing | Image::NeverReady => {}
-        }
-    }
-
-    fn crash(&mut self, pod: &mut NodePod) {
-        let status = pod.view.containers[0].status.as_mut().unwrap();
-        status.running_since = None;
-        status.ready = false;
-        status.waiting = Some("CrashLoopBackOff".into());
-        self.containers += 1;
-        status.container_id = format!("containerd://{}", self.containers);
-    }
-}
-
-fn settle(pod: &mut NodePod, now: Timestamp) {
-    let containers_ready = pod.view.containers[0].status.as_ref().is_some_and(|status| status.ready);
-    let gate = pod.view.in_service().is_some_and(|condition| condition.is_true);
-    for (name, is_true) in [("ContainersReady", containers_ready), ("Ready", containers_ready && gate)] {
-        if pod.view.is(name) != is_true {
-            let condition = ConditionView {
-                is_true,
-                reason: String::new(),
-                message: String::new(),
-                since: Some(whole_seconds(now)),
-            };
-            pod.view.conditions.insert(name.to_owned(), condition);
-        }
+        let digest = format!("web@sha256:{:02}", i32::from(image != FROM));
+        kubelet::started(state, self.next_container(), &image, digest, now);
+        let course = kind.course(100).into_iter();
+        self.events.extend(course.map(|(after, turn)| (later(now, after), Event::Happen(turn))));
     }
 }

@@ -2,8 +2,8 @@
 
 use hitless_api::TransitionLedgerSpec;
 
-use crate::world::{CLUSTER, Fence, LEDGERS, Ledger, NAMESPACE_OF, Node, PODS, Plan, Pod, View, World};
-use crate::world::{leader, reservation, uid};
+use crate::objects::{View, leader, reservation, uid};
+use crate::world::{CLUSTER, Fence, LEDGERS, Ledger, NAMESPACE_OF, Node, PODS, Plan, Pod, World};
 
 /// A round while it works.
 pub(crate) struct Draft {
@@ -36,7 +36,7 @@ impl Draft {
 
     pub(crate) fn reserve(&mut self, pod: usize, attempt: u8) -> Option<()> {
         let place = |ledger: Ledger| {
-            let batch = vec![(uid(pod), reservation(&uid(pod), attempt))];
+            let batch = vec![(uid(pod), reservation(&uid(pod), attempt, false))];
             let mut next = ledger.into();
             hitless_gate::reserve(&mut next, batch, &leader(self.epoch)).ok()?;
             Some(ledger.after(&next))

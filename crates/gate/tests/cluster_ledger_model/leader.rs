@@ -1,15 +1,12 @@
 //! What a leader does: the controller's rounds and the order of their writes, around the gate's own functions.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Mutex;
-
 use hitless_api::names;
-use hitless_gate::{Approvals, Budget, Candidate, GateInput, PodFacts, Reserved, Settings};
-use jiff::Timestamp;
+use hitless_gate::Budget;
 
 use crate::draft::Draft;
-use crate::world::uid;
-use crate::world::{CLUSTER, Fence, LEDGERS, Leader, NAMESPACE_OF, Node, PODS, Plan, Pod, View, World};
+use crate::gate::{Gate, Question, facts};
+use crate::objects::View;
+use crate::world::{CLUSTER, Fence, LEDGERS, Leader, NAMESPACE_OF, Node, PODS, Plan, Pod, World};
 
 /// Which protections are on.
 #[derive(Clone, Copy)]
@@ -62,12 +59,8 @@ pub(crate) struct Look {
 
 pub(crate) struct Controller {
     pub(crate) protections: Protections,
-    budgets: Vec<Budget>,
-    answers: Mutex<HashMap<Question, [bool; PODS]>>,
+    gate: Gate<PODS>,
 }
-
-/// Which pods are down, held and wishing, and which one is urgent.
-type Question = ([bool; PODS], [bool; PODS], [bool; PODS], usize);
 
 impl Controller {
     pub(crate) fn new(protections: Protections) -> Self {
@@ -76,7 +69,8 @@ impl Controller {
         }));
         let (name, namespace) = ("one".into(), names::SYSTEM_NAMESPACE.into());
         let budgets = vec![Budget { name, namespace, spec: spec.unwrap() }];
-        Self { protections, budgets, answers: Mutex::default() }
+        let pods = std::array::from_fn(|pod| facts(pod, format!("namespace-{}", NAMESPACE_OF[pod]), None));
+        Self { protections, gate: Gate::new(pods, Vec::new(), budgets) }
     }
 
     /// One step of leader `who`; `None` if it can't be taken now.
@@ -199,10 +193,19 @@ impl Controller {
         for pod in (0..PODS).filter(|&pod| regrant[pod] && !draft.busy[pod]) {
             draft.nodes[pod] = Node { granted: draft.views[NAMESPACE_OF[pod]].reserved[pod], ..draft.nodes[pod] };
         }
-        let wishes = std::array::from_fn(|pod| !draft.busy[pod] && !regrant[pod] && !draft.seen[pod].0.updated);
-        for (pod, allowed) in self.allowed(&draft, wishes, look.urgent).into_iter().enumerate() {
+        let is_held = |pod: usize| {
+            draft.ledgers.iter().any(|ledger| ledger.reserved[pod].is_some()) || draft.seen[pod].1.is_running()
+        };
+        let wishes = |pod: usize| !draft.busy[pod] && !regrant[pod] && !draft.seen[pod].0.updated;
+        let allowed = self.gate.answer(Question {
+            down: draft.seen.map(|(state, _)| state.down),
+            held: std::array::from_fn(is_held),
+            wishing: std::array::from_fn(wishes),
+            urgent: look.urgent,
+        });
+        for (pod, allowed) in allowed.into_iter().enumerate() {
             let attempt = world.new_attempt(pod);
-            if allowed && draft.reserve(pod, attempt).is_some() {
+            if allowed.is_some() && draft.reserve(pod, attempt).is_some() {
                 draft.nodes[pod] = Node { granted: Some(attempt), result: false, ..draft.nodes[pod] };
             }
         }
@@ -265,38 +268,6 @@ impl Controller {
             }
         }
     }
-
-    /// The gate's answer; the same question comes up in many states.
-    fn allowed(&self, draft: &Draft, wishes: [bool; PODS], urgent: usize) -> [bool; PODS] {
-        let held = std::array::from_fn(|pod| {
-            draft.ledgers.iter().any(|ledger| ledger.reserved[pod].is_some()) || draft.seen[pod].1.is_running()
-        });
-        let question = (draft.seen.map(|(state, _)| state.down), held, wishes, urgent);
-        *self.answers.lock().unwrap().entry(question).or_insert_with(|| self.ask(question))
-    }
-
-    fn ask(&self, (down, held, wishes, urgent): Question) -> [bool; PODS] {
-        let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
-        let reserved = chosen(held).map(|pod| (uid(pod), Reserved { since: Timestamp::UNIX_EPOCH })).collect();
-        let candidates: Vec<Candidate> = chosen(wishes)
-            .map(|pod| Candidate { priority: i32::from(pod == urgent), ..Candidate::new(uid(pod)) })
-            .collect();
-        let facts: Vec<PodFacts> = down.iter().enumerate().map(|(pod, &down)| facts(pod, down)).collect();
-        let input = GateInput {
-            pods: &facts,
-            owners: &BTreeMap::new(),
-            nodes: &BTreeMap::new(),
-            rule_sets: &[],
-            budgets: &self.budgets,
-            disruption_budgets: &[],
-            reserved: &reserved,
-            failed: &BTreeSet::new(),
-            approvals: &Approvals::new(),
-            settings: &Settings { implicit: None, ..Settings::default() },
-        };
-        let verdicts = hitless_gate::decide(&input, &candidates, Timestamp::UNIX_EPOCH);
-        std::array::from_fn(|pod| verdicts.iter().any(|verdict| verdict.allowed && verdict.pod_uid == uid(pod)))
-    }
 }
 
 /// What the nodes' grants say: those that have ended on evidence, a fresh read of the pod, are taken away.
@@ -322,19 +293,5 @@ fn fence(epoch: i64, place: impl Fn(usize) -> Option<u8>) -> Fence {
 fn tidy(me: &mut Leader) {
     if me.plan.ledgers == [None; LEDGERS] {
         me.plan.wide = [false; CLUSTER];
-    }
-}
-
-fn facts(pod: usize, down: bool) -> PodFacts {
-    PodFacts {
-        uid: uid(pod),
-        namespace: format!("namespace-{}", NAMESPACE_OF[pod]),
-        name: format!("web-{pod}"),
-        labels: BTreeMap::from([("app".into(), "web".into())]),
-        node: Some(format!("node-{pod}")),
-        owner: None,
-        available: !down,
-        unavailable_since: None,
-        returned_at: None,
     }
 }

@@ -7,9 +7,13 @@
 #![allow(clippy::unwrap_used, clippy::struct_excessive_bools, reason = "a test; protections are switches")]
 
 mod draft;
+#[path = "../model/gate.rs"]
+mod gate;
 mod leader;
 #[path = "../model/liveness.rs"]
 mod liveness;
+#[path = "../model/objects.rs"]
+mod objects;
 mod world;
 
 use leader::{Controller, Look, Protections, Step};

@@ -1,8 +1,8 @@
 //! The state: what the API server stores, what the pods are, and what each leader knows and is about to write.
 
-use hitless_api::ledger::LedgerLeader;
-use hitless_api::{MicroTime, Reservation, TransitionLedgerSpec};
-use jiff::Timestamp;
+use hitless_api::{Reservation, TransitionLedgerSpec};
+
+use crate::objects::{Attempt, View, leader, reservation, uid};
 
 pub(crate) const PODS: usize = 2;
 pub(crate) const LEADERS: usize = 2;
@@ -11,9 +11,6 @@ pub(crate) const LEDGERS: usize = 3;
 pub(crate) const CLUSTER: usize = 2;
 /// Index of each pod's namespace, and of its ledger.
 pub(crate) const NAMESPACE_OF: [usize; PODS] = [0, 1];
-
-/// A reservation's `since`, which its grant carries as `granted`. Only equal and different matter, so numbers are kept small.
-pub(crate) type Attempt = u8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pod {
@@ -50,13 +47,6 @@ pub(crate) struct Ledger {
     pub(crate) fence: Option<Fence>,
     /// `since` of each reservation.
     pub(crate) reserved: [Option<Attempt>; PODS],
-}
-
-/// An object as a leader last saw it, and whether that is still the current one: what a resourceVersion tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct View<T> {
-    pub(crate) seen: T,
-    pub(crate) current: bool,
 }
 
 /// The writes of a round that are still to come.
@@ -248,31 +238,8 @@ impl From<Ledger> for TransitionLedgerSpec {
             leader: leader(ledger.epoch),
             fence: ledger.fence.map(|_| "state".to_owned()),
             reservations: reserved
-                .filter_map(|(pod, attempt)| Some((uid(pod), reservation(&uid(pod), (*attempt)?))))
+                .filter_map(|(pod, attempt)| Some((uid(pod), reservation(&uid(pod), (*attempt)?, false))))
                 .collect(),
         }
-    }
-}
-
-pub(crate) fn leader(epoch: i64) -> LedgerLeader {
-    LedgerLeader { epoch, holder: format!("controller-{epoch}") }
-}
-
-pub(crate) fn uid(pod: usize) -> String {
-    format!("uid-{pod}")
-}
-
-pub(crate) fn reservation(uid: &str, attempt: Attempt) -> Reservation {
-    Reservation {
-        id: format!("{uid}.op"),
-        pod: uid.into(),
-        node: String::new(),
-        owner: String::new(),
-        rules: Vec::new(),
-        since: MicroTime(Timestamp::from_second(attempt.into()).unwrap()),
-        images: [].into(),
-        from_images: [].into(),
-        while_unavailable: false,
-        labels: [].into(),
     }
 }

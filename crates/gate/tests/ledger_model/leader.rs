@@ -1,15 +1,11 @@
 //! What a leader does: the controller's order of reads and writes around the gate's own functions.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Mutex;
-
 use hitless_api::GroupKind;
-use hitless_api::TransitionLedgerSpec;
-use hitless_api::ledger::LedgerLeader;
-use hitless_gate::{Approvals, Candidate, GateInput, ObjectRef, OwnerFacts, PodFacts, Reserved, RuleSet, Settings};
-use jiff::Timestamp;
+use hitless_gate::{ObjectRef, RuleSet};
 
-use crate::world::{Leader, Ledger, Node, PODS, Place, Pod, View, World, holder, reservation, uid};
+use crate::gate::{Gate, Question, facts};
+use crate::objects::{View, leader, uid};
+use crate::world::{Leader, Ledger, Node, PODS, Place, Pod, World};
 
 /// Which protections are on.
 #[derive(Clone, Copy)]
@@ -88,15 +84,8 @@ impl Sight {
 pub(crate) struct Controller {
     pub(crate) max_unavailable: u32,
     pub(crate) protections: Protections,
-    owners: BTreeMap<ObjectRef, OwnerFacts>,
-    rule_sets: Vec<RuleSet>,
-    answers: Mutex<HashMap<Question, Answer>>,
+    gate: Gate<PODS>,
 }
-
-/// Which pods are down, reserved and wishing, and which one is urgent.
-type Question = ([bool; PODS], [bool; PODS], [bool; PODS], usize);
-/// Whether each pod that may go may do so only because it is down.
-type Answer = [Option<bool>; PODS];
 
 impl Controller {
     pub(crate) fn new(max_unavailable: u32, protections: Protections) -> Self {
@@ -106,8 +95,8 @@ impl Controller {
         }))
         .unwrap();
         let rule_sets = vec![RuleSet { name: "web".into(), namespace: "default".into(), spec }];
-        let owners = BTreeMap::from([(owner(), OwnerFacts::of(PODS.try_into().unwrap()))]);
-        Self { max_unavailable, protections, owners, rule_sets, answers: Mutex::default() }
+        let pods = std::array::from_fn(|pod| facts(pod, "default".into(), Some(owner())));
+        Self { max_unavailable, protections, gate: Gate::new(pods, rule_sets, Vec::new()) }
     }
 
     /// One step of leader `who`; `None` if it can't be taken now.
@@ -125,7 +114,7 @@ impl Controller {
                 world.leaders[who] = if deposed { Leader::IDLE } else { Leader { ledger, ..me } };
             }
             Step::TakeOver => {
-                let spec = hitless_gate::take_over(&me.ledger?.seen.into(), me.epoch, &holder(me.epoch))?;
+                let spec = hitless_gate::take_over(&me.ledger?.seen.into(), me.epoch, &leader(me.epoch).holder)?;
                 self.write_ledger(world, who, spec.into());
             }
             Step::WriteGrant(pod) => {
@@ -203,15 +192,20 @@ impl Controller {
             let (state, node) = seen[pod];
             !state.updated && node.granted.is_none() && !node.result && !next.reservations.contains_key(&uid(pod))
         };
-        let allowed = self.allowed(&next, seen.map(|(state, _)| state), std::array::from_fn(wishes), urgent);
+        let allowed = self.gate.answer(Question {
+            down: seen.map(|(state, _)| state.down),
+            held: std::array::from_fn(|pod| next.reservations.contains_key(&uid(pod))),
+            wishing: std::array::from_fn(wishes),
+            urgent,
+        });
         let place = |pod| Some((pod, Place { while_unavailable: allowed[pod]?, since: world.new_attempt(pod) }));
         let places: Vec<(usize, Place)> = (0..PODS).filter_map(place).collect();
         let is_mistake = |(pod, place): &(usize, Place)| place.while_unavailable && !world.pods[*pod].down;
         let mistakes = places.iter().filter(|place| is_mistake(place)).count().try_into().ok()?;
         world.mistakes_left = world.mistakes_left.checked_sub(mistakes)?;
-        let batch = places.iter().map(|&(pod, place)| (uid(pod), reservation(&uid(pod), place))).collect();
+        let batch = places.iter().map(|&(pod, place)| (uid(pod), place.reservation(pod))).collect();
         let epoch = world.leaders[who].epoch;
-        hitless_gate::reserve(&mut next, batch, &LedgerLeader { epoch, holder: holder(epoch) }).ok()?;
+        hitless_gate::reserve(&mut next, batch, &leader(epoch)).ok()?;
         let next = Ledger::from(next);
         if next.reserved == ledger.reserved {
             return None;
@@ -223,41 +217,6 @@ impl Controller {
             }
         }
         Some(())
-    }
-
-    /// The gate's answer; the same question comes up in many states.
-    fn allowed(&self, ledger: &TransitionLedgerSpec, pods: [Pod; PODS], wishes: [bool; PODS], urgent: usize) -> Answer {
-        let down = pods.map(|pod| pod.down);
-        let reserved = std::array::from_fn(|pod| ledger.reservations.contains_key(&uid(pod)));
-        let question = (down, reserved, wishes, urgent);
-        *self.answers.lock().unwrap().entry(question).or_insert_with(|| self.ask(question))
-    }
-
-    fn ask(&self, (down, reserved, wishes, urgent): Question) -> Answer {
-        let chosen = |which: [bool; PODS]| (0..PODS).filter(move |&pod| which[pod]);
-        let held = Reserved { since: Timestamp::UNIX_EPOCH };
-        let reserved = chosen(reserved).map(|pod| (uid(pod), held.clone())).collect();
-        let candidates: Vec<Candidate> = chosen(wishes)
-            .map(|pod| Candidate { priority: i32::from(pod == urgent), ..Candidate::new(uid(pod)) })
-            .collect();
-        let facts: Vec<PodFacts> = down.iter().enumerate().map(|(pod, &down)| facts(pod, down)).collect();
-        let input = GateInput {
-            pods: &facts,
-            owners: &self.owners,
-            nodes: &BTreeMap::new(),
-            rule_sets: &self.rule_sets,
-            budgets: &[],
-            disruption_budgets: &[],
-            reserved: &reserved,
-            failed: &BTreeSet::new(),
-            approvals: &Approvals::new(),
-            settings: &Settings { implicit: None, ..Settings::default() },
-        };
-        let verdicts = hitless_gate::decide(&input, &candidates, Timestamp::UNIX_EPOCH);
-        std::array::from_fn(|pod| {
-            let verdict = verdicts.iter().find(|verdict| verdict.allowed && verdict.pod_uid == uid(pod))?;
-            Some(verdict.rests_on_unavailability())
-        })
     }
 
     /// A compare-and-swap on the ledger; the writer learns the result, on a conflict only that there was one.
@@ -288,19 +247,5 @@ fn owner() -> ObjectRef {
         namespace: "default".into(),
         name: "web".into(),
         uid: "web".into(),
-    }
-}
-
-fn facts(pod: usize, down: bool) -> PodFacts {
-    PodFacts {
-        uid: uid(pod),
-        namespace: "default".into(),
-        name: format!("web-{pod}"),
-        labels: BTreeMap::from([("app".into(), "web".into())]),
-        node: Some(format!("node-{pod}")),
-        owner: Some(owner()),
-        available: !down,
-        unavailable_since: None,
-        returned_at: None,
     }
 }

@@ -9,9 +9,13 @@
 
 #![allow(clippy::unwrap_used, clippy::struct_excessive_bools, reason = "a test; protections are switches")]
 
+#[path = "../model/gate.rs"]
+mod gate;
 mod leader;
 #[path = "../model/liveness.rs"]
 mod liveness;
+#[path = "../model/objects.rs"]
+mod objects;
 mod world;
 
 use leader::{Controller, Protections, Sight, Step};

@@ -3,22 +3,24 @@
 //! A leader's view of the ledger is part of the state. Its views of pods and nodes are not: whenever it decides, it may see any
 //! state that they have been in, which is more than real watches allow.
 
-use hitless_api::ledger::LedgerLeader;
-use hitless_api::{MicroTime, Reservation, TransitionLedgerSpec};
-use jiff::Timestamp;
+use hitless_api::{Reservation, TransitionLedgerSpec};
+
+use crate::objects::{Attempt, View, leader, reservation, uid};
 
 pub(crate) const PODS: usize = 3;
 pub(crate) const LEADERS: usize = 2;
-
-/// A reservation's `since`, which its grant carries as `granted`: all grants of one operation have the same id. Only equal and
-/// different matter, so the numbers are kept small.
-pub(crate) type Attempt = u8;
 
 /// A reservation, or the grant that goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) since: Attempt,
     pub(crate) while_unavailable: bool,
+}
+
+impl Place {
+    pub(crate) fn reservation(self, pod: usize) -> Reservation {
+        reservation(&uid(pod), self.since, self.while_unavailable)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,13 +45,6 @@ pub(crate) struct Node {
 pub(crate) struct Ledger {
     pub(crate) epoch: i64,
     pub(crate) reserved: [Option<Place>; PODS],
-}
-
-/// An object as a leader last saw it, and whether that is still the current one: what a resourceVersion tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct View<T> {
-    pub(crate) seen: T,
-    pub(crate) current: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,38 +168,13 @@ impl World {
     }
 }
 
-pub(crate) fn uid(pod: usize) -> String {
-    format!("uid-{pod}")
-}
-
-pub(crate) fn holder(epoch: i64) -> String {
-    format!("controller-{epoch}")
-}
-
-pub(crate) fn reservation(uid: &str, place: Place) -> Reservation {
-    Reservation {
-        id: format!("{uid}.op"),
-        pod: uid.into(),
-        node: String::new(),
-        owner: String::new(),
-        rules: Vec::new(),
-        since: MicroTime(Timestamp::from_second(place.since.into()).unwrap()),
-        images: [].into(),
-        from_images: [].into(),
-        while_unavailable: place.while_unavailable,
-        labels: [].into(),
-    }
-}
-
 impl From<Ledger> for TransitionLedgerSpec {
     fn from(ledger: Ledger) -> Self {
         let reserved = ledger.reserved.iter().enumerate();
         Self {
-            leader: LedgerLeader { epoch: ledger.epoch, holder: holder(ledger.epoch) },
+            leader: leader(ledger.epoch),
             fence: None,
-            reservations: reserved
-                .filter_map(|(pod, place)| Some((uid(pod), reservation(&uid(pod), (*place)?))))
-                .collect(),
+            reservations: reserved.filter_map(|(pod, place)| Some((uid(pod), (*place)?.reservation(pod)))).collect(),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A namespace with one Deployment: objects as JSON with resourceVersions, the guard policy, and (in `controllers`) a model of
-//! the Deployment and ReplicaSet controllers as far as they matter here.
+//! A namespace with one Deployment: objects as JSON with resourceVersions, the guard policy, and (in `controllers`) what the
+//! Deployment and ReplicaSet controllers make of them.
 
 #[cfg(test)]
 mod controllers;
@@ -34,6 +34,10 @@ pub(crate) fn runs(template: &Value) -> Value {
     json!(json!([template["spec"]["containers"][0]["image"], annotations]).to_string())
 }
 
+fn view(pod: &Value) -> Arc<PodView> {
+    Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()))
+}
+
 pub(crate) fn image(version: u8) -> String {
     format!("registry.test:5000/echo:v{version}")
 }
@@ -65,8 +69,7 @@ impl World {
     pub(crate) fn plan(&self, operating: &BTreeSet<String>) -> Plan {
         let read = |object: &Value| Arc::new(kind::read(object.clone()).unwrap().unwrap());
         let objects: Vec<Arc<Object>> = std::iter::once(&self.deployment).chain(self.sets.values()).map(read).collect();
-        let pod = |value: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(value.clone()).unwrap()));
-        let pods: Vec<Arc<PodView>> = self.pods.values().map(pod).collect();
+        let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
         let world = hitless_workloads::World::new(&objects, &pods, operating.clone());
         // A workload that nobody looks after is asked all the same.
         let deployment = &objects[0];

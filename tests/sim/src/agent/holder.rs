@@ -307,6 +307,7 @@ fn listens_within(image: &str, ground: &Ground) -> Option<Micros> {
         // A little longer than until it is ready: the kubelet may be quicker than the thread that looks.
         Image::Good(ready_after) => Some(*ready_after + 20 * MS),
         Image::NeverReady => number.parse::<u32>().is_ok_and(|number| number % 2 == 0).then_some(0),
+        Image::ReadyFor(_) | Image::RunsFor(_) => Some(20 * MS),
         Image::Missing | Image::Crashes => None,
     }
 }

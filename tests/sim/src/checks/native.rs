@@ -6,10 +6,11 @@ use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_workloads::Object;
 use hitless_workloads::kinds::deployment::Deployment;
+use hitless_world::native::deployment::new_set;
+use hitless_world::native::stateful_set::ordinal;
 
 use super::{Checks, Operation, Seen, budget};
 use crate::clock::Micros;
-use crate::native::ordinal;
 use crate::server::Server;
 
 /// The revision that the StatefulSet of this pod had, as the deciding controller saw it.
@@ -84,11 +85,8 @@ impl Checks {
     /// The guard's pause is about to be lifted.
     fn unpaused(&mut self, server: &Server, next: Deployment<'_>) {
         let name = format!("{}/{}", next.id.namespace, next.id.name);
-        let target = next.body.template.revision();
         let own = || server.owned_by(&next.id.uid).filter_map(|each| each.view.replica_set());
-        let equal = own().filter(|set| set.body.template.revision() == target && !set.body.template.is_mixed());
-        // As the Deployment controller does: of equals the oldest.
-        let Some(found) = equal.min_by_key(|set| (set.object.created, &set.object.id.name)) else {
+        let Some(found) = new_set(&next.body.template, own()) else {
             return self.fail(server.now, format!("{name} was un-paused without a ReplicaSet of its template"));
         };
         if next.body.replicas > 0

@@ -1,33 +1,14 @@
 //! Objects of workloads' kinds: as the API server stores them, and as controllers read them.
 
-use std::sync::Arc;
-
+use hitless_agent::instant::whole_seconds;
 use hitless_api::names::annotations;
-use hitless_workloads::{Object as View, Write, kind};
-use hitless_world::{Refused, api_server, carry_out};
+use hitless_workloads::{Write, kind};
+use hitless_world::{Refused, WorkloadObject, api_server, carry_out, object_key};
 use serde_json::Value;
 
 use super::{Change, Kind, Object, Refusal, Server, Told};
 use crate::checks::Checks;
 use crate::watch::Key;
-
-/// An object of a workload's kind.
-#[derive(Clone)]
-pub(crate) struct WorkloadObject {
-    pub(crate) json: Arc<Value>,
-    pub(crate) view: Arc<View>,
-}
-
-/// Its name among all of them.
-pub(crate) fn object_key(kind: &str, namespace: &str, name: &str) -> Key {
-    format!("{kind}/{namespace}/{name}").into()
-}
-
-impl WorkloadObject {
-    pub(crate) fn key(&self) -> Key {
-        object_key(&self.view.id.group_kind.kind, &self.view.id.namespace, &self.view.id.name)
-    }
-}
 
 impl Server {
     pub(crate) fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<&WorkloadObject> {
@@ -56,6 +37,12 @@ impl Server {
         self.keep(json, version)
     }
 
+    /// Stores an object that a native controller has made.
+    pub(crate) fn create_object(&mut self, manifest: Value) -> WorkloadObject {
+        let (version, now) = (self.bump(), whole_seconds(self.stamp()).to_string());
+        self.keep(api_server::created(manifest, &version.to_string(), &now), version)
+    }
+
     /// Changes an object, if it is there.
     pub(crate) fn change_object(&mut self, key: &Key, change: impl FnOnce(&mut Value)) {
         let Some(known) = self.objects.get(key).cloned() else { return };
@@ -81,11 +68,10 @@ impl Server {
     }
 
     fn keep(&mut self, json: Value, version: u64) -> WorkloadObject {
-        let view = match kind::read(json.clone()) {
-            Some(Ok(view)) => Arc::new(view),
-            other => unreachable!("the simulation has stored an object that nobody reads: {other:?} {json}"),
+        let object = match WorkloadObject::read(json) {
+            Ok(object) => object,
+            Err(why) => unreachable!("the simulation has stored an object that can't be read: {why}"),
         };
-        let object = WorkloadObject { json: Arc::new(json), view };
         let key = object.key();
         self.objects.insert(key.clone(), object.clone());
         self.tell(key, version, Object::Workload(object.clone()));

@@ -5,11 +5,11 @@ use hitless_api::pod::PodView;
 use hitless_api::{Grant, Outcome};
 use hitless_rollout::round::Round;
 use hitless_workloads::{Body, Object, Template};
+use hitless_world::native::stateful_set::ordinal;
 
 use super::World;
 use crate::checks::{image_number, partition};
 use crate::kubelet::Image;
-use crate::native::ordinal;
 use crate::server::WorkloadObject;
 
 impl World {

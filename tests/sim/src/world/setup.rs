@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::{NodeIdentity, NodePod};
 use hitless_api::names::{COMPANION_NEVER, IN_SERVICE, annotations, labels};
-use hitless_api::pod::{ConditionView, ContainerState};
+use hitless_api::pod::ConditionView;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{GrantOp, PodTransitionRuleSpec};
 use hitless_rollout::snapshot::{RuleView, Version};
 use hitless_workloads::Template;
+use hitless_world::kubelet::{self, set_condition};
+use hitless_world::native::revisions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
@@ -21,9 +23,8 @@ use crate::clock::{MS, NEVER, SECOND};
 use crate::controller::Controller;
 use crate::faults::{Fault, Weather};
 use crate::ground::Ground;
-use crate::kubelet::{Image, Kubelet, set_condition};
+use crate::kubelet::{Image, Kubelet};
 use crate::kubernetes::{Kubernetes, install_node, pod, pod_of_set};
-use crate::native::revisions;
 use crate::user::{User, Wish};
 use crate::workload::{Named, all_leave};
 
@@ -171,7 +172,7 @@ fn on_delete(kind: &str, named: &Named<'_>, template: &serde_json::Value, nodes:
         _ => json!({"type": "RollingUpdate"}),
     };
     let mut workload = named.with_strategy(kind, template, &strategy);
-    let revision = ground.server.put_object(revisions::make(&workload, &parsed, 1, ground.wall(0))).view;
+    let revision = ground.server.create_object(revisions::make(&workload, &parsed, 1)).view;
     workload["status"]["currentRevision"] = json!(revision.id.name);
     let owner = ground.server.put_object(workload).view.id.clone();
     let hash = if kind == "DaemonSet" {
@@ -201,7 +202,7 @@ fn running(mut pod: NodePod, node: usize, nodes: &mut [Node], ground: &mut Groun
     pod.view.node = Some(format!("n{node}"));
     pod.view.observed_generation = 1;
     for name in ["PodScheduled", "ContainersReady", "Ready"] {
-        set_condition(&mut pod, name, true, wall);
+        set_condition(&mut pod.view, name, true, wall);
     }
     let condition = ConditionView {
         is_true: true,
@@ -212,16 +213,10 @@ fn running(mut pod: NodePod, node: usize, nodes: &mut [Node], ground: &mut Groun
     pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
     let container = &mut pod.view.containers[0];
     let repository = container.image.split(':').next().unwrap_or_default().to_owned();
-    container.status = Some(ContainerState {
-        container_id: "containerd://1-1".to_owned(),
-        image: container.image.clone(),
-        image_id: format!("{repository}@sha256:1"),
-        ready: true,
-        running_since: Some(whole_seconds(wall)),
-        waiting: None,
-        trouble: None,
-        restarts: 0,
-    });
+    let (image, digest) = (container.image.clone(), format!("{repository}@sha256:1"));
+    let state = kubelet::state(container);
+    kubelet::started(state, "containerd://1-1".to_owned(), &image, digest, wall);
+    (state.ready, state.restarts) = (true, 0);
     ground.server.images.pulled(ground.now, &format!("n{node}"), &pod.view.containers[0].image);
     nodes[node].kubelet.adopt(&pod.view.id.uid, &pod.view.containers[0].image);
     let Ground { server, checks, .. } = ground;

@@ -1,33 +1,28 @@
-//! A model of what kube-controller-manager does to Deployments and ReplicaSets: which ReplicaSet it takes for the new one,
-//! which it scales, when it makes and removes some; and of the policy that no history entry is raised.
+//! What kube-controller-manager does to the Deployment and its ReplicaSets, carried out.
 
+use std::collections::BTreeSet;
+
+use hitless_world::native::{self, Act, Seen, deployment};
+use hitless_world::{WorkloadObject, api_server};
 use serde_json::{Value, json};
 
-use super::{POD, World};
+use super::{POD, World, view};
 
 /// A creation time that grows with the version.
 pub(super) fn created(version: u64) -> String {
     format!("2026-11-22T{:02}:{:02}:{:02}Z", version / 3600 % 24, version / 60 % 60, version % 60)
 }
 
-fn without_hash(template: &Value) -> Value {
-    let mut template = template.clone();
-    template["metadata"]["labels"].as_object_mut().unwrap().remove("pod-template-hash");
-    if template["metadata"].get("annotations").is_some_and(|all| all.as_object().is_none_or(serde_json::Map::is_empty))
-    {
-        template["metadata"].as_object_mut().unwrap().remove("annotations");
-    }
-    template
+fn read(object: &Value) -> WorkloadObject {
+    WorkloadObject::read(object.clone()).unwrap()
 }
 
 impl World {
-    /// The ReplicaSet that the Deployment controller takes for the new one: the oldest with the Deployment's template.
+    /// The ReplicaSet that the Deployment controller takes for the new one.
     pub(crate) fn new_set(&self) -> Option<&Value> {
-        let wanted = without_hash(&self.deployment["spec"]["template"]);
-        self.sets
-            .values()
-            .filter(|set| without_hash(&set["spec"]["template"]) == wanted)
-            .min_by_key(|set| (set["metadata"]["creationTimestamp"].as_str(), set["metadata"]["name"].as_str()))
+        let (deployment, sets) = (read(&self.deployment), self.sets.values().map(read).collect::<Vec<_>>());
+        let sets = sets.iter().filter_map(|set| set.view.replica_set());
+        deployment::new_set(deployment.view.template()?, sets).map(|set| &self.sets[&set.object.id.name])
     }
 
     /// What `kubectl rollout status` waits for.
@@ -37,101 +32,64 @@ impl World {
         updated >= self.deployment["spec"]["replicas"].as_i64().unwrap() && total <= updated
     }
 
-    fn set_replicas(&mut self, name: &str, replicas: &Value) -> bool {
-        let version = self.bump();
-        let set = self.sets.get_mut(name).unwrap();
-        let history = set["metadata"]["labels"].get("hitless.dev/history").is_some();
-        if &set["spec"]["replicas"] == replicas || (history && replicas.as_i64() > set["spec"]["replicas"].as_i64()) {
-            return false;
-        }
-        set["spec"]["replicas"] = replicas.clone();
-        set["metadata"]["generation"] = json!(set["metadata"]["generation"].as_i64().unwrap() + 1);
-        set["metadata"]["resourceVersion"] = json!(version);
-        true
-    }
-
     /// One sync of the Deployment.
     pub(crate) fn deployment_controller(&mut self) -> bool {
-        let wanted = self.deployment["spec"]["replicas"].clone();
-        let name = |set: &Value| set["metadata"]["name"].as_str().unwrap().to_owned();
-        let new = self.new_set().map(name);
-        if self.deployment["spec"]["paused"] == true {
-            let mut by_age: Vec<_> = self.sets.values().filter(|set| Some(name(set)) != new).collect();
-            by_age.sort_by_key(|set| {
-                std::cmp::Reverse(set["metadata"]["creationTimestamp"].as_str().unwrap().to_owned())
-            });
-            let newest_old = by_age.first().map(|set| name(set));
-            let active: Vec<_> = self.sets.values().filter(|set| set["spec"]["replicas"] != 0).map(name).collect();
-            let chosen = match active.as_slice() {
-                [] => new.or(newest_old),
-                [one] => Some(one.clone()),
-                _ => None,
-            };
-            return chosen.is_some_and(|name| self.set_replicas(&name, &wanted));
-        }
-        let Some(new) = new else {
-            let version = self.bump();
-            let hash = format!("native{version}");
-            let mut set =
-                self.sets.values().next().cloned().unwrap_or_else(|| serde_json::from_str(super::REPLICA_SET).unwrap());
-            let mut template = self.deployment["spec"]["template"].clone();
-            template["metadata"]["labels"]["pod-template-hash"] = json!(hash);
-            set["metadata"]["labels"] = template["metadata"]["labels"].clone();
-            set["metadata"]["name"] = json!(format!("web-{hash}"));
-            set["metadata"]["uid"] = json!(format!("uid-{version}"));
-            set["metadata"]["creationTimestamp"] = json!(created(version.parse().unwrap()));
-            set["metadata"]["resourceVersion"] = json!(version);
-            set["metadata"]["generation"] = json!(1);
-            set["spec"] = json!({"replicas": wanted, "template": template,
-                "selector": {"matchLabels": {"app": "web", "pod-template-hash": hash}}});
-            set["status"] = json!({"replicas": 0});
-            self.sets.insert(format!("web-{hash}"), set);
-            return true;
-        };
-        let olds: Vec<_> = self.sets.keys().filter(|name| **name != new).cloned().collect();
-        let down = olds.iter().filter(|old| self.set_replicas(old, &json!(0))).count() > 0;
-        self.set_replicas(&new, &wanted) || down
+        let sets: Vec<WorkloadObject> = self.sets.values().map(read).collect();
+        self.sync(&Seen::new(&read(&self.deployment), &sets, []))
     }
 
-    /// One sync of every ReplicaSet.
+    /// One sync of every ReplicaSet, and the garbage collector.
     pub(crate) fn replica_set_controller(&mut self) -> bool {
-        let mut acted = false;
-        for name in self.sets.keys().cloned().collect::<Vec<_>>() {
-            let set = self.sets[&name].clone();
-            let uid = set["metadata"]["uid"].as_str().unwrap();
-            let mut mine: Vec<String> = self
-                .pods
-                .iter()
-                .filter(|(_, pod)| pod["metadata"]["ownerReferences"][0]["uid"] == uid)
-                .map(|(name, _)| name.clone())
-                .collect();
-            let wanted = usize::try_from(set["spec"]["replicas"].as_u64().unwrap()).unwrap();
-            while mine.len() > wanted {
-                self.pods.remove(&mine.pop().unwrap());
-                acted = true;
-            }
-            while mine.len() < wanted {
-                mine.push(self.create_pod(&set));
-                acted = true;
-            }
-            let status = json!({"replicas": mine.len(), "observedGeneration": set["metadata"]["generation"]});
-            if set["status"] != status {
-                let version = self.bump();
-                let set = self.sets.get_mut(&name).unwrap();
-                set["status"] = status;
-                set["metadata"]["resourceVersion"] = json!(version);
-                acted = true;
-            }
-        }
-        let owners: Vec<String> =
-            self.sets.values().map(|set| set["metadata"]["uid"].as_str().unwrap().to_owned()).collect();
+        let sets: Vec<WorkloadObject> = self.sets.values().map(read).collect();
+        let pods: Vec<_> = self.pods.values().map(view).collect();
+        let acted = sets.iter().filter(|set| self.sync(&Seen::new(set, [], &pods))).count() > 0;
+        let owners: BTreeSet<&str> = sets.iter().map(|set| set.view.id.uid.as_str()).collect();
         let before = self.pods.len();
-        self.pods
-            .retain(|_, pod| owners.iter().any(|uid| pod["metadata"]["ownerReferences"][0]["uid"] == uid.as_str()));
+        self.pods.retain(|_, pod| owners.contains(pod["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap()));
         acted || self.pods.len() != before
     }
 
-    fn create_pod(&mut self, set: &Value) -> String {
+    /// Whether anything has changed.
+    fn sync(&mut self, seen: &Seen<'_>) -> bool {
+        native::sync(seen).into_iter().filter(|act| self.carry_out(seen.object, act)).count() > 0
+    }
+
+    fn carry_out(&mut self, object: &WorkloadObject, act: &Act) -> bool {
+        let name = &object.view.id.name;
+        match act {
+            Act::Scale { child, replicas } => {
+                self.change_set(&child.name, |set| set["spec"]["replicas"] = json!(*replicas))
+            }
+            Act::Status(status) => self.change_set(name, |set| native::report(set, status)),
+            Act::Make(set) => {
+                let (name, version) = (set["metadata"]["name"].as_str().unwrap().to_owned(), self.bump());
+                let set = api_server::created(set.clone(), &version, &created(self.version));
+                self.sets.insert(name, set).is_none()
+            }
+            Act::MakePod(_) => self.create_pod(&object.json),
+            Act::RemovePod(uid) => {
+                self.pods.retain(|_, pod| pod["metadata"]["uid"] != uid.as_str());
+                true
+            }
+            // A change that can't be made in place.
+            Act::Rolls(_) => false,
+            Act::Renumber { child, .. } => panic!("{} is no ReplicaSet", child.name),
+        }
+    }
+
+    fn change_set(&mut self, name: &str, change: impl FnOnce(&mut Value)) -> bool {
+        let version = self.bump();
+        let known = self.sets.get_mut(name).unwrap();
+        let mut next = known.clone();
+        change(&mut next);
+        let differs = next != *known;
+        if differs {
+            *known = api_server::stored(known, next, &version);
+        }
+        differs
+    }
+
+    fn create_pod(&mut self, set: &Value) -> bool {
         let version = self.bump();
         let mut pod: Value = serde_json::from_str(POD).unwrap();
         let name = format!("pod-{version}");
@@ -147,7 +105,6 @@ impl World {
             pod["spec"]["containers"][index]["image"] = container["image"].clone();
             pod["status"]["containerStatuses"][index]["imageID"] = json!("registry.test:5000/echo@sha256:1234");
         }
-        self.pods.insert(name.clone(), pod);
-        name
+        self.pods.insert(name, pod).is_none()
     }
 }
