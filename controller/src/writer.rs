@@ -206,8 +206,14 @@ impl Writer {
         }
         let api: Api<Service> = Api::namespaced(self.client.clone(), &write.namespace);
         let (params, patch) = (patching(), write.patch());
-        let stored = self.writes.send("services", api.patch(&write.name, &params, &patch)).await?;
-        self.caches.services.put(stored);
+        let stored = self.writes.send("services", api.patch(&write.name, &params, &patch)).await;
+        if matches!(stored, Err(WriteError::Conflict { .. })) {
+            // Whether a Service is open is not decided on a version that is known to be old.
+            if let Some(current) = Writes::read(api.get_opt(&write.name)).await? {
+                self.caches.services.put(current);
+            }
+        }
+        self.caches.services.put(stored?);
         Ok(())
     }
 

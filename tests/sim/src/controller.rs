@@ -19,7 +19,7 @@ use crate::clock::{MS, Micros, NEVER, SECOND, micros, passed, when};
 use crate::decide;
 use crate::faults::Fault;
 use crate::ground::{Ground, ReplyTo, text};
-use crate::server::{Answer, Object, Refusal, Request};
+use crate::server::{self, Answer, Object, Refusal, Request};
 use crate::trace::Who;
 
 pub(crate) use caches::{Caches, KINDS};
@@ -309,6 +309,12 @@ impl Controller {
                     Answer::Refused(why) => {
                         if why == Refusal::Transient {
                             self.memory.uncertain(write);
+                        }
+                        if let (Refusal::Conflict, Write::Service(write)) = (why, write)
+                            && let Some(current) =
+                                ground.server.services.get(&server::key(&write.namespace, &write.name))
+                        {
+                            self.caches.put(Object::Service(current.view.clone()));
                         }
                         self.retries.failed(key, &why.error(), passed(ground.now));
                     }

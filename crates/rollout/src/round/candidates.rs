@@ -139,7 +139,8 @@ impl<'a> Basis<'a, '_> {
         if wish.workload.is_some_and(|index| self.wishes.plans[index].prefetch_only) {
             return Err(WaitReason::PrefetchOnly);
         }
-        Ok(Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank })
+        let operable = Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank };
+        self.stuck_companion(&operable).map_or(Ok(operable), Err)
     }
 
     /// Whether a pod of its workload that comes before it waits.

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
-use hitless_api::{GrantMode, GrantOp};
+use hitless_api::{Grant, GrantMode, GrantOp};
 use hitless_workloads::{CompanionWish, Plan, Stage, kind};
 use jiff::{SignedDuration, Timestamp};
 
 use super::candidates::{Basis, Operable};
+use super::draft::Draft;
 use super::wait_reason::WaitReason;
 use crate::companion::{self, Outcome, State, Tried};
 use crate::mode::{Gaps, Mode};
@@ -47,6 +48,8 @@ pub enum Companion {
     Tried(Tried),
     /// It is on its way out.
     Leaving,
+    /// It serves as long as a pod of its workload, this one, is operated.
+    Needed(String),
 }
 
 /// Companion pods by their key.
@@ -120,11 +123,24 @@ impl Basis<'_, '_> {
         Some(waiting(plan, self.stage(plan, serves)?))
     }
 
-    /// The version was tried and did not run: nothing more is done for it.
-    pub(super) fn failed_companion(&self, operable: &Operable<'_>) -> Option<WaitReason> {
+    /// The version was tried and did not run, or does not run for a while: the pod does not ask the rules, so that others may have
+    /// the place that it would get and not take.
+    pub(super) fn stuck_companion(&self, operable: &Operable<'_>) -> Option<WaitReason> {
+        if self.ended.regrant.contains_key(operable.pod.id.uid.as_str()) {
+            return None;
+        }
         let plan = self.tries_first(operable)?;
-        let failed = tried(plan).filter(|tried| tried.outcome == Outcome::Bad)?;
-        Some(waiting(plan, Companion::Failed(failed.message)))
+        match tried(plan) {
+            Some(Tried { outcome: Outcome::Bad, message, .. }) => Some(waiting(plan, Companion::Failed(message))),
+            Some(_) => None,
+            None if Gaps::parse(plan.gaps.as_deref()).knows(&plan.target) => None,
+            None => {
+                let pod = self.companions.of(plan).filter(|pod| !pod.terminating && !companion::has_served(pod))?;
+                let stage = self.unready(plan, pod, State::of(pod, self.companions.now));
+                let is_stuck = matches!(stage, Companion::Slow(_) | Companion::Failing(_) | Companion::Tried(_));
+                is_stuck.then(|| waiting(plan, stage))
+            }
+        }
     }
 
     /// The plan of the pod's workload, if a companion is to try what it brings to the pod.
@@ -150,6 +166,18 @@ impl Basis<'_, '_> {
     fn has_begun(&self, plan: &Plan) -> bool {
         self.companions.of(plan).is_some_and(|pod| !companion::has_served(pod))
             || tried(plan).is_some_and(|tried| tried.outcome == Outcome::Bad)
+    }
+
+    /// The companion is to leave service, but a pod of its workload is being operated, or goes in this very round.
+    pub(super) fn needed(&self, operable: &Operable<'_>, draft: &Draft<'_>) -> Option<WaitReason> {
+        let owner = operable.owner.filter(|_| operable.intent.operation.op == GrantOp::Drain)?;
+        let is_operated = |grant: &&Grant| {
+            let of_owner = grant.owner.as_ref().is_some_and(|other| other.uid == owner.uid);
+            of_owner && grant.op != GrantOp::Drain && !self.has_ended(grant)
+        };
+        let operated = draft.every_grant().find(is_operated)?;
+        let stage = Companion::Needed(operated.pod.name.clone());
+        Some(WaitReason::Companion { pod: operable.pod.id.name.clone(), stage })
     }
 
     /// Why no companion of the pod's workload may run, as a clause for people.

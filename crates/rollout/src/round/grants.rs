@@ -106,7 +106,9 @@ impl<'a> Resumed<'a> {
 impl<'a> Judged<'a> {
     /// Reserves and grants, each on what the ones before have left.
     pub(super) fn grant(self, basis: &Basis<'a, '_>) -> Granted<'a> {
-        let Self { mut draft, answers, mut verdicts } = self;
+        let Self { mut draft, mut answers, mut verdicts } = self;
+        // Companions that are to leave last: one stays while another pod of its workload goes.
+        answers.sort_by_key(|(pod, _)| pod.intent.operation.op == GrantOp::Drain);
         let mut in_turn = InTurn::default();
         for (pod, answer) in answers {
             let Decided { changes, outcome } = if !answer.allowed {
@@ -153,8 +155,7 @@ impl<'a> Basis<'a, '_> {
     /// The rules deny it. A companion pod may help, if what it takes to try the version is there.
     fn waits_for_rules(&self, operable: &Operable<'_>, answer: &Verdict) -> WaitReason {
         let Some(companion) = self.makes_room(operable, answer) else { return WaitReason::Rules };
-        let failed = self.failed_companion(operable);
-        failed.or_else(|| self.images.waiting_for_answer(operable.pod, &operable.intent)).unwrap_or(companion)
+        self.images.waiting_for_answer(operable.pod, &operable.intent).unwrap_or(companion)
     }
 
     /// Reserves the pod and grants; says what it waits for if there is no room.
@@ -163,7 +164,7 @@ impl<'a> Basis<'a, '_> {
         if draft.is_full(operable.node) {
             return Decided::waits(WaitReason::NodeFull(operable.node.to_owned()));
         }
-        if let Some(waiting) = self.failed_companion(operable) {
+        if let Some(waiting) = self.needed(operable, draft) {
             return Decided::waits(waiting);
         }
         // Where the registry is asked at every start, one that does not answer would keep the container down.

@@ -245,6 +245,7 @@ impl WaitReason {
                 Companion::Joining => format!("companion pod {pod} runs the new version and is put in service"),
                 Companion::Tried(_) => format!("companion pod {pod} has tried the new version"),
                 Companion::Leaving => format!("companion pod {pod} is being deleted"),
+                Companion::Needed(other) => format!("companion pod {pod} serves while pod {other} is operated"),
             },
             Self::PrefetchOnly => {
                 "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
@@ -283,7 +284,8 @@ impl WaitReason {
                     | Companion::Starting(_)
                     | Companion::Joining
                     | Companion::Tried(_)
-                    | Companion::Leaving,
+                    | Companion::Leaving
+                    | Companion::Needed(_),
                 ..
             }
             | Self::ImagePulling { .. }
@@ -348,7 +350,8 @@ impl WaitReason {
                         | Companion::Starting(_)
                         | Companion::Joining
                         | Companion::Tried(_)
-                        | Companion::Leaving,
+                        | Companion::Leaving
+                        | Companion::Needed(_),
                     ..
                 }
                 | Self::ImagePulling { .. }

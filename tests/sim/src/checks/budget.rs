@@ -104,8 +104,7 @@ impl Group {
 
     /// With so many pods that serve in place of those that are gone.
     fn with(self, instead: usize) -> Self {
-        let filled = instead.min(self.gone);
-        Self { gone: self.gone - filled, left: self.left + filled, ..self }
+        Self { gone: self.gone.saturating_sub(instead), left: self.left + instead, ..self }
     }
 
     fn text(&self, limit: &str, quota: usize) -> String {

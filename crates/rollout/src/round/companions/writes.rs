@@ -52,7 +52,11 @@ pub(in crate::round) fn decide<'a>(
                 leaving.insert((verdict.pod.namespace.as_str(), pod.as_str()));
                 None
             }
-            Companion::Starting(_) | Companion::Slow(_) | Companion::Failing(_) | Companion::Failed(_) => None,
+            Companion::Starting(_)
+            | Companion::Slow(_)
+            | Companion::Failing(_)
+            | Companion::Failed(_)
+            | Companion::Needed(_) => None,
         };
         changes.extend(change);
     }
