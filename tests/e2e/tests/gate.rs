@@ -202,6 +202,8 @@ fn a_disruption_budget_is_never_taken_below_its_bound() -> anyhow::Result<()> {
             "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": min}})
     };
     app.kubectl.feed(&["apply"], &pdb(3))?;
+    // Else a companion pod would serve meanwhile (tests/companion.rs).
+    app.kubectl.run(&["annotate", "deployment/web", "hitless.dev/companion=Never"])?;
     app.set_version("v2")?;
     app.wait_held()?;
     wait_why(&stack, &app, &["pdb:web", "[min available]=3/3"])?;

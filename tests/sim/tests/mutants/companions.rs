@@ -28,11 +28,18 @@ pub(crate) const BUGS: &[Bug] = &[
     },
     Bug {
         what: "a version that does not run in its companion pod is rolled out",
-        changes: &[(
-            "crates/rollout/src/round/companions.rs",
-            "(state, _) => Some(self.unready(plan, pod, state)),",
-            "(State::Failing(_), _) if MUTANT => None,\n            (state, _) => Some(self.unready(plan, pod, state)),",
-        )],
+        changes: &[
+            (
+                "crates/rollout/src/round/companions.rs",
+                "(state, _) => Some(self.unready(plan, pod, state)),",
+                "(State::Failing(_), _) if MUTANT => None,\n            (state, _) => Some(self.unready(plan, pod, state)),",
+            ),
+            (
+                "crates/rollout/src/round/companions.rs",
+                "is_stuck.then(|| waiting(plan, stage))",
+                "(is_stuck && !MUTANT).then(|| waiting(plan, stage))",
+            ),
+        ],
     },
     Bug {
         what: "a companion pod that leaves is deleted before its clients are gone",
