@@ -39,23 +39,24 @@ fn all_on(pods: &Objects, version: &str) -> bool {
 }
 
 /// What `why deployment/web` says; something must be in the way (exit code 3).
-fn why(stack: &Stack, app: &App) -> anyhow::Result<String> {
+/// What `why` says, and whether it says that a rule prevents an operation.
+fn why(stack: &Stack, app: &App) -> anyhow::Result<(String, bool)> {
     let output = stack.hitless_output(app, &["why", "deployment/web"])?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.code() == Some(3), "why ended with {}: {text}{}", output.status, stderr(&output));
-    Ok(text)
+    Ok((format!("{text}{}", stderr(&output)), output.status.code() == Some(3)))
 }
 
 fn stderr(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Waits until `why` says all of this: its words change with what the controller has seen.
+/// Waits until `why` says all of this, and that a rule is in the way: its words change with what the controller has seen, and before
+/// that the image may have to be fetched.
 fn wait_why(stack: &Stack, app: &App, words: &[&str]) -> anyhow::Result<String> {
     let begin = std::time::Instant::now();
     loop {
-        let text = why(stack, app)?;
-        if words.iter().all(|word| text.contains(word)) {
+        let (text, is_prevented) = why(stack, app)?;
+        if is_prevented && words.iter().all(|word| text.contains(word)) {
             // Shown by `--nocapture`.
             println!("kubectl hitless why deployment/web -n {}\n{text}", app.kubectl.namespace());
             return Ok(text);
