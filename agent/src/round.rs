@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_api::{Grant, GrantMode, NodeTransition, PodRef, Transition};
+use hitless_api::{Grant, GrantMode, GrantOp, NodeTransition, Outcome, PodRef, Transition};
 use jiff::Timestamp;
 
 use crate::decide::{OperationView, begun, decide};
@@ -41,11 +41,13 @@ impl<'a> NodeView<'a> {
         self.transition?.transition(grant)
     }
 
-    /// Whether a grant for the pod has not ended yet that may want it out of service. A Hold never does.
+    /// Whether a grant for the pod may want it out of service: one that has not ended yet, or that took it out for good. A Hold never
+    /// does.
     #[must_use]
     pub fn has_live_grant(&self, pod_uid: &str) -> bool {
-        self.grants().filter(|grant| grant.mode != GrantMode::Hold).any(|grant| {
-            grant.pod.uid == pod_uid && self.reported(grant).is_none_or(|reported| reported.result.is_none())
+        self.grants().filter(|grant| grant.mode != GrantMode::Hold && grant.pod.uid == pod_uid).any(|grant| {
+            let result = self.reported(grant).and_then(|reported| reported.result.as_ref());
+            result.is_none_or(|result| grant.op == GrantOp::Drain && result.outcome == Outcome::Done)
         })
     }
 

@@ -16,7 +16,7 @@ use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::{KINDS, Kind, Object, Resource, kind};
+use hitless_workloads::{Component, KINDS, Kind, Object, Resource, kind};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -66,10 +66,10 @@ pub(crate) struct Objects {
 pub type Watch = (&'static str, BoxFuture<'static, Result<(), BoxError>>);
 
 impl Caches {
-    /// Empty caches that notify `wake`.
+    /// Empty caches that notify `wake`, for the kinds of these components.
     #[must_use]
-    pub fn new(wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
-        Self::of(kind::resources(), wake, metrics)
+    pub fn new(components: &[Component], wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
+        Self::of(kind::resources_of(components), wake, metrics)
     }
 
     fn of(

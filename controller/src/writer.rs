@@ -185,6 +185,9 @@ impl Writer {
     }
 
     async fn workload(&self, write: &hitless_workloads::Write) -> Result<(), WriteError> {
+        if write.on.group_kind.is("", "Pod") {
+            return self.pod(write).await;
+        }
         let known = self.caches.objects.iter().find(|known| known.resource.group_kind == write.on.group_kind);
         let Some(Objects { resource, cache }) = known else {
             return Err(WriteError::Invalid { message: format!("no kind has objects like {}", write.on.label()) });
@@ -194,6 +197,43 @@ impl Writer {
             cache.put(stored);
         }
         Ok(())
+    }
+
+    /// A pod of a workload whose controller this is.
+    async fn pod(&self, write: &hitless_workloads::Write) -> Result<(), WriteError> {
+        match &write.request {
+            Request::Create(object) => {
+                let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.on.namespace);
+                let pod = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
+                self.caches.pods.put(self.writes.send("pods", api.create(&post(), &pod)).await?);
+                Ok(())
+            }
+            Request::Delete { resource_version } => {
+                let hitless_api::ObjectRef { namespace, name, uid, .. } = write.on.clone();
+                let pod = PodRef { namespace, name, uid };
+                self.delete_pod(&pod, Some(resource_version.clone()), None).await
+            }
+            Request::Patch(_) | Request::Status(_) => {
+                Err(WriteError::Invalid { message: format!("{} patches a pod: only its agent does", write.verb) })
+            }
+        }
+    }
+
+    /// Deletes it, unless it is gone already.
+    async fn delete_pod(
+        &self,
+        pod: &PodRef,
+        version: Option<String>,
+        grace_seconds: Option<u32>,
+    ) -> Result<(), WriteError> {
+        match delete_pod(&self.writes, &self.client, pod, version, grace_seconds).await {
+            Ok(Some(stored)) => {
+                self.caches.pods.put(stored);
+                Ok(())
+            }
+            Ok(None) | Err(WriteError::Gone { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn service(&self, write: &ServiceWrite) -> Result<(), WriteError> {
@@ -249,16 +289,7 @@ impl Writer {
                 Ok(())
             }
             CompanionWrite::Delete { pod, resource_version, at_once } => {
-                let version = Some(resource_version.clone());
-                match delete_pod(&self.writes, &self.client, pod, version, at_once.then_some(0)).await {
-                    Ok(Some(stored)) => {
-                        self.caches.pods.put(stored);
-                        Ok(())
-                    }
-                    // It is gone already.
-                    Ok(None) | Err(WriteError::Gone { .. }) => Ok(()),
-                    Err(error) => Err(error),
-                }
+                self.delete_pod(pod, Some(resource_version.clone()), at_once.then_some(0)).await
             }
         }
     }
@@ -328,6 +359,10 @@ pub(crate) async fn send(
         Request::Patch(patch) => {
             let patch = patch.clone().build();
             writes.send(resource.plural, api.patch(&write.on.name, &patching(), &patch)).await.map(Some)
+        }
+        Request::Status(patch) => {
+            let patch = patch.clone().build();
+            writes.send(resource.plural, api.patch_status(&write.on.name, &patching(), &patch)).await.map(Some)
         }
         Request::Delete { resource_version } => {
             let params = DeleteParams {

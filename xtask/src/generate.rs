@@ -7,17 +7,16 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, ensure};
 use hitless_workloads::rights;
 
-/// Writes `manifests/crds` from the types of crate `hitless-api`, the kinds' part of the roles in `manifests` from crate
+/// Writes the definitions in `manifests` from the types of crate `hitless-api`, the kinds' part of the roles in `manifests` from crate
 /// `hitless-workloads`, and `docs/openapi.json` from the types of the agent's endpoint. A test of each of them, `generated` in
 /// the first two, compares what is committed.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
-    let folder = root.join("manifests/crds");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let folder = root.join("manifests");
     for (name, text) in hitless_api::crds::all().context("a definition cannot be written as YAML")? {
         let path = folder.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        println!("wrote manifests/crds/{name}");
+        println!("wrote manifests/{name}");
     }
     for (name, rights) in rights::manifests() {
         let path = root.join(name);

@@ -1,7 +1,9 @@
 //! Whole operations on a node in miniature: how they end, and what may never happen on the way, wherever the agent is killed.
 
+use std::collections::BTreeMap;
+
 use hitless_agent::decision::Direction;
-use hitless_api::{Outcome, StragglerPolicy, VerifySpec};
+use hitless_api::{Grant, GrantOp, Outcome, StragglerPolicy, VerifySpec};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 
@@ -38,6 +40,17 @@ fn a_good_image_is_done_within_two_seconds_and_four_writes() {
     assert_eq!(world.writes, ["pods/status", "pods", "pods/status", "nodetransitions/status"]);
     let patched = world.patches[0];
     assert!(patched.at >= start().checked_add(SignedDuration::from_secs(1)).unwrap(), "not before minSeconds");
+}
+
+#[test]
+fn a_pod_that_leaves_for_good_stays_out_as_long_as_its_grant_stands() {
+    let grant = Grant { op: GrantOp::Drain, containers: BTreeMap::new(), before: BTreeMap::new(), ..grant(start()) };
+    let mut world = World::new(grant, Image::Good(0));
+    for _ in 0..2 {
+        world.run(LIMIT, |_| ());
+        assert_eq!(end(&world), (Outcome::Done, "Done".to_owned()));
+        assert_eq!((world.image(), world.in_service(), world.patches.len()), (FROM, false, 0));
+    }
 }
 
 #[test]

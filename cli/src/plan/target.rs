@@ -123,7 +123,7 @@ fn carry_out(snapshot: Snapshot, write: &Write) -> Snapshot {
             object["metadata"]["uid"] = format!("{} of the plan", write.on.name).into();
             put(snapshot, object)
         }
-        Request::Patch(patch) => {
+        Request::Patch(patch) | Request::Status(patch) => {
             let known = snapshot.objects.iter().find(|object| object.view.id == write.on);
             let Some(mut object) = known.map(|known| complete(known)) else { return snapshot };
             match json_patch::patch(&mut object, &patch.clone().operations()) {

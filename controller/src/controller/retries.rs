@@ -23,7 +23,7 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Default for Retries<T> {
 }
 
 impl<T: Copy + Ord + Add<Duration, Output = T>> Retries<T> {
-    /// The steps without those that must wait, and without those that need one of these.
+    /// The steps without those that must wait, without those that need one of these, and without those that are there for these only.
     #[must_use]
     pub fn due(&self, steps: Vec<Step>, now: T) -> Vec<Step> {
         if self.0.is_empty() {
@@ -31,8 +31,14 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Retries<T> {
         }
         let mut places: Vec<Option<usize>> = Vec::with_capacity(steps.len());
         let mut due: Vec<Step> = Vec::new();
-        for step in steps {
-            let waits = self.0.is_paused(&step.write.key(), now);
+        let paused: Vec<bool> = steps.iter().map(|step| self.0.is_paused(&step.write.key(), now)).collect();
+        let is_needed = |index: usize| {
+            let mut others = steps.iter().zip(&paused).filter(|(_, is_paused)| !**is_paused);
+            others.any(|(other, _)| other.needs.contains(&index))
+        };
+        let idle = steps.iter().enumerate().map(|(index, step)| step.write.is_confirmation() && !is_needed(index));
+        let waits: Vec<bool> = paused.iter().zip(idle).map(|(is_paused, is_idle)| *is_paused || is_idle).collect();
+        for (step, waits) in steps.into_iter().zip(waits) {
             let needs: Option<Vec<usize>> = step.needs.iter().map(|needed| places.get(*needed).copied()?).collect();
             places.push(match (waits, needs) {
                 (false, Some(needs)) => {

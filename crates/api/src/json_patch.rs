@@ -62,6 +62,12 @@ impl JsonPatch {
         }
     }
 
+    /// Whether it changes nothing.
+    #[must_use]
+    pub fn is_test(&self) -> bool {
+        self.0.iter().all(|operation| matches!(operation, PatchOperation::Test(_)))
+    }
+
     /// For [`kube::Api::patch`] and its relatives.
     #[must_use]
     pub fn build(self) -> Patch<Value> {

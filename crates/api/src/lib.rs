@@ -3,6 +3,7 @@
 //! This crate does no I/O and knows no Kubernetes client. `docs/contract.md` explains the same objects in prose.
 //! Every field has exactly one writer, named in the doc comment of the type that holds it.
 
+pub mod colla_set;
 pub mod config;
 pub mod crds;
 pub mod digest;
@@ -20,10 +21,12 @@ pub mod pod;
 pub mod pod_transition_rule;
 pub mod propagation;
 pub mod pull;
+pub mod resource_context;
 pub mod transition;
 pub mod transition_budget;
 pub mod version;
 
+pub use colla_set::{CollaSet, CollaSetSpec, CollaSetStatus};
 pub use config::MountedConfig;
 pub use drain::{DrainOverrides, DrainSpec, InvalidDrain, PortDrain, PortTreatment, StragglerPolicy, VerifySpec};
 pub use drain_policy::{DrainPolicy, DrainPolicySpec, ModeWish};
@@ -39,6 +42,7 @@ pub use object::{GroupKind, ObjectRef};
 pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
 pub use propagation::Propagation;
 pub use pull::{PullIdentity, PullPolicy};
+pub use resource_context::{ContextDetail, ResourceContext};
 pub use transition::{Outcome, Phase, Transition, TransitionResult};
 pub use transition_budget::{TransitionBudget, TransitionBudgetSpec};
 pub use version::Version;

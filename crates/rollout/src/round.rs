@@ -189,7 +189,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let Basis { snapshot, wishes, ended, gate, policies, learned, reloads, .. } = basis;
         asked.add_all(&verdicts, &wishes);
 
-        let mut events = events::notes(&wishes, &ended, &verdicts);
+        let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
         events.extend(policy_conflicts::notes(&wishes, &policies));
         events.extend(reloads.notes.iter().cloned());
         let now = draft.now;

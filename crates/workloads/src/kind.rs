@@ -3,6 +3,7 @@
 use hitless_api::GroupKind;
 use serde_json::Value;
 
+use crate::kinds::colla_set::CollaSets;
 use crate::kinds::daemon_set::DaemonSets;
 use crate::kinds::deployment::Deployments;
 use crate::kinds::stateful_set::StatefulSets;
@@ -14,7 +15,7 @@ use crate::world::World;
 use crate::write::Write;
 
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
-pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets];
+pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets];
 
 /// Why no pod may run beside a workload's own.
 pub(crate) const NO_SURGE: &str = "the workload's strategy lets no pod run beside its own";
@@ -55,6 +56,15 @@ impl Resource {
     }
 }
 
+/// What has to be installed for a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// hitless itself.
+    Base,
+    /// The component `manifests/kusionstack`, too: definitions, rights, and the setting that lets the controller act.
+    KusionStack,
+}
+
 /// How many pods a workload is meant to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -71,6 +81,11 @@ pub trait Kind: Sync {
 
     /// What is watched: the workload's own first, then what it consists of.
     fn resources(&self) -> &'static [Resource];
+
+    /// What has to be installed for it.
+    fn component(&self) -> Component {
+        Component::Base
+    }
 
     /// What the controller needs besides the rights to these resources.
     fn rights(&self) -> Vec<Right> {
@@ -132,6 +147,15 @@ pub fn of_workload(group_kind: &GroupKind) -> Option<&'static dyn Kind> {
 /// The resources of every kind, one that several kinds need as often.
 fn of_every_kind() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
     KINDS.iter().copied().flat_map(|kind| kind.resources().iter().map(move |resource| (kind, resource)))
+}
+
+/// All resources of these components that are watched, each once, with a kind that reads it.
+pub fn resources_of(components: &[Component]) -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
+    let is_first = |resource: &Resource| {
+        let mut kinds = KINDS.iter().filter(|kind| kind.resources().contains(resource));
+        kinds.next().map(|kind| kind.component())
+    };
+    resources().filter(move |(_, resource)| is_first(resource).is_some_and(|component| components.contains(&component)))
 }
 
 /// All resources that are watched, each once, with a kind that reads it.

@@ -59,6 +59,10 @@ pub enum Body {
     StatefulSet(kinds::stateful_set::StatefulSetBody),
     /// Of a DaemonSet.
     DaemonSet(kinds::daemon_set::DaemonSetBody),
+    /// Of a CollaSet.
+    CollaSet(kinds::colla_set::CollaSetBody),
+    /// Of a ResourceContext.
+    ResourceContext(kinds::colla_set::ContextBody),
     /// Of a ControllerRevision.
     ControllerRevision(kinds::revision::RevisionBody),
 }
@@ -71,13 +75,17 @@ impl Object {
             Body::Deployment(body) => Some(&body.template),
             Body::StatefulSet(body) => Some(&body.template),
             Body::DaemonSet(body) => Some(&body.template),
-            Body::ReplicaSet(_) | Body::ControllerRevision(_) => None,
+            Body::CollaSet(body) => Some(&body.template),
+            Body::ReplicaSet(_) | Body::ResourceContext(_) | Body::ControllerRevision(_) => None,
         }
     }
 
-    /// How it opted in.
+    /// How it opted in. A CollaSet is ours whatever it says.
     #[must_use]
     pub fn opt_in(&self) -> OptIn {
+        if let Body::CollaSet(body) = &self.body {
+            return body.opt_in();
+        }
         match self.annotations.get(annotations::UPDATE).map(String::as_str) {
             Some(names::UPDATE_IN_PLACE) => OptIn::InPlace,
             Some(names::UPDATE_IN_PLACE_ONLY) => OptIn::InPlaceOnly,

@@ -102,7 +102,7 @@ pub struct Plan {
     pub stage: Stage,
     /// Held by its owner and not by the guard: driven, and never let go by us.
     pub permanent: bool,
-    /// The next writes to the workload's objects, each independent of the others.
+    /// The next writes to the workload's objects, each independent of the others but where it says so.
     pub writes: Vec<Write>,
     /// Pods that may be operated now, and those that would be but for an obstacle.
     pub wishes: Vec<PodWish>,

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::kind::{self, KINDS, Resource};
+use crate::kind::{self, Component, KINDS, Resource};
 
 const READ: &[&str] = &["get", "list", "watch"];
 const BEGIN: &str = "# Generated from KINDS in crates/workloads by `cargo xtask generate`. Do not edit.\n";
@@ -27,17 +27,27 @@ pub struct Right {
 
 /// A manifest with a generated part: path in the repository and the rights in it.
 #[must_use]
-pub fn manifests() -> [(&'static str, Vec<Right>); 2] {
-    [("manifests/rbac/controller.yaml", controller()), ("manifests/uninstall/account.yaml", uninstall())]
+pub fn manifests() -> [(&'static str, Vec<Right>); 3] {
+    [
+        ("manifests/rbac/controller.yaml", controller()),
+        ("manifests/kusionstack/rbac.yaml", component(Component::KusionStack)),
+        ("manifests/uninstall/account.yaml", uninstall()),
+    ]
 }
 
-/// What the controller needs.
+/// What the controller needs for the kinds of a component.
+#[must_use]
+pub fn component(component: Component) -> Vec<Right> {
+    let resources: Vec<&Resource> = kind::resources_of(&[component]).map(|(_, resource)| resource).collect();
+    let mut rights = of_controller(&resources);
+    rights.extend(KINDS.iter().filter(|kind| kind.component() == component).flat_map(|kind| kind.rights()));
+    rights
+}
+
+/// What the controller needs in any case.
 #[must_use]
 pub fn controller() -> Vec<Right> {
-    let resources: Vec<&Resource> = kind::resources().map(|(_, resource)| resource).collect();
-    let mut rights = of_controller(&resources);
-    rights.extend(KINDS.iter().flat_map(|kind| kind.rights()));
-    rights
+    component(Component::Base)
 }
 
 fn of_controller(resources: &[&Resource]) -> Vec<Right> {
@@ -63,6 +73,13 @@ pub fn uninstall() -> Vec<Right> {
     let resources = kind::resources().map(|(_, resource)| resource);
     let changed = resources.filter(|resource| !resource.uninstall_verbs.is_empty());
     changed.map(|resource| right(resource, resource.uninstall_verbs, resource.uninstall_why)).collect()
+}
+
+impl Right {
+    /// To this resource, without reading it.
+    pub(crate) fn of(group: &'static str, resource: &'static str, verbs: &[&'static str], why: &'static str) -> Self {
+        Self { group: group.into(), resource, names: Vec::new(), verbs: verbs.to_vec(), why }
+    }
 }
 
 fn right(resource: &Resource, verbs: &[&'static str], why: &'static str) -> Right {

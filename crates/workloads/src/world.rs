@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use hitless_api::ObjectRef;
 use hitless_api::pod::PodView;
+use hitless_api::{GroupKind, ObjectRef};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::kind::{self, Kind};
-use crate::object::Object;
+use crate::object::{Body, Object};
 use crate::plan::Plan;
 
 /// Objects and pods, found by uid and by owner.
@@ -21,6 +21,10 @@ pub struct World<'a> {
     pods: HashMap<&'a str, Vec<&'a PodView>>,
     /// uids of pods with an operation that has not ended: a rollout does not finish over them.
     pub operating: BTreeSet<String>,
+    /// uids of pods that have left service for good.
+    pub left: BTreeSet<String>,
+    /// Objects that workloads refer to by their name: by kind, namespace and name.
+    parts: HashMap<(&'a GroupKind, &'a str, &'a str), &'a Object>,
     /// Pods that are Ready, but not for as long as their workload wants before they count as available: until when, by uid.
     pub recently_ready: BTreeMap<&'a str, Timestamp>,
 }
@@ -42,6 +46,8 @@ impl<'a> World<'a> {
             roots: Vec::new(),
             pods: HashMap::new(),
             operating,
+            left: BTreeSet::new(),
+            parts: objects.iter().filter_map(|object| named(object)).collect(),
             recently_ready: BTreeMap::new(),
         };
         let roots = objects.iter().filter_map(|object| {
@@ -83,6 +89,18 @@ impl<'a> World<'a> {
         };
         self.recently_ready = pods.iter().filter_map(|pod| until(pod)).collect();
         self
+    }
+
+    /// The same, where these pods have left service for good: uids.
+    #[must_use]
+    pub fn after(self, left: BTreeSet<String>) -> Self {
+        Self { left, ..self }
+    }
+
+    /// The object of that name that workloads refer to by its name.
+    #[must_use]
+    pub fn part(&self, kind: &GroupKind, namespace: &str, name: &str) -> Option<&'a Object> {
+        self.parts.get(&(kind, namespace, name)).copied()
     }
 
     /// The object with this uid.
@@ -129,4 +147,11 @@ impl<'a> World<'a> {
     pub fn plans(&self) -> Vec<Plan> {
         self.roots.iter().map(|(kind, root)| kind.plan(root, self)).collect()
     }
+}
+
+/// An object that workloads refer to by its name.
+fn named(object: &Object) -> Option<((&GroupKind, &str, &str), &Object)> {
+    let id = &object.id;
+    let is_one = matches!(object.body, Body::ResourceContext(_));
+    is_one.then_some(((&id.group_kind, id.namespace.as_str(), id.name.as_str()), object))
 }

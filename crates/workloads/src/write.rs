@@ -17,6 +17,8 @@ pub struct Write {
     pub request: Request,
     /// What people should know once it has succeeded.
     pub tells: Option<EventNote>,
+    /// [`Self::key`] of a write of the same plan, before this one: without its success this one is not made.
+    pub needs: Option<String>,
 }
 
 /// What is asked of the API server. Every request fails if the object is not as it was when this was decided, except a creation,
@@ -27,6 +29,8 @@ pub enum Request {
     Create(Value),
     /// A JSON patch that tests uid and resourceVersion.
     Patch(JsonPatch),
+    /// The same of the subresource `status`.
+    Status(JsonPatch),
     /// DELETE, in the background, with a precondition on uid and this resourceVersion.
     Delete {
         /// The version that was decided on.
@@ -39,7 +43,7 @@ impl Write {
     pub(crate) fn patch(verb: &'static str, object: &Object, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Self {
         let tested =
             JsonPatch::of(&object.id.uid).test(&["metadata", "resourceVersion"], object.resource_version.as_str());
-        Self { verb, on: object.id.clone(), request: Request::Patch(change(tested)), tells: None }
+        Self { verb, on: object.id.clone(), request: Request::Patch(change(tested)), tells: None, needs: None }
     }
 
     /// The creation of an object of that kind.
@@ -51,19 +55,23 @@ impl Write {
             name: text("name"),
             uid: String::new(),
         };
-        Self { verb, on, request: Request::Create(object), tells: None }
+        Self { verb, on, request: Request::Create(object), tells: None, needs: None }
     }
 
     /// The deletion of `object` as it was seen.
     pub(crate) fn delete(verb: &'static str, object: &Object) -> Self {
         let request = Request::Delete { resource_version: object.resource_version.clone() };
-        Self { verb, on: object.id.clone(), request, tells: None }
+        Self { verb, on: object.id.clone(), request, tells: None, needs: None }
     }
 
-    /// Sets an annotation of an object that has some.
+    /// Sets an annotation of an object.
     #[must_use]
     pub fn annotate(verb: &'static str, object: &Object, name: &str, value: &str) -> Self {
-        Self::patch(verb, object, |patch| patch.add(&["metadata", "annotations", name], value))
+        let all = ["metadata", "annotations"];
+        Self::patch(verb, object, |patch| {
+            let patch = if object.annotations.is_empty() { patch.new_map(&all) } else { patch };
+            patch.add(&["metadata", "annotations", name], value)
+        })
     }
 
     /// Sets an annotation of a workload's template, where it is a restart annotation, and the same one of the workload itself: one that
@@ -78,6 +86,12 @@ impl Write {
             let [spec, template, metadata, annotations] = MAP;
             patch.add(&[spec, template, metadata, annotations, name], value).add(&[metadata, annotations, name], value)
         }))
+    }
+
+    /// It changes nothing: it only fails if the object is not as it was seen.
+    #[must_use]
+    pub fn is_confirmation(&self) -> bool {
+        matches!(&self.request, Request::Patch(patch) if patch.is_test())
     }
 
     /// With what people should know once it has succeeded.

@@ -46,9 +46,19 @@ pub enum Workload {
     StatefulSet,
     /// DaemonSet.
     DaemonSet,
+    /// CollaSet, which `kubectl set image` and `rollout` do not know.
+    CollaSet,
 }
 
 impl Workload {
+    /// `apiVersion` of such an object.
+    fn api_version(self) -> &'static str {
+        match self {
+            Self::Deployment | Self::StatefulSet | Self::DaemonSet => "apps/v1",
+            Self::CollaSet => "apps.kusionstack.io/v1alpha1",
+        }
+    }
+
     /// How `kubectl` is told which one is meant.
     #[must_use]
     pub fn web(self) -> &'static str {
@@ -56,6 +66,7 @@ impl Workload {
             Self::Deployment => "deployment/web",
             Self::StatefulSet => "statefulset/web",
             Self::DaemonSet => "daemonset/web",
+            Self::CollaSet => "collaset/web",
         }
     }
 }
@@ -222,6 +233,11 @@ impl App {
 
     /// `kubectl set image <workload> web=<its server of that version>`.
     pub fn set_version(&self, version: &str) -> anyhow::Result<()> {
+        if self.workload == Workload::CollaSet {
+            let path = "/spec/template/spec/containers/0/image";
+            let change = json!([{"op": "replace", "path": path, "value": self.image(version)}]);
+            return self.kubectl.run(&["patch", "collaset", "web", "--type=json", "-p", &change.to_string()]).map(drop);
+        }
         self.kubectl.run(&["set", "image", self.workload.web(), &format!("web={}", self.image(version))]).map(drop)
     }
 

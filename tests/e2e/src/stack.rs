@@ -201,7 +201,7 @@ impl Stack {
         let directory = workspace().join(".cache/install").join(self.cluster.name());
         fs::create_dir_all(&directory)?;
         let text = format!(
-            "resources: [../../../manifests]\nimages:\n- {{name: hitless/agent, newTag: \"{agent}\"}}\n- {{name: hitless/controller, newTag: \"{controller}\"}}\n"
+            "resources: [../../../manifests]\ncomponents: [../../../manifests/kusionstack]\nimages:\n- {{name: hitless/agent, newTag: \"{agent}\"}}\n- {{name: hitless/controller, newTag: \"{controller}\"}}\n"
         );
         fs::write(directory.join("kustomization.yaml"), text)?;
         Ok(directory)

@@ -21,8 +21,8 @@ pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str)
     match (&write.request, known) {
         (Request::Create(_), Some(_)) => Err(Refused::Conflict),
         (Request::Create(object), None) => Ok(Some(created(object.clone(), version, now))),
-        (Request::Patch(_) | Request::Delete { .. }, None) => Err(Refused::NotFound),
-        (Request::Patch(patch), Some(known)) => {
+        (Request::Patch(_) | Request::Status(_) | Request::Delete { .. }, None) => Err(Refused::NotFound),
+        (Request::Patch(patch) | Request::Status(patch), Some(known)) => {
             let mut object = known.clone();
             json_patch::patch(&mut object, &patch.clone().operations()).map_err(|_| Refused::Conflict)?;
             Ok(Some(stored(known, object, version)))

@@ -75,7 +75,7 @@ impl Setup {
             Workload::Deployment if self.replicas > 1 => {
                 json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": self.at_a_time, "maxSurge": 0}}}})
             }
-            Workload::Deployment | Workload::StatefulSet | Workload::DaemonSet => Value::Null,
+            Workload::Deployment | Workload::StatefulSet | Workload::DaemonSet | Workload::CollaSet => Value::Null,
         }
     }
 }

@@ -53,8 +53,8 @@ impl Live {
         Self { counts: Counts { total: 1, available: 1, ..Counts::default() }, ..Self::default() }
     }
 
-    /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream. One that was Ready only recently is
-    /// counted as unavailable, and does not stand in its own way.
+    /// Whether one more available pod may go under these limits; the maximum is asked first, as upstream. One that was
+    /// Ready only recently is counted as unavailable, and does not stand in its own way.
     pub(super) fn availability(&self, limits: Limits, is_recently_ready: bool) -> Result<Reason, Reason> {
         let itself = u64::from(is_recently_ready);
         let Counts { total, missing, available, .. } = self.counts;

@@ -3,6 +3,7 @@
 
 mod retire;
 mod room;
+mod words;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};
@@ -66,14 +67,14 @@ impl<'a> Companions<'a> {
 
     /// That of the revision that a workload's pods are brought to.
     fn of(&self, plan: &Plan) -> Option<&'a PodView> {
+        if self.by_key.is_empty() {
+            return None;
+        }
         self.by_key.get(target_key(plan).as_str()).copied()
     }
 
     /// How long its containers need from start to ready, as far as its companion has shown.
     pub(super) fn start_milliseconds(&self, plan: &Plan) -> Option<u32> {
-        if self.by_key.is_empty() && plan.tried.is_none() {
-            return None;
-        }
         let now = match self.of(plan).map(|pod| State::of(pod, self.now)) {
             Some(State::Ready { start_milliseconds }) => Some(start_milliseconds),
             _ => None,
@@ -98,6 +99,11 @@ fn target_key(plan: &Plan) -> String {
 /// Whether pods of the companion's workload are still to be brought to its version.
 fn is_of_target(pod: &PodView, plan: &Plan) -> bool {
     is_moving(plan) && key_of(pod) == Some(target_key(plan).as_str())
+}
+
+/// Whether there is nothing to try any more: a companion has told, or one of the pods has.
+fn is_known(plan: &Plan) -> bool {
+    tried(plan).is_some() || Gaps::parse(plan.gaps.as_deref()).knows(&plan.target)
 }
 
 /// How long a version may take to get ready, as the workload's owner says.
@@ -126,21 +132,22 @@ impl Basis<'_, '_> {
     /// The version was tried and did not run, or does not run for a while: the pod does not ask the rules, so that others may have
     /// the place that it would get and not take.
     pub(super) fn stuck_companion(&self, operable: &Operable<'_>) -> Option<WaitReason> {
-        if self.ended.regrant.contains_key(operable.pod.id.uid.as_str()) {
+        // Every pod that wishes something is asked this, and hardly any has a companion.
+        let known = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
+        if !self.has_begun(known) || self.ended.regrant.contains_key(operable.pod.id.uid.as_str()) {
             return None;
         }
         let plan = self.tries_first(operable)?;
-        match tried(plan) {
-            Some(Tried { outcome: Outcome::Bad, message, .. }) => Some(waiting(plan, Companion::Failed(message))),
-            Some(_) => None,
-            None if Gaps::parse(plan.gaps.as_deref()).knows(&plan.target) => None,
-            None => {
-                let pod = self.companions.of(plan).filter(|pod| !pod.terminating && !companion::has_served(pod))?;
-                let stage = self.unready(plan, pod, State::of(pod, self.companions.now));
-                let is_stuck = matches!(stage, Companion::Slow(_) | Companion::Failing(_) | Companion::Tried(_));
-                is_stuck.then(|| waiting(plan, stage))
-            }
+        if let Some(Tried { outcome: Outcome::Bad, message, .. }) = tried(plan) {
+            return Some(waiting(plan, Companion::Failed(message)));
         }
+        if is_known(plan) {
+            return None;
+        }
+        let pod = self.companions.of(plan).filter(|pod| !pod.terminating && !companion::has_served(pod))?;
+        let stage = self.unready(plan, pod, State::of(pod, self.companions.now));
+        let is_stuck = matches!(stage, Companion::Slow(_) | Companion::Failing(_) | Companion::Tried(_));
+        is_stuck.then(|| waiting(plan, stage))
     }
 
     /// The plan of the pod's workload, if a companion is to try what it brings to the pod.
@@ -170,7 +177,8 @@ impl Basis<'_, '_> {
 
     /// The companion is to leave service, but a pod of its workload is being operated, or goes in this very round.
     pub(super) fn needed(&self, operable: &Operable<'_>, draft: &Draft<'_>) -> Option<WaitReason> {
-        let owner = operable.owner.filter(|_| operable.intent.operation.op == GrantOp::Drain)?;
+        let is_leaving = operable.intent.operation.op == GrantOp::Drain && companion::is_companion(operable.pod);
+        let owner = operable.owner.filter(|_| is_leaving)?;
         let is_operated = |grant: &&Grant| {
             let of_owner = grant.owner.as_ref().is_some_and(|other| other.uid == owner.uid);
             of_owner && grant.op != GrantOp::Drain && !self.has_ended(grant)
@@ -202,11 +210,9 @@ impl Basis<'_, '_> {
 
     /// How far the companion is, which is to serve or only to try the version. `None`: the pod need not wait.
     fn stage(&self, plan: &Plan, serves: bool) -> Option<Companion> {
-        let known = tried(plan);
         let companion = self.companions.of(plan);
-        let is_good = known.is_some() || Gaps::parse(plan.gaps.as_deref()).knows(&plan.target);
-        let is_skipped = known.is_some_and(|tried| tried.outcome == Outcome::Skipped);
-        if is_skipped || (is_good && !serves) {
+        let is_skipped = tried(plan).is_some_and(|tried| tried.outcome == Outcome::Skipped);
+        if is_skipped || (is_known(plan) && !serves) {
             // A Service that is opened for a held pod would send it connections.
             return companion.filter(|pod| !companion::has_served(pod)).map(|_| Companion::Leaving);
         }

@@ -252,8 +252,24 @@ impl<'a> Draft<'a> {
             let needs = ledgers.get(service.namespace.as_str()).copied().into_iter().collect();
             steps.push(Step { write: Write::Service(ServiceWrite::open(service, id)), needs, done: None });
         }
-        steps.extend(self.others);
+        extend(&mut steps, self.others);
         steps
+    }
+}
+
+/// Adds steps on which nothing else rests. Writes to workloads' objects name the one that they need.
+fn extend(steps: &mut Vec<Step>, others: Vec<Step>) {
+    let mut by_key: BTreeMap<String, usize> = BTreeMap::new();
+    for mut step in others {
+        if let Write::Workload(write) = &step.write {
+            // What it needs was not decided, or comes later: then the next round decides anew.
+            if let Some(needed) = &write.needs {
+                let Some(index) = by_key.get(needed) else { continue };
+                step.needs.push(*index);
+            }
+            by_key.insert(write.key(), steps.len());
+        }
+        steps.push(step);
     }
 }
 

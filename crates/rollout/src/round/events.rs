@@ -11,8 +11,14 @@ use super::PodVerdict;
 use super::endings::{Ended, Failure};
 use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
+use crate::snapshot::OwnWrites;
 
-pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdict]) -> Vec<EventNote> {
+pub(super) fn notes(
+    wishes: &Wishes<'_>,
+    ended: &Ended<'_>,
+    verdicts: &[PodVerdict],
+    own: &OwnWrites,
+) -> Vec<EventNote> {
     let stages = wishes.plans.iter().flat_map(|plan| plan.notes.clone());
     // Each verdict is looked at once: a cluster has many workloads, and many pods that wait.
     let mut waiting: Vec<Vec<&PodVerdict>> = wishes.plans.iter().map(|_| Vec::new()).collect();
@@ -28,10 +34,18 @@ pub(super) fn notes(wishes: &Wishes<'_>, ended: &Ended<'_>, verdicts: &[PodVerdi
         let halted = ended.failures.iter().any(|failure| failure.workload == Some(index));
         if halted || moving.contains(plan.workload.uid.as_str()) { None } else { blocked(plan, &own) }
     });
+    let refused = wishes.plans.iter().filter_map(|plan| refused(plan, own));
     let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
     let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
     let not_ready = ended.not_ready_after_end.iter().map(|failure| not_ready(wishes, failure));
-    stages.chain(blocked).chain(restarts).chain(failed).chain(not_ready).collect()
+    stages.chain(refused).chain(blocked).chain(restarts).chain(failed).chain(not_ready).collect()
+}
+
+/// A workload of which something was to be written and was not accepted: quota, admission, or an object that does not parse.
+fn refused(plan: &Plan, own: &OwnWrites) -> Option<EventNote> {
+    let (write, words) = plan.writes.iter().find_map(|write| Some((write, own.refused.get(&write.key())?)))?;
+    let text = format!("{} of {} was refused, and is tried again: {words}", write.verb, write.on.label());
+    Some(note(regarding(plan), Severity::Warning, "WriteRefused", text))
 }
 
 /// A workload of which no pod moves: with the first pod's reason.

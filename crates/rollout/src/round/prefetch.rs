@@ -46,7 +46,8 @@ pub(super) fn decide<'a>(basis: &Basis<'a, '_>, verdicts: &[PodVerdict], now: Ti
     for Waiter { pod, intent, owner, .. } in waiters {
         for pull in pulls(pod, intent) {
             let known = basis.images.known(&pull);
-            prefetches.watch(basis.images.attempts(&pull.key()), now);
+            let attempts = basis.images.attempts(&pull.key());
+            prefetches.watch(attempts, now);
             if matches!(known, Known::There | Known::Pulling)
                 || basis.images.unfit(&pull).is_some()
                 || !begun.insert(pull.key())
@@ -54,7 +55,6 @@ pub(super) fn decide<'a>(basis: &Basis<'a, '_>, verdicts: &[PodVerdict], now: Ti
                 continue;
             }
             let count = under_way.entry(pull.image.clone()).or_default();
-            let attempts = basis.images.attempts(&pull.key());
             if prefetches.is_due(attempts, now) && (*count < NODES_AT_A_TIME || !attempts.is_empty()) {
                 *count += usize::from(attempts.is_empty());
                 prefetches.create(pull, attempts, owner.clone());

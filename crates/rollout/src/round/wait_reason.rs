@@ -236,17 +236,7 @@ impl WaitReason {
             Self::Learning(pod) => {
                 format!("how long its workload is away is not known yet; pod {pod} goes first, for at most 30 s alone")
             }
-            Self::Companion { pod, stage } => match stage {
-                Companion::Missing => format!("companion pod {pod} is to try the new version first"),
-                Companion::Starting(words) => format!("companion pod {pod} tries the new version first: {words}"),
-                Companion::Slow(words) => format!("companion pod {pod} with the new version is not ready: {words}"),
-                Companion::Failing(words) => format!("the new version does not run in companion pod {pod}: {words}"),
-                Companion::Failed(words) => format!("the new version did not run in companion pod {pod}: {words}"),
-                Companion::Joining => format!("companion pod {pod} runs the new version and is put in service"),
-                Companion::Tried(_) => format!("companion pod {pod} has tried the new version"),
-                Companion::Leaving => format!("companion pod {pod} is being deleted"),
-                Companion::Needed(other) => format!("companion pod {pod} serves while pod {other} is operated"),
-            },
+            Self::Companion { pod, stage } => stage.text(pod),
             Self::PrefetchOnly => {
                 "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
             }
@@ -278,16 +268,6 @@ impl WaitReason {
             | Self::Job
             | Self::Terminating
             | Self::Learning(_)
-            | Self::Companion {
-                stage:
-                    Companion::Missing
-                    | Companion::Starting(_)
-                    | Companion::Joining
-                    | Companion::Tried(_)
-                    | Companion::Leaving
-                    | Companion::Needed(_),
-                ..
-            }
             | Self::ImagePulling { .. }
             | Self::Reload => None,
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
@@ -302,12 +282,7 @@ impl WaitReason {
             Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Pressure(_)), .. } => {
                 Some("make room on the node")
             }
-            Self::Companion { stage: Companion::Slow(_) | Companion::Failing(_), .. } => Some(
-                "its pods stay as they are, and it goes on by itself once it runs; see kubectl logs, or set another image",
-            ),
-            Self::Companion { stage: Companion::Failed(_), .. } => Some(
-                "its pods stay as they are; set another image, or remove the annotation hitless.dev/tried to try again",
-            ),
+            Self::Companion { stage, .. } => stage.unblock(),
             Self::PrefetchOnly => Some("remove the annotation to go on"),
             Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
             Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {
@@ -338,25 +313,19 @@ impl WaitReason {
     /// Whether it passes by itself in a moment.
     #[must_use]
     pub const fn is_brief(&self) -> bool {
-        matches!(
-            self,
-            Self::InProgress
-                | Self::ReleasePending
-                | Self::PodNotCached
-                | Self::Terminating
-                | Self::Learning(_)
-                | Self::Companion {
-                    stage: Companion::Missing
-                        | Companion::Starting(_)
-                        | Companion::Joining
-                        | Companion::Tried(_)
-                        | Companion::Leaving
-                        | Companion::Needed(_),
-                    ..
-                }
-                | Self::ImagePulling { .. }
-                | Self::Reload
-        )
+        match self {
+            Self::Companion { stage, .. } => stage.is_brief(),
+            _ => matches!(
+                self,
+                Self::InProgress
+                    | Self::ReleasePending
+                    | Self::PodNotCached
+                    | Self::Terminating
+                    | Self::Learning(_)
+                    | Self::ImagePulling { .. }
+                    | Self::Reload
+            ),
+        }
     }
 }
 

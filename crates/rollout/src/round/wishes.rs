@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, ObjectRef};
+use hitless_api::{Grant, GrantOp, ObjectRef, Outcome};
 use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Stage, World, image};
 use jiff::Timestamp;
 
@@ -92,11 +92,12 @@ impl<'a> Wishes<'a> {
             let plan = self.workload_of_grant(grant).map(|index| &self.plans[index]);
             return plan.is_some_and(|plan| plan.is_active() && plan.leads_to(revision));
         }
-        // A companion that has begun to leave goes.
-        if grant.op == GrantOp::Drain {
-            return true;
-        }
         let pod = self.pods.get(grant.pod.uid.as_str()).copied();
+        if grant.op == GrantOp::Drain {
+            // A companion that has begun to leave goes, and so does a pod of a workload that nobody looks after any more.
+            let goes = |pod: &'a PodView| companion::is_companion(pod) || self.workload_of(pod).is_none();
+            return pod.is_none_or(goes) || self.is_the_wish(grant);
+        }
         REQUESTS.iter().any(|kind| kind.wants(grant, pod))
     }
 
@@ -127,7 +128,7 @@ pub(crate) fn operations(snapshot: &Snapshot, now: Timestamp) -> Vec<(&PodView, 
 /// have told yet that its predecessor has ended a rollout, or has put a template back.
 #[must_use]
 pub fn under_way(snapshot: &Snapshot) -> Vec<ObjectRef> {
-    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot));
+    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).after(left(snapshot));
     let moving = |plan: &Plan| matches!(plan.stage, Stage::Rolling | Stage::Finishing);
     world.plans().into_iter().filter(moving).map(|plan| plan.workload).collect()
 }
@@ -140,7 +141,8 @@ pub(super) fn target(grant: &Grant) -> Option<&str> {
 /// `images` tells which digest is meant where an operation pins it.
 pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Timestamp) -> Wishes<'a> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
-    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).at(&snapshot.pods, now);
+    let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).after(left(snapshot));
+    let world = world.at(&snapshot.pods, now);
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
     let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload };
@@ -196,4 +198,13 @@ fn operating(snapshot: &Snapshot) -> BTreeSet<String> {
     let granted = nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.clone());
     let reserved = snapshot.ledgers.values().flat_map(|ledger| ledger.spec.reservations.keys().cloned());
     granted.chain(reserved).collect()
+}
+
+/// uids of pods that have left service for good.
+fn left(snapshot: &Snapshot) -> BTreeSet<String> {
+    let drains = snapshot.node_transitions.values().flat_map(|node| {
+        let drains = node.spec.grants.iter().filter(|grant| grant.op == GrantOp::Drain);
+        drains.filter_map(|grant| Some((grant, node.transition(grant)?.result.as_ref()?)))
+    });
+    drains.filter(|(_, result)| result.outcome == Outcome::Done).map(|(grant, _)| grant.pod.uid.clone()).collect()
 }

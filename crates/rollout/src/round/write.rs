@@ -296,6 +296,7 @@ impl Write {
         let key = match self {
             Self::Prefetch(PrefetchWrite::Create { pull, .. }) => pull.key(),
             Self::Companion(CompanionWrite::Create { key, .. }) => key.clone(),
+            Self::Workload(write) => write.key(),
             _ => return,
         };
         if own.refused.len() >= OwnWrites::MAX_REFUSED {
@@ -311,14 +312,20 @@ impl Write {
             Self::Ledger(write) => _ = own.unanswered_ledgers.remove(&write.namespace),
             Self::Prefetch(PrefetchWrite::Create { pull, .. }) => _ = own.refused.remove(&pull.key()),
             Self::Companion(CompanionWrite::Create { key, .. }) => _ = own.refused.remove(key),
+            Self::Workload(write) => _ = own.refused.remove(&write.key()),
             Self::RoleBinding(_)
-            | Self::Workload(_)
             | Self::Service(_)
             | Self::Prefetch(PrefetchWrite::Delete(_))
             | Self::Companion(CompanionWrite::Delete { .. })
             | Self::InServiceFallback(_)
             | Self::RuleStatus(_) => {}
         }
+    }
+
+    /// It changes nothing, and is there for the writes that need it.
+    #[must_use]
+    pub fn is_confirmation(&self) -> bool {
+        matches!(self, Self::Workload(write) if write.is_confirmation())
     }
 
     /// Names what is written to, the same for each attempt: `ledger/shop`, `node-transition/n1`, …

@@ -1,6 +1,7 @@
 //! ControllerRevisions: the templates that StatefulSets and DaemonSets have had.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hitless_api::GroupKind;
 use hitless_api::names::labels;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use crate::kind::Resource;
 use crate::manifest;
 use crate::object::{Body, Object, Typed};
-use crate::template::{Shape, Template};
+use crate::template::{Shape, Template, items};
 
 pub(crate) const CONTROLLER_REVISION: Resource = Resource {
     group_kind: GroupKind::new("apps", "ControllerRevision"),
@@ -26,7 +27,7 @@ pub(crate) const CONTROLLER_REVISION: Resource = Resource {
 /// A ControllerRevision.
 pub type Revision<'a> = Typed<'a, RevisionBody>;
 
-/// What only a ControllerRevision has. The template itself is not kept: a cluster has many of them.
+/// What only a ControllerRevision has. The template itself is kept only where pods are made from it: a cluster has many of them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Raw")]
 pub struct RevisionBody {
@@ -34,10 +35,14 @@ pub struct RevisionBody {
     pub number: i64,
     /// Of the template.
     pub shape: Shape,
+    /// The template, if a CollaSet has the revision.
+    pub template: Option<Arc<Value>>,
 }
 
 #[derive(Deserialize)]
 struct Raw {
+    #[serde(default)]
+    metadata: Value,
     #[serde(default)]
     revision: i64,
     #[serde(default)]
@@ -51,7 +56,10 @@ impl From<Raw> for RevisionBody {
             // The native controllers keep a patch that replaces the whole template.
             template.remove("$patch");
         }
-        Self { number: raw.revision, shape: Template::new(template).shape().clone() }
+        let owners = items(&raw.metadata["ownerReferences"]);
+        let is_kept = owners.into_iter().any(|owner| owner["kind"] == "CollaSet");
+        let kept = is_kept.then(|| Arc::new(template.clone()));
+        Self { number: raw.revision, shape: Template::new(template).shape().clone(), template: kept }
     }
 }
 

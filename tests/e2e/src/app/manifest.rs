@@ -19,7 +19,7 @@ pub fn manifest(shape: &Shape) -> Value {
         "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
     });
     let mut workload = json!({
-        "apiVersion": "apps/v1", "kind": format!("{:?}", shape.workload), "metadata": {"name": "web", "annotations": annotations},
+        "apiVersion": shape.workload.api_version(), "kind": format!("{:?}", shape.workload), "metadata": {"name": "web", "annotations": annotations},
         "spec": {"selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}},
     });

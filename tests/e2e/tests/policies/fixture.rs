@@ -39,7 +39,20 @@ pub(crate) fn install() -> anyhow::Result<()> {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests");
     let mut kubectl = Command::new("kubectl");
     kubectl.current_dir(manifests).args(["apply", "--server-side", "--force-conflicts"]);
-    let output = kubectl.args(["-f", "namespace.yaml", "-f", "crds", "-f", "policies", "-f", "rbac"]).output()?;
+    let output = kubectl
+        .args([
+            "-f",
+            "namespace.yaml",
+            "-f",
+            "crds",
+            "-f",
+            "policies",
+            "-f",
+            "rbac",
+            "-f",
+            "kusionstack/collasets.yaml",
+        ])
+        .output()?;
     ensure!(output.status.success(), "kubectl apply: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
@@ -74,6 +87,7 @@ impl Fixture {
         }
         create_workloads(api).await?;
         create_sets(api).await?;
+        create_colla_set(api).await?;
         let mut agent = pod(AGENT_POD, NODE, &json!({}));
         agent["spec"]["serviceAccountName"] = json!(names::AGENT);
         let agent = api.admin(&Call::create(pods(names::SYSTEM_NAMESPACE), agent)).await?;
@@ -287,6 +301,21 @@ async fn create_workloads(api: &Api) -> anyhow::Result<()> {
         api.admin(&Call::create(apps("replicasets"), body)).await?;
     }
     Ok(())
+}
+
+/// Path of CollaSets in [`NAMESPACE`].
+pub(crate) fn colla_sets() -> String {
+    format!("/apis/apps.kusionstack.io/v1alpha1/namespaces/{NAMESPACE}/collasets")
+}
+
+/// A CollaSet at revision `new`, for which nobody makes pods.
+async fn create_colla_set(api: &Api) -> anyhow::Result<()> {
+    let mut set = workload("colla", 1, &json!({}));
+    set["apiVersion"] = json!("apps.kusionstack.io/v1alpha1");
+    set["kind"] = json!("CollaSet");
+    api.admin(&Call::create(colla_sets(), set)).await?;
+    let status = json!({"status": {"updatedRevision": "new"}});
+    api.admin(&Call::merge(format!("{}/colla/status", colla_sets()), status)).await.map(drop)
 }
 
 /// The kinds that are held by their own strategy.

@@ -1,6 +1,7 @@
 //! The table.
 
 mod agent;
+mod colla_set;
 mod companion;
 mod controller;
 mod gate;
@@ -18,6 +19,7 @@ use crate::{Expect, Row};
 pub(crate) fn all() -> Vec<Row> {
     [
         agent::rows(),
+        colla_set::rows(),
         companion::rows(),
         controller::rows(),
         gate::rows(),

@@ -122,7 +122,8 @@ fn desired(seen: &Seen, owner: &str) -> Option<usize> {
         Body::ReplicaSet(body) => body.replicas,
         Body::StatefulSet(body) => body.replicas,
         Body::DaemonSet(body) => body.status.desired_number_scheduled,
-        Body::ControllerRevision(_) => return None,
+        Body::CollaSet(body) => return Some(body.replicas),
+        Body::ResourceContext(_) | Body::ControllerRevision(_) => return None,
     };
     usize::try_from(replicas).ok()
 }
@@ -138,7 +139,11 @@ pub(super) fn strategy_limit(object: Option<&Object>) -> Option<usize> {
     let (strategy, total, up) = match &object.body {
         Body::StatefulSet(body) => (&body.strategy, body.replicas, false),
         Body::DaemonSet(body) => (&body.strategy, body.status.desired_number_scheduled, true),
-        Body::Deployment(_) | Body::ReplicaSet(_) | Body::ControllerRevision(_) => return None,
+        Body::Deployment(_)
+        | Body::ReplicaSet(_)
+        | Body::CollaSet(_)
+        | Body::ResourceContext(_)
+        | Body::ControllerRevision(_) => return None,
     };
     let total = usize::try_from(total).unwrap_or_default();
     let limit = owners_strategy(object, strategy)["rollingUpdate"]["maxUnavailable"].clone();

@@ -102,7 +102,11 @@ impl World {
             let template = match &workload.view.body {
                 Body::StatefulSet(body) => &body.template,
                 Body::DaemonSet(body) => &body.template,
-                Body::Deployment(_) | Body::ReplicaSet(_) | Body::ControllerRevision(_) => return None,
+                Body::Deployment(_)
+                | Body::ReplicaSet(_)
+                | Body::CollaSet(_)
+                | Body::ResourceContext(_)
+                | Body::ControllerRevision(_) => return None,
             };
             (template.revision() == bad).then(|| {
                 format!("{} was judged bad at pod {}, and its pods are made from it still", owner.name, grant.pod.name)

@@ -10,10 +10,10 @@ impl Basis<'_, '_> {
     /// What the pod waits for that the rules deny, if they would let it go with one pod more in service, and a companion may be
     /// that pod.
     pub(in crate::round) fn makes_room(&self, operable: &Operable<'_>, answer: &Verdict) -> Option<WaitReason> {
-        let plan = self.may_try(operable)?;
         if !operable.pod.gated || !answer.rules.iter().all(lets_go_with_one_more) {
             return None;
         }
+        let plan = self.may_try(operable)?;
         Some(waiting(plan, self.stage(plan, true)?))
     }
 }

@@ -1,0 +1,67 @@
+//! A pod of a CollaSet, as it is made.
+
+use hitless_api::names::{IN_SERVICE, labels};
+use hitless_api::{GroupKind, names as own};
+use serde_json::{Value, json};
+
+use super::roster::Instance;
+use super::{COLLA_SET, CollaSet, names};
+use crate::manifest;
+use crate::template::set as set_field;
+use crate::write::Write;
+
+/// What pods are.
+pub(super) const POD: GroupKind = GroupKind::new("", "Pod");
+
+/// Makes the pod of this id from a template.
+pub(super) fn create(set: CollaSet<'_>, id: i32, instance: &Instance<'_>, template: &Value) -> Write {
+    let name = instance.pod_name();
+    let owner = json!({"apiVersion": COLLA_SET.api_version(), "kind": "CollaSet",
+        "metadata": {"name": set.object.id.name, "uid": set.object.id.uid}});
+    let mut owner = manifest::owner(&owner);
+    owner["blockOwnerDeletion"] = true.into();
+    let mut pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"]});
+    let meta = &mut pod["metadata"];
+    if !meta.is_object() {
+        *meta = json!({});
+    }
+    meta["name"] = name.into();
+    meta["namespace"] = set.object.id.namespace.as_str().into();
+    meta["ownerReferences"] = json!([owner]);
+    let id = id.to_string();
+    for (label, value) in [
+        (names::CONTROL, "true"),
+        (names::INSTANCE_ID, id.as_str()),
+        (labels::CONTROLLER_REVISION_HASH, instance.revision()),
+    ] {
+        set_field(&mut pod, &["metadata", "labels", label], value);
+    }
+    if set.body.in_sequence {
+        set_field(&mut pod, &["spec", "hostname"], name);
+    }
+    if can_be_gated(set, &pod) {
+        add_gate(&mut pod);
+    }
+    Write::create("create-pod", &POD, pod)
+}
+
+/// The same pods that the policy `hitless-gate` gives it to.
+fn can_be_gated(set: CollaSet<'_>, pod: &Value) -> bool {
+    let is_system = matches!(set.object.id.namespace.as_str(), "kube-system" | own::SYSTEM_NAMESPACE);
+    let is_refused = pod["metadata"]["labels"][labels::GATE].as_str().is_some_and(|value| value != "enabled");
+    !is_system && !is_refused && pod["spec"]["hostNetwork"] != true
+}
+
+/// Without the readiness gate a pod can't be taken out of service.
+fn add_gate(pod: &mut Value) {
+    let gates = &mut pod["spec"]["readinessGates"];
+    if !gates.is_array() {
+        *gates = json!([]);
+    }
+    if let Some(gates) = gates.as_array_mut()
+        && !gates.iter().any(|gate| gate["conditionType"] == IN_SERVICE)
+    {
+        gates.push(json!({"conditionType": IN_SERVICE}));
+    }
+}

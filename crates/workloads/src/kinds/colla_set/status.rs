@@ -1,0 +1,64 @@
+//! What a CollaSet reports.
+
+use hitless_api::colla_set::CollaSetStatus;
+use hitless_api::pod::PodView;
+use serde_json::json;
+
+use super::plan::Work;
+use super::roster::stays;
+use crate::write::{Request, Write};
+
+impl Work<'_, '_> {
+    /// The write that makes the status true, if it is not.
+    pub(super) fn report(&self) -> Option<Write> {
+        let known = &self.set.body.status;
+        let wanted = self.status(known);
+        if *known == wanted {
+            return None;
+        }
+        let status = json!(wanted);
+        let write = Write::patch("report-status", self.set.object, |patch| patch.add(&["status"], status));
+        let Write { verb, on, request, tells, needs } = write;
+        let request = match request {
+            Request::Patch(patch) => Request::Status(patch),
+            other => other,
+        };
+        Some(Write { verb, on, request, tells, needs })
+    }
+
+    fn status(&self, known: &CollaSetStatus) -> CollaSetStatus {
+        let count = |is_meant: &dyn Fn(&PodView) -> bool| {
+            let count = self.pods.iter().filter(|pod| stays(pod) && is_meant(pod)).count();
+            i32::try_from(count).unwrap_or(i32::MAX)
+        };
+        let is_busy =
+            |pod: &PodView| self.world.operating.contains(&pod.id.uid) || self.world.left.contains(&pod.id.uid);
+        let serves = |pod: &PodView| pod.available() && !self.world.left.contains(&pod.id.uid);
+        let updated_ready = count(&|pod| self.is_at_target(pod) && pod.ready());
+        let terminating = self.pods.iter().filter(|pod| pod.terminating).count();
+        // Upstream's rule.
+        let is_through = usize::try_from(updated_ready).unwrap_or_default() >= self.set.body.replicas;
+        let is_first = known.current_revision.is_empty();
+        CollaSetStatus {
+            observed_generation: self.set.object.generation,
+            current_revision: if is_through || is_first {
+                self.target.to_owned()
+            } else {
+                known.current_revision.clone()
+            },
+            updated_revision: self.target.to_owned(),
+            collision_count: known.collision_count,
+            replicas: count(&|_| true),
+            scheduled_replicas: count(&|pod| pod.node.is_some()),
+            ready_replicas: count(&PodView::ready),
+            available_replicas: count(&serves),
+            updated_replicas: count(&|pod| self.is_at_target(pod)),
+            updated_ready_replicas: updated_ready,
+            updated_available_replicas: count(&|pod| self.is_at_target(pod) && serves(pod)),
+            operating_replicas: count(&is_busy),
+            terminating_replicas: i32::try_from(terminating).unwrap_or(i32::MAX),
+            label_selector: self.set.body.selector.clone(),
+            conditions: known.conditions.clone(),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Which pods get the template's revision, and how.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use hitless_api::names::labels;
+use hitless_api::pod::PodView;
+
+use super::body::{Scope, UpgradePolicy};
+use super::names;
+use super::plan::Work;
+use super::roster::Instance;
+use crate::intent::{PodIntent, PodWish};
+use crate::kinds::revision;
+use crate::need::{Goal, Need, Origin, need};
+use crate::plan::Because;
+use crate::restart_annotations::RestartAnnotations;
+
+/// How one pod gets it.
+enum Way {
+    InPlace(Box<PodIntent>),
+    /// The pod is removed and made anew.
+    Anew,
+    /// Its owner does not let it be done as it would have to be.
+    Refused(Because),
+}
+
+impl Work<'_, '_> {
+    pub(super) fn update(&mut self) {
+        let scope = self.scope();
+        self.retarget(&scope);
+        let restarts = RestartAnnotations::of(self.set.object, &self.set.body.template);
+        for id in scope {
+            let Some((pod, uid)) =
+                self.roster.instances.get(&id).and_then(|each| each.pod).map(|pod| (pod, &pod.id.uid))
+            else {
+                continue;
+            };
+            self.total += 1;
+            if self.is_at_target(pod) || self.going.contains(&id) {
+                continue;
+            }
+            self.behind.insert(uid.clone());
+            if self.set.body.paused {
+                continue;
+            }
+            // It has left service for good.
+            let way = if self.world.left.contains(uid) { Way::Anew } else { self.way(pod, &restarts) };
+            match way {
+                Way::InPlace(intent) => self.wishes.push(PodWish::new(pod, Ok(*intent))),
+                Way::Anew => {
+                    if self.remove(id)
+                        && let Some(instance) = self.roster.instances.get_mut(&id)
+                    {
+                        instance.data.insert(names::REVISION.to_owned(), self.target.to_owned());
+                        instance.mark(names::RECREATE);
+                    }
+                }
+                Way::Refused(because) => self.refused = Some(because),
+            }
+        }
+    }
+
+    /// Ids that are to be at the template's revision.
+    fn scope(&self) -> BTreeSet<i32> {
+        let instances = self.roster.instances.iter().filter(|(_, instance)| !instance.is(names::SCALE_IN));
+        let instances = instances.map(|(id, instance)| (*id, instance));
+        match self.set.body.scope {
+            Scope::ByLabel => {
+                let is_meant = |instance: &Instance<'_>| {
+                    instance.pod.is_some_and(|pod| pod.labels.contains_key(names::UPDATE_INCLUDED))
+                };
+                instances.filter(|(_, instance)| is_meant(instance)).map(|(id, _)| id).collect()
+            }
+            Scope::Partition(kept) => {
+                let mut all: Vec<_> = instances.collect();
+                let count = self.set.body.replicas.saturating_sub(kept);
+                if count < self.set.body.replicas {
+                    all.sort_by_key(|(id, instance)| self.place(*id, instance));
+                    all.truncate(count);
+                }
+                all.into_iter().map(|(id, _)| id).collect()
+            }
+        }
+    }
+
+    /// Upstream's order: those that are there already or on their way, then those that don't serve.
+    fn place(&self, id: i32, instance: &Instance<'_>) -> impl Ord + use<> {
+        let at_target = match instance.pod {
+            Some(pod) => self.is_at_target(pod),
+            None => instance.revision() == self.target,
+        };
+        let uid = instance.pod.map(|pod| pod.id.uid.as_str());
+        let is_moving = uid.is_some_and(|uid| self.world.operating.contains(uid) || self.world.left.contains(uid));
+        let ready = instance.pod.and_then(PodView::ready_since);
+        let created = instance.pod.and_then(|pod| pod.created);
+        let is_available = instance.pod.is_some_and(PodView::available);
+        (!at_target, !is_moving, instance.pod.is_none(), is_available, Reverse(ready), Reverse(created), id)
+    }
+
+    /// Pods that are still to be made get the revision that their place wants.
+    fn retarget(&mut self, scope: &BTreeSet<i32>) {
+        let current = &self.set.body.status.current_revision;
+        let current = if self.revisions.has(current) { current.as_str() } else { self.target };
+        for (id, instance) in &mut self.roster.instances {
+            if instance.pod.is_some() {
+                continue;
+            }
+            let is_new = instance.is(names::JUST_CREATE);
+            let revision = match scope.contains(id) {
+                true if is_new || instance.is(names::RECREATE) => self.target,
+                false if is_new => current,
+                _ if self.revisions.has(instance.revision()) => continue,
+                _ => self.target,
+            };
+            instance.data.insert(names::REVISION.to_owned(), revision.to_owned());
+        }
+    }
+
+    /// The label tells.
+    pub(super) fn is_at_target(&self, pod: &PodView) -> bool {
+        pod.labels.get(labels::CONTROLLER_REVISION_HASH).is_some_and(|label| label == self.target)
+    }
+
+    fn way(&self, pod: &PodView, restarts: &RestartAnnotations) -> Way {
+        let policy = self.set.body.policy;
+        if policy == UpgradePolicy::Recreate {
+            return Way::Anew;
+        }
+        if policy == UpgradePolicy::Replace {
+            let text = "podUpgradePolicy Replace is not supported yet; use InPlaceIfPossible or ReCreate".to_owned();
+            return Way::Refused(Because { reason: "NotSupported", text });
+        }
+        let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
+        let template = &self.set.body.template;
+        let shape = self.revisions.shape(label);
+        let in_place = shape.filter(|shape| restarts.allow(shape, template.shape())).and_then(|shape| {
+            let goal = Goal::of(self.set.object, template, revision::label(self.target));
+            let origin = Origin { recorded: Some(&shape.revision), annotations: None };
+            match need(pod, &goal, &origin, [shape]) {
+                Need::Operation(Ok(intent)) => Some(intent),
+                Need::Operation(Err(_)) | Need::Nothing => None,
+            }
+        });
+        match in_place {
+            Some(intent) => Way::InPlace(Box::new(intent)),
+            None if policy == UpgradePolicy::InPlaceOnly => {
+                let because = shape
+                    .and_then(|shape| restarts.first_native_change(&shape.annotations, &template.shape().annotations));
+                Way::Refused(because.unwrap_or_else(|| {
+                    Because::field("something else than images and restart annotations in spec.template")
+                }))
+            }
+            None => Way::Anew,
+        }
+    }
+
+    /// Revisions that some pod has or is to have.
+    pub(super) fn used_revisions(&self) -> BTreeSet<&str> {
+        let of_pods = self.pods.iter().filter_map(|pod| pod.labels.get(labels::CONTROLLER_REVISION_HASH));
+        let of_pods = of_pods.map(String::as_str);
+        let of_ids = self.roster.instances.values().map(Instance::revision);
+        let status = &self.set.body.status;
+        let reported = [status.current_revision.as_str(), status.updated_revision.as_str(), self.target];
+        of_pods.chain(of_ids).chain(reported).collect()
+    }
+}

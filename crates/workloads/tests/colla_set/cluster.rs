@@ -1,0 +1,245 @@
+//! An API server with CollaSets, kubelets, and controllers that see it late.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_workloads::{Object, Plan, Request, World, Write, kind};
+use hitless_world::carry_out;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+pub(crate) const NOW: &str = "2026-11-23T00:00:00Z";
+
+/// The API server's objects, by kind and name. Pods are among them.
+#[derive(Clone, Default)]
+pub(crate) struct Cluster {
+    pub(crate) objects: BTreeMap<(String, String), Value>,
+    version: u64,
+    /// uids of pods that have left service for good.
+    pub(crate) left: BTreeSet<String>,
+    /// Writes that are refused, by verb: admission, quota.
+    pub(crate) refused: BTreeSet<&'static str>,
+}
+
+/// What one controller sees.
+#[derive(Clone, Default)]
+pub(crate) struct Seen {
+    objects: BTreeMap<(String, String), Value>,
+    pods: BTreeMap<(String, String), Value>,
+}
+
+fn is_pod(key: &(String, String)) -> bool {
+    key.0 == "Pod"
+}
+
+impl Cluster {
+    /// With a CollaSet of so many pods.
+    pub(crate) fn with(replicas: i64, more: &Value) -> Self {
+        let mut set = json!({
+            "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "set-uid", "resourceVersion": "1", "generation": 1},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "web", "image": "web:v1"}]}}},
+        });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            set["spec"][key] = value.clone();
+        }
+        let mut cluster = Self { version: 1, ..Self::default() };
+        cluster.objects.insert(("CollaSet".into(), "web".into()), set);
+        cluster
+    }
+
+    pub(crate) fn set(&self) -> &Value {
+        &self.objects[&("CollaSet".to_owned(), "web".to_owned())]
+    }
+
+    /// Somebody changes the CollaSet's spec.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Value)) {
+        self.version += 1;
+        let version = self.version.to_string();
+        let known = self.objects.get_mut(&("CollaSet".to_owned(), "web".to_owned())).unwrap();
+        change(&mut known["spec"]);
+        known["metadata"]["generation"] = json!(known["metadata"]["generation"].as_i64().unwrap() + 1);
+        known["metadata"]["resourceVersion"] = json!(version);
+    }
+
+    /// All pods that are not being deleted.
+    pub(crate) fn pods(&self) -> Vec<&Value> {
+        let pods = self.objects.iter().filter(|(key, _)| is_pod(key)).map(|(_, pod)| pod);
+        pods.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect()
+    }
+
+    pub(crate) fn pod_names(&self) -> Vec<&str> {
+        self.pods().into_iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect()
+    }
+
+    pub(crate) fn uids(&self) -> Vec<String> {
+        self.pods().into_iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The ids that pods have.
+    pub(crate) fn ids(&self) -> Vec<i32> {
+        let id = |pod: &Value| pod["metadata"]["labels"]["collaset.kusionstack.io/instance-id"].as_str()?.parse().ok();
+        let mut ids: Vec<i32> = self.pods().into_iter().filter_map(id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    pub(crate) fn images(&self) -> Vec<String> {
+        let image = |pod: &'_ Value| pod["spec"]["containers"][0]["image"].as_str().map(ToOwned::to_owned);
+        let mut images: Vec<String> = self.pods().into_iter().filter_map(image).collect();
+        images.sort_unstable();
+        images
+    }
+
+    /// Kubelets start and end containers: all new pods get ready, all that are being deleted go.
+    pub(crate) fn kubelets(&mut self) {
+        let keys: Vec<_> = self.objects.keys().filter(|key| is_pod(key)).cloned().collect();
+        for key in keys {
+            self.kubelet(&key);
+        }
+    }
+
+    /// The same for one pod.
+    pub(crate) fn kubelet(&mut self, key: &(String, String)) {
+        let Some(pod) = self.objects.get_mut(key) else { return };
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            self.objects.remove(key);
+            return;
+        }
+        if pod["status"].is_null() {
+            self.version += 1;
+            pod["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            pod["status"] = json!({"conditions": [{"type": "Ready", "status": "True"},
+                {"type": "hitless.dev/InService", "status": "True"}]});
+        }
+    }
+
+    /// Somebody, or the controller, deletes a pod: it is there until its kubelet has ended it.
+    pub(crate) fn delete_pod(&mut self, name: &str) {
+        self.version += 1;
+        let version = self.version.to_string();
+        if let Some(pod) = self.objects.get_mut(&("Pod".to_owned(), name.to_owned())) {
+            pod["metadata"]["deletionTimestamp"] = json!(NOW);
+            pod["metadata"]["resourceVersion"] = json!(version);
+        }
+    }
+
+    /// An agent has operated the pod as the wish says.
+    pub(crate) fn operate(&mut self, plan: &Plan) {
+        for wish in &plan.wishes {
+            let Ok(intent) = &wish.intent else { continue };
+            self.version += 1;
+            let version = self.version.to_string();
+            let Some(pod) = self.objects.get_mut(&("Pod".to_owned(), wish.pod.name.clone())) else { continue };
+            if intent.operation.op == hitless_api::GrantOp::Drain {
+                self.left.insert(wish.pod.uid.clone());
+                continue;
+            }
+            pod["metadata"]["resourceVersion"] = json!(version);
+            for (label, change) in &intent.operation.labels {
+                pod["metadata"]["labels"][label] = json!(change.to);
+            }
+            for (name, change) in &intent.operation.annotations {
+                pod["metadata"]["annotations"][name] = json!(change.to);
+            }
+            for change in intent.operation.containers.values() {
+                pod["spec"]["containers"][0]["image"] = json!(change.to);
+            }
+        }
+    }
+
+    /// Carries a write out; whether it succeeded. The object as it is then goes into the view of whoever has asked.
+    pub(crate) fn write(&mut self, write: &Write, seen: &mut Seen) -> bool {
+        if self.refused.contains(write.verb) {
+            return false;
+        }
+        let key = (write.on.group_kind.kind.to_string(), write.on.name.clone());
+        self.version += 1;
+        let known = self.objects.get(&key).cloned();
+        let version = self.version.to_string();
+        let Ok(stored) = carry_out(write, known.as_ref(), &version, NOW) else { return false };
+        match (stored, is_pod(&key)) {
+            (None, true) => self.delete_pod(&key.1),
+            (None, false) => _ = self.objects.remove(&key),
+            (Some(object), _) => _ = self.objects.insert(key.clone(), object),
+        }
+        let view = if is_pod(&key) { &mut seen.pods } else { &mut seen.objects };
+        match self.objects.get(&key) {
+            Some(object) => _ = view.insert(key, object.clone()),
+            None => _ = view.remove(&key),
+        }
+        true
+    }
+}
+
+impl Seen {
+    /// As the cluster is now.
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        let mut seen = Self::default();
+        seen.follow_objects(cluster);
+        seen.follow_pods(cluster);
+        seen
+    }
+
+    pub(crate) fn follow_objects(&mut self, cluster: &Cluster) {
+        self.objects = cluster.objects.iter().filter(|(key, _)| !is_pod(key)).map(clone).collect();
+    }
+
+    pub(crate) fn follow_pods(&mut self, cluster: &Cluster) {
+        self.pods = cluster.objects.iter().filter(|(key, _)| is_pod(key)).map(clone).collect();
+    }
+
+    /// The plan for what is seen.
+    pub(crate) fn plan(&self, left: &BTreeSet<String>) -> Plan {
+        let objects: Vec<Arc<Object>> =
+            self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
+        let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
+        let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
+        let world = World::new(&objects, &pods, BTreeSet::new()).after(left.clone());
+        let root = objects.iter().find(|object| object.colla_set().is_some()).unwrap();
+        kind::of_workload(&root.id.group_kind).unwrap().plan(root, &world)
+    }
+}
+
+fn clone((key, value): (&(String, String), &Value)) -> ((String, String), Value) {
+    (key.clone(), value.clone())
+}
+
+/// Carries out the writes of a plan, as the controller does; at most so many of them.
+pub(crate) fn carry_out_plan(cluster: &mut Cluster, seen: &mut Seen, plan: &Plan, most: usize) -> bool {
+    let mut done: BTreeSet<String> = BTreeSet::new();
+    let mut changed = false;
+    for write in plan.writes.iter().take(most) {
+        if write.needs.as_ref().is_some_and(|needed| !done.contains(needed)) {
+            continue;
+        }
+        let is_confirmation = matches!(&write.request, Request::Patch(_)) && write.verb == "confirm-context";
+        if cluster.write(write, seen) {
+            done.insert(write.key());
+            changed |= !is_confirmation;
+        }
+    }
+    changed
+}
+
+/// One controller that sees everything, until nothing is left to do. `operates`: agents do what is wished.
+pub(crate) fn settle(cluster: &mut Cluster, operates: bool) -> Plan {
+    for _ in 0..200 {
+        let mut seen = Seen::of(cluster);
+        let plan = seen.plan(&cluster.left);
+        let mut changed = carry_out_plan(cluster, &mut seen, &plan, usize::MAX);
+        if operates && !plan.wishes.is_empty() {
+            cluster.operate(&plan);
+            changed = true;
+        }
+        let before = cluster.objects.clone();
+        cluster.kubelets();
+        if !changed && before == cluster.objects {
+            return plan;
+        }
+    }
+    panic!("it never comes to rest");
+}

@@ -1,0 +1,8 @@
+//! CollaSets, whose controller we are: step by step, and in any order of stale views, crashes and other people's deletions.
+
+#[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod orders;
+#[cfg(test)]
+mod steps;

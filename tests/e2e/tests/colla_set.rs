@@ -1,0 +1,155 @@
+//! What a user of KusionStack sees who applies a CollaSet.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, ensure};
+use hitless_e2e::app::{App, Identity, PATIENCE, Shape, Workload, all_ready, image_of};
+use hitless_e2e::traffic::Rate;
+use hitless_e2e::{Stack, Traffic};
+use serde_json::{Value, json};
+
+fn colla_set(replicas: u32) -> Shape {
+    Shape { workload: Workload::CollaSet, replicas, update: None, mode: None, gate: false, ..Shape::default() }
+}
+
+/// A CollaSet under load.
+struct Scene {
+    app: App,
+    before: Vec<Identity>,
+    traffic: Traffic,
+}
+
+impl Scene {
+    fn start(name: &str, shape: &Shape) -> anyhow::Result<Self> {
+        let stack = Stack::attach()?;
+        let app = App::start(&stack.cluster, &format!("t-cls-{name}"), shape)?;
+        let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
+        traffic.wait_for_requests(200, PATIENCE)?;
+        Ok(Self { before: app.identities(), app, traffic })
+    }
+
+    fn patch(&self, patch: &Value) -> anyhow::Result<()> {
+        self.app.kubectl.run(&["patch", "collaset", "web", "--type=merge", "-p", &patch.to_string()]).map(drop)
+    }
+
+    /// Waits for what the status says.
+    fn wait_status(&self, what: &str, is: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+        self.app.workloads.wait(what, PATIENCE, |all| {
+            let web = all.get("web")?;
+            let is_seen = web["status"]["observedGeneration"] == web["metadata"]["generation"];
+            (is_seen && is(&web["status"])).then(|| web.clone())
+        })
+    }
+
+    /// No request has failed.
+    fn finish(self) -> anyhow::Result<App> {
+        self.traffic.wait_for_more(200, PATIENCE)?;
+        let report = self.traffic.stop()?;
+        ensure!(report.failed() == 0, "requests failed: {:?}", report.failures);
+        Ok(self.app)
+    }
+}
+
+fn ids(app: &App) -> Vec<i32> {
+    let pods = app.pods.objects();
+    let id = |pod: &Value| pod["metadata"]["labels"]["collaset.kusionstack.io/instance-id"].as_str()?.parse().ok();
+    let mut ids: Vec<i32> = pods.values().filter_map(id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn an_image_reaches_the_same_pods_and_a_command_new_ones_without_a_failed_request() -> anyhow::Result<()> {
+    let scene = Scene::start("update", &colla_set(3))?;
+    ensure!(ids(&scene.app) == [0, 1, 2], "the ids are {:?}", ids(&scene.app));
+    scene.app.set_version("v2")?;
+    scene.app.wait_version("v2", 3)?;
+    let web = scene.wait_status("the update to be reported", |status| {
+        status["updatedAvailableReplicas"] == 3 && status["currentRevision"] == status["updatedRevision"]
+    })?;
+    ensure!(scene.app.identities() == scene.before, "pods were replaced: {:?}", scene.app.identities());
+    let columns = scene.app.kubectl.run(&["get", "collaset", "web"])?;
+    ensure!(columns.contains("UPDATED_AVAILABLE") && columns.contains("CURRENT_REVISION"), "{columns}");
+    // What no pod can be given in place: all of them are made anew, each after it has left service.
+    let pod = json!({"terminationGracePeriodSeconds": 7});
+    scene.patch(&json!({"spec": {"template": {"spec": pod}}}))?;
+    let revision = web["status"]["updatedRevision"].clone();
+    scene.wait_status("new pods", |status| {
+        status["updatedRevision"] != revision
+            && status["updatedAvailableReplicas"] == 3
+            && status["currentRevision"] == status["updatedRevision"]
+            && status["terminatingReplicas"] == 0
+    })?;
+    scene.app.wait_ready(3)?;
+    let before: BTreeSet<String> = scene.before.iter().map(|pod| pod.uid.clone()).collect();
+    let kept = scene.app.identities().into_iter().filter(|pod| before.contains(&pod.uid)).count();
+    ensure!(kept == 0 && ids(&scene.app) == [0, 1, 2], "{kept} pods were kept, the ids are {:?}", ids(&scene.app));
+    let revisions = scene.app.kubectl.list(&["controllerrevisions"])?;
+    ensure!(revisions.len() == 3, "there are {} revisions", revisions.len());
+    scene.finish().map(drop)
+}
+
+#[test]
+fn scaling_and_a_deleted_pod_cost_no_request_and_no_pod_too_many() -> anyhow::Result<()> {
+    let scene = Scene::start("scale", &colla_set(3))?;
+    scene.app.kubectl.run(&["scale", "collaset/web", "--replicas=5"])?;
+    scene.wait_status("five pods", |status| status["availableReplicas"] == 5)?;
+    scene.app.wait_answering_at(scene.app.address)?;
+    scene.app.kubectl.run(&["scale", "collaset/web", "--replicas=2"])?;
+    scene.wait_status("two pods", |status| status["replicas"] == 2 && status["terminatingReplicas"] == 0)?;
+    let app = scene.finish()?;
+    app.wait_ready(2)?;
+    let context = app.kubectl.get(&["resourcecontext", "web"])?;
+    let contexts = context["spec"]["contexts"].as_array().context("no contexts")?;
+    ensure!(contexts.len() == 2 && contexts.iter().all(|each| each["data"]["Owner"] == "web"), "{contexts:?}");
+    // Somebody deletes a pod: another one takes its id.
+    let gone = app.identities().first().context("no pod")?.clone();
+    app.kubectl.run(&["delete", "pod", &gone.name, "--wait=false"])?;
+    app.pods.wait("another pod", PATIENCE, |pods| {
+        let is_new = pods.values().all(|pod| pod["metadata"]["uid"] != gone.uid.as_str());
+        (is_new && all_ready(pods, 2)).then_some(())
+    })
+}
+
+#[test]
+fn a_partition_keeps_pods_at_their_version_and_who_is_deleted_comes_back_at_it() -> anyhow::Result<()> {
+    let partition =
+        |kept: u32| json!({"spec": {"updateStrategy": {"rollingUpdate": {"byPartition": {"partition": kept}}}}});
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-cls-partition", &Shape { patch: partition(2), ..colla_set(3) })?;
+    let before = app.identities();
+    app.set_version("v2")?;
+    app.wait_version("v2", 1)?;
+    let old = app.pods.wait("two old pods", PATIENCE, |pods| {
+        let mut old = pods.iter().filter(|(_, pod)| image_of(pod) == app.image("v1"));
+        old.next().map(|(name, _)| name.clone())
+    })?;
+    ensure!(app.identities() == before, "pods were replaced");
+    app.kubectl.run(&["delete", "pod", &old, "--wait=true"])?;
+    app.wait_ready(3)?;
+    let count = |version: &str| {
+        let image = app.image(version);
+        app.pods.objects().values().filter(|pod| image_of(pod) == image).count()
+    };
+    ensure!((count("v1"), count("v2")) == (2, 1), "{} of v1 and {} of v2", count("v1"), count("v2"));
+    app.kubectl.run(&["patch", "collaset", "web", "--type=merge", "-p", &partition(0).to_string()])?;
+    app.wait_version("v2", 3)?;
+    let why = stack.hitless(&app, &["status", "collaset/web"])?;
+    ensure!(why.contains("collaset"), "status says: {why}");
+    Ok(())
+}
+
+#[test]
+fn what_admission_refuses_is_said_on_the_collaset_and_nothing_is_lost() -> anyhow::Result<()> {
+    let scene = Scene::start("refused", &colla_set(2))?;
+    // A quota that is full already: another pod is refused, those that are there stay.
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "2"}}});
+    scene.app.kubectl.feed(&["apply"], &quota)?;
+    scene.app.kubectl.run(&["wait", "resourcequota/full", "--for=jsonpath={.status.used.pods}=2", "--timeout=60s"])?;
+    scene.app.kubectl.run(&["scale", "collaset/web", "--replicas=3"])?;
+    let words = scene.app.wait_event_saying("WriteRefused", "exceeded quota")?;
+    println!("WriteRefused: {words}");
+    scene.app.kubectl.run(&["delete", "resourcequota", "full"])?;
+    scene.wait_status("the third pod", |status| status["availableReplicas"] == 3)?;
+    scene.finish().map(drop)
+}

@@ -1,0 +1,94 @@
+//! Which pods and objects the controller may make for CollaSets: `policies/collaset.yaml`.
+
+use serde_json::{Value, json};
+
+use super::{allowed, denied};
+use crate::Row;
+use crate::fixture::{NAMESPACE, apps, colla_sets, pods, workload};
+use crate::request::{Call, Who};
+
+/// A pod of the CollaSet, as the controller makes it, and with one thing changed.
+fn make(revision: &str, changes: &[(&str, Value)]) -> Call {
+    let template = workload("colla", 1, &json!({}))["spec"]["template"].clone();
+    let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "name": "colla", "uid": "u", "controller": true});
+    let mut pod = json!({
+        "metadata": {"name": "colla-bcdfg", "ownerReferences": [owner], "labels": {"app": "colla", "kusionstack.io/control": "true",
+            "collaset.kusionstack.io/instance-id": "0", "controller-revision-hash": revision}},
+        "spec": template["spec"],
+    });
+    for (path, value) in changes {
+        if let Some(at) = path.rsplit_once('/').and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key])) {
+            *at = value.clone();
+        }
+    }
+    Call::create(pods(NAMESPACE), pod)
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    let (template, rights, labels) =
+        ("runs what the CollaSet's template says", "gets no right on its node", "has its labels");
+    let one = |path: &str, value: Value| make("new", &[(path, value)]);
+    let host = json!([{"name": "v", "hostPath": {"path": "/"}}]);
+    let revision = |owner: &str| {
+        let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": owner, "name": "colla", "uid": "u", "controller": true});
+        let object = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {},
+            "metadata": {"name": "colla-1", "ownerReferences": [owner]}});
+        Call::create(apps("controllerrevisions"), object)
+    };
+    let set = || format!("{}/colla", colla_sets());
+    vec![
+        allowed(Who::Controller, "the controller makes a pod of a CollaSet", make("new", &[])),
+        allowed(
+            Who::Controller,
+            "also of an earlier revision, which ran something else",
+            make("old", &[("/spec/containers/0/image", json!("old:1"))]),
+        ),
+        denied(Who::Controller, "it runs no other image", template, one("/spec/containers/0/image", json!("other:1"))),
+        denied(Who::Controller, "nor another command", template, one("/spec/containers/0/command", json!(["/bin/sh"]))),
+        denied(
+            Who::Controller,
+            "nothing of the node is mounted, whatever the revision",
+            rights,
+            make("old", &[("/spec/volumes", host)]),
+        ),
+        denied(Who::Controller, "nor seen of its processes", rights, make("old", &[("/spec/hostPID", json!(true))])),
+        denied(
+            Who::Controller,
+            "without the labels it would be a pod that nobody checks",
+            labels,
+            one("/metadata/labels", json!({"app": "colla"})),
+        ),
+        denied(
+            Who::Controller,
+            "and who belongs to nobody is no pod of a CollaSet",
+            "make and delete pods that fetch",
+            one("/metadata/ownerReferences", json!([])),
+        ),
+        denied(
+            Who::Uninstall,
+            "who leaves makes none",
+            "only the controller makes pods for CollaSets",
+            make("new", &[]),
+        ),
+        allowed(Who::Controller, "the controller keeps a CollaSet's revisions", revision("CollaSet")),
+        denied(Who::Controller, "and nobody else's", "only write those of CollaSets", revision("StatefulSet")),
+        allowed(
+            Who::Controller,
+            "it writes down what it has learned",
+            Call::merge(set(), json!({"metadata": {"annotations": {"hitless.dev/gap": "{}"}}})),
+        ),
+        denied(
+            Who::Controller,
+            "and never the spec",
+            "may not write a CollaSet's spec",
+            Call::merge(set(), json!({"spec": {"replicas": 9}})),
+        ),
+        denied(
+            Who::Controller,
+            "nor other annotations",
+            "may only set what it has learned",
+            Call::merge(set(), json!({"metadata": {"annotations": {"team": "x"}}})),
+        ),
+        allowed(Who::User, "its owner does as ever", Call::merge(set(), json!({"spec": {"replicas": 9}}))),
+    ]
+}
