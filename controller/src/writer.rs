@@ -8,11 +8,11 @@ use hitless_api::{JsonPatch, PodRef};
 use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::{Request, Resource};
+use hitless_workloads::Request;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
@@ -27,6 +27,9 @@ use hitless_rollout::round::{
 use hitless_rollout::snapshot::{AGENT_ROLE, BindingView};
 
 mod rights;
+mod send;
+
+pub(crate) use send::{delete_pod, send};
 
 /// Writes that are under way at the same time.
 const CONCURRENT: usize = 16;
@@ -213,6 +216,11 @@ impl Writer {
                 let pod = PodRef { namespace, name, uid };
                 self.delete_pod(&pod, Some(resource_version.clone()), None).await
             }
+            Request::Look => {
+                let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.on.namespace);
+                self.caches.pods.put(send::look(&api, write).await?);
+                Ok(())
+            }
             Request::Patch(_) | Request::Status(_) => {
                 Err(WriteError::Invalid { message: format!("{} patches a pod: only its agent does", write.verb) })
             }
@@ -321,60 +329,6 @@ impl Writer {
         let stored = self.writes.send("podtransitionrules/status", request).await?;
         self.caches.rules.put(stored);
         Ok(())
-    }
-}
-
-/// Deletes exactly this pod, at this version if it matters, with so many seconds for its containers if not with those of its spec;
-/// returns it if the API server shows it once more.
-pub(crate) async fn delete_pod(
-    writes: &Writes,
-    client: &Client,
-    pod: &PodRef,
-    resource_version: Option<String>,
-    grace_seconds: Option<u32>,
-) -> Result<Option<Pod>, WriteError> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
-    let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version };
-    let params = DeleteParams {
-        preconditions: Some(preconditions),
-        grace_period_seconds: grace_seconds,
-        ..DeleteParams::default()
-    };
-    let answer = writes.send("pods", api.delete(&pod.name, &params)).await?;
-    Ok(answer.left())
-}
-
-/// Sends a write to a workload's object; returns it as it is stored then, unless it was deleted.
-pub(crate) async fn send(
-    writes: &Writes,
-    api: &Api<DynamicObject>,
-    resource: &Resource,
-    write: &hitless_workloads::Write,
-) -> Result<Option<DynamicObject>, WriteError> {
-    match &write.request {
-        Request::Create(object) => {
-            let object: DynamicObject = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
-            writes.send(resource.plural, api.create(&post(), &object)).await.map(Some)
-        }
-        Request::Patch(patch) => {
-            let patch = patch.clone().build();
-            writes.send(resource.plural, api.patch(&write.on.name, &patching(), &patch)).await.map(Some)
-        }
-        Request::Status(patch) => {
-            let patch = patch.clone().build();
-            writes.send(resource.plural, api.patch_status(&write.on.name, &patching(), &patch)).await.map(Some)
-        }
-        Request::Delete { resource_version } => {
-            let params = DeleteParams {
-                propagation_policy: Some(PropagationPolicy::Background),
-                preconditions: Some(Preconditions {
-                    uid: Some(write.on.uid.clone()),
-                    resource_version: Some(resource_version.clone()),
-                }),
-                ..DeleteParams::default()
-            };
-            writes.send(resource.plural, api.delete(&write.on.name, &params)).await.map(|_| None)
-        }
     }
 }
 

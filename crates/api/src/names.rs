@@ -112,6 +112,8 @@ pub mod labels {
     pub const PREFETCH: &str = "hitless.dev/prefetch";
     /// On a companion pod of ours: which revision of which workload it runs, as a hash.
     pub const COMPANION: &str = "hitless.dev/companion";
+    /// On a pod that the controller makes, as the controller of its workload: the workload's kind. Admission knows them by it.
+    pub const MADE_FOR: &str = "hitless.dev/made-for";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
     /// Label by which the StatefulSet and DaemonSet controllers know a pod's revision.

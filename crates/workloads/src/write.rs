@@ -17,8 +17,8 @@ pub struct Write {
     pub request: Request,
     /// What people should know once it has succeeded.
     pub tells: Option<EventNote>,
-    /// [`Self::key`] of a write of the same plan, before this one: without its success this one is not made.
-    pub needs: Option<String>,
+    /// [`Self::key`] of writes of the same plan, before this one: without the success of all this one is not made.
+    pub needs: Vec<String>,
 }
 
 /// What is asked of the API server. Every request fails if the object is not as it was when this was decided, except a creation,
@@ -36,6 +36,8 @@ pub enum Request {
         /// The version that was decided on.
         resource_version: String,
     },
+    /// GET of what the API server has now, not of a cache: fails unless this very object, by its uid, is there.
+    Look,
 }
 
 impl Write {
@@ -43,7 +45,7 @@ impl Write {
     pub(crate) fn patch(verb: &'static str, object: &Object, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Self {
         let tested =
             JsonPatch::of(&object.id.uid).test(&["metadata", "resourceVersion"], object.resource_version.as_str());
-        Self { verb, on: object.id.clone(), request: Request::Patch(change(tested)), tells: None, needs: None }
+        Self { verb, on: object.id.clone(), request: Request::Patch(change(tested)), tells: None, needs: Vec::new() }
     }
 
     /// The creation of an object of that kind.
@@ -55,13 +57,13 @@ impl Write {
             name: text("name"),
             uid: String::new(),
         };
-        Self { verb, on, request: Request::Create(object), tells: None, needs: None }
+        Self { verb, on, request: Request::Create(object), tells: None, needs: Vec::new() }
     }
 
     /// The deletion of `object` as it was seen.
     pub(crate) fn delete(verb: &'static str, object: &Object) -> Self {
         let request = Request::Delete { resource_version: object.resource_version.clone() };
-        Self { verb, on: object.id.clone(), request, tells: None, needs: None }
+        Self { verb, on: object.id.clone(), request, tells: None, needs: Vec::new() }
     }
 
     /// Sets an annotation of an object.
@@ -88,10 +90,14 @@ impl Write {
         }))
     }
 
-    /// It changes nothing: it only fails if the object is not as it was seen.
+    /// It changes nothing: it only fails if the object is not as it was seen, or is gone.
     #[must_use]
     pub fn is_confirmation(&self) -> bool {
-        matches!(&self.request, Request::Patch(patch) if patch.is_test())
+        match &self.request {
+            Request::Look => true,
+            Request::Patch(patch) => patch.is_test(),
+            Request::Create(_) | Request::Status(_) | Request::Delete { .. } => false,
+        }
     }
 
     /// With what people should know once it has succeeded.

@@ -21,7 +21,9 @@ pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str)
     match (&write.request, known) {
         (Request::Create(_), Some(_)) => Err(Refused::Conflict),
         (Request::Create(object), None) => Ok(Some(created(object.clone(), version, now))),
-        (Request::Patch(_) | Request::Status(_) | Request::Delete { .. }, None) => Err(Refused::NotFound),
+        (Request::Patch(_) | Request::Status(_) | Request::Delete { .. } | Request::Look, None) => {
+            Err(Refused::NotFound)
+        }
         (Request::Patch(patch) | Request::Status(patch), Some(known)) => {
             let mut object = known.clone();
             json_patch::patch(&mut object, &patch.clone().operations()).map_err(|_| Refused::Conflict)?;
@@ -31,6 +33,10 @@ pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str)
             let same = known["metadata"]["resourceVersion"] == resource_version.as_str()
                 && known["metadata"]["uid"] == write.on.uid.as_str();
             if same { Ok(None) } else { Err(Refused::Conflict) }
+        }
+        (Request::Look, Some(known)) => {
+            let same = known["metadata"]["uid"] == write.on.uid.as_str();
+            if same { Ok(Some(known.clone())) } else { Err(Refused::Conflict) }
         }
     }
 }

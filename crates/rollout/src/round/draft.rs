@@ -9,9 +9,11 @@ use hitless_gate::LedgerError;
 use jiff::Timestamp;
 
 use super::change::Change;
-use super::write::{LedgerWrite, NodeTransitionWrite, RoleBindingWrite, ServiceWrite, Step, Write};
+use super::write::{ServiceWrite, Step, Write};
 use crate::mode::ServiceView;
 use crate::snapshot::{NodeTransitionView, OperationKey, Snapshot};
+
+mod steps;
 
 /// The next content of what a round writes. Phases read it; only changes alter it.
 #[derive(Clone)]
@@ -244,120 +246,16 @@ impl<'a> Draft<'a> {
     /// then those on which nothing rests, in the order of their changes.
     pub(super) fn into_steps(self) -> Vec<Step> {
         let mut steps = Vec::new();
-        let ledgers = ledger_steps(&mut steps, self.snapshot, self.ledgers, &self.in_cluster);
-        let bindings = binding_steps(&mut steps, self.snapshot, &self.nodes, &ledgers);
-        node_steps(&mut steps, self.snapshot, self.nodes, &ledgers, &bindings);
+        let ledgers = steps::ledgers(&mut steps, self.snapshot, self.ledgers, &self.in_cluster);
+        let bindings = steps::bindings(&mut steps, self.snapshot, &self.nodes, &ledgers);
+        steps::nodes(&mut steps, self.snapshot, self.nodes, &ledgers, &bindings);
         let is_theirs = |(service, id): &&(&ServiceView, String)| service.open && service.mark() == Some(id.as_str());
         for (service, id) in self.open.values().filter(|needed| !is_theirs(needed)) {
             let needs = ledgers.get(service.namespace.as_str()).copied().into_iter().collect();
             steps.push(Step { write: Write::Service(ServiceWrite::open(service, id)), needs, done: None });
         }
-        extend(&mut steps, self.others);
+        steps::others(&mut steps, self.others);
         steps
-    }
-}
-
-/// Adds steps on which nothing else rests. Writes to workloads' objects name the one that they need.
-fn extend(steps: &mut Vec<Step>, others: Vec<Step>) {
-    let mut by_key: BTreeMap<String, usize> = BTreeMap::new();
-    for mut step in others {
-        if let Write::Workload(write) = &step.write {
-            // What it needs was not decided, or comes later: then the next round decides anew.
-            if let Some(needed) = &write.needs {
-                let Some(index) = by_key.get(needed) else { continue };
-                step.needs.push(*index);
-            }
-            by_key.insert(write.key(), steps.len());
-        }
-        steps.push(step);
-    }
-}
-
-/// The writes of ledgers that are not as they should be; their indices by namespace.
-fn ledger_steps<'a>(
-    steps: &mut Vec<Step>,
-    snapshot: &Snapshot,
-    ledgers: BTreeMap<&'a str, TransitionLedgerSpec>,
-    in_cluster: &BTreeSet<&str>,
-) -> BTreeMap<&'a str, usize> {
-    let mut indices = BTreeMap::new();
-    // The cluster's comes first: it has the empty name.
-    for (namespace, spec) in ledgers {
-        let known = snapshot.ledgers.get(namespace);
-        let same = |known: &TransitionLedgerSpec| known.reservations == spec.reservations && spec.fence.is_none();
-        if known.map_or(spec.reservations.is_empty() && spec.fence.is_none(), |known| same(&known.spec)) {
-            continue;
-        }
-        let needs = in_cluster.contains(namespace).then(|| indices.get(CLUSTER).copied()).flatten();
-        indices.insert(namespace, steps.len());
-        let version = known.map(|known| known.version.clone());
-        let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });
-        steps.push(Step { write, needs: needs.into_iter().collect(), done: None });
-    }
-    indices
-}
-
-/// The RoleBindings that grants need and that are not there; their indices by namespace. One that somebody has deleted is made again
-/// also for operations that are under way.
-fn binding_steps(
-    steps: &mut Vec<Step>,
-    snapshot: &Snapshot,
-    nodes: &BTreeMap<&str, NodeDraft>,
-    ledgers: &BTreeMap<&str, usize>,
-) -> BTreeMap<String, usize> {
-    let running = snapshot.node_transitions.values().flat_map(|node| node.unfinished());
-    let running =
-        running.map(|grant| &grant.pod.namespace).filter(|namespace| snapshot.ledgers.contains_key(*namespace));
-    let granted: BTreeSet<&String> = nodes.values().flat_map(|node| &node.added).chain(running).collect();
-    let mut indices = BTreeMap::new();
-    for namespace in granted {
-        let ledger_uid = snapshot.ledgers.get(namespace).map(|ledger| ledger.version.uid.clone());
-        let binding = snapshot.bindings.get(namespace);
-        if binding.zip(ledger_uid.as_ref()).is_some_and(|(binding, ledger)| binding.serves(ledger)) {
-            continue;
-        }
-        indices.insert(namespace.clone(), steps.len());
-        let needs = ledgers.get(namespace.as_str()).copied().into_iter().collect();
-        let write = Write::RoleBinding(RoleBindingWrite { namespace: namespace.clone(), ledger_uid });
-        steps.push(Step { write, needs, done: None });
-    }
-    indices
-}
-
-/// The writes of NodeTransitions that are not as they should be.
-fn node_steps(
-    steps: &mut Vec<Step>,
-    snapshot: &Snapshot,
-    nodes: BTreeMap<&str, NodeDraft>,
-    ledgers: &BTreeMap<&str, usize>,
-    bindings: &BTreeMap<String, usize>,
-) {
-    for (node, draft) in nodes {
-        let known = snapshot.node_transitions.get(node);
-        if draft.fence.is_none() && known.is_some_and(|known| known.spec.grants == draft.grants) {
-            continue;
-        }
-        // Without the Node nobody could act on it, and it would be collected at once.
-        let own = || snapshot.nodes.get(node).map(|node| node.uid.clone());
-        let unknown = || snapshot.unknown.nodes.then(String::new);
-        let Some(node_uid) = known.map(|known| known.spec.node_uid.clone()).or_else(own).or_else(unknown) else {
-            continue;
-        };
-        let mut needs: Vec<usize> =
-            draft.touched.iter().filter_map(|namespace| ledgers.get(namespace.as_str()).copied()).collect();
-        needs.extend(draft.added.iter().filter_map(|namespace| bindings.get(namespace).copied()));
-        let write = Write::NodeTransition(NodeTransitionWrite {
-            node: node.to_owned(),
-            version: known.map(|known| known.version.clone()),
-            spec: NodeTransitionSpec {
-                node_uid,
-                epoch: snapshot.epoch,
-                grants: draft.grants,
-                propagation: draft.propagation,
-            },
-            fence: draft.fence,
-        });
-        steps.push(Step { write, needs, done: None });
     }
 }
 

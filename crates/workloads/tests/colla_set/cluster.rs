@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{Object, Plan, Request, World, Write, kind};
+use hitless_workloads::{Object, Plan, World, Write, kind};
 use hitless_world::carry_out;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -213,13 +213,12 @@ pub(crate) fn carry_out_plan(cluster: &mut Cluster, seen: &mut Seen, plan: &Plan
     let mut done: BTreeSet<String> = BTreeSet::new();
     let mut changed = false;
     for write in plan.writes.iter().take(most) {
-        if write.needs.as_ref().is_some_and(|needed| !done.contains(needed)) {
+        if !write.needs.iter().all(|needed| done.contains(needed)) {
             continue;
         }
-        let is_confirmation = matches!(&write.request, Request::Patch(_)) && write.verb == "confirm-context";
         if cluster.write(write, seen) {
             done.insert(write.key());
-            changed |= !is_confirmation;
+            changed |= !write.is_confirmation();
         }
     }
     changed

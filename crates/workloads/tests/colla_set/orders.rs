@@ -84,25 +84,43 @@ fn happen(event: Event, cluster: &mut Cluster, seen: &mut [Seen; 2]) {
     }
 }
 
+/// What must be true whatever happens.
+fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
+    let mut cluster = Cluster::with(REPLICAS, &json!({}));
+    let mut seen = [Seen::of(&cluster), Seen::of(&cluster)];
+    for event in events {
+        happen(event, &mut cluster, &mut seen);
+        let pods = cluster.pods().len();
+        prop_assert!(pods <= 3, "after {event:?} there are {pods} pods");
+    }
+    settle(&mut cluster, true);
+    let image = cluster.set()["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+    let contexts = &cluster.objects[&("ResourceContext".to_owned(), "web".to_owned())]["spec"]["contexts"];
+    let named: BTreeSet<&str> =
+        contexts.as_array().unwrap().iter().filter_map(|each| each["data"]["hitless.dev/pod"].as_str()).collect();
+    prop_assert_eq!(cluster.pods().len(), 3);
+    prop_assert_eq!(named, cluster.pod_names().into_iter().collect::<BTreeSet<_>>());
+    prop_assert!(cluster.images().iter().all(|each| image == *each), "{:?}", cluster.images());
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn there_is_never_a_pod_too_many_and_in_the_end_all_are_there(events in events()) {
-        let mut cluster = Cluster::with(REPLICAS, &json!({}));
-        let mut seen = [Seen::of(&cluster), Seen::of(&cluster)];
-        for event in events {
-            happen(event, &mut cluster, &mut seen);
-            let pods = cluster.pods().len();
-            prop_assert!(pods <= 3, "after {event:?} there are {pods} pods");
-        }
-        settle(&mut cluster, true);
-        let image = cluster.set()["spec"]["template"]["spec"]["containers"][0]["image"].clone();
-        let contexts = &cluster.objects[&("ResourceContext".to_owned(), "web".to_owned())]["spec"]["contexts"];
-        let named: BTreeSet<&str> =
-            contexts.as_array().unwrap().iter().filter_map(|each| each["data"]["hitless.dev/pod"].as_str()).collect();
-        prop_assert_eq!(cluster.pods().len(), 3);
-        prop_assert_eq!(named, cluster.pod_names().into_iter().collect::<BTreeSet<_>>());
-        prop_assert!(cluster.images().iter().all(|each| image == *each), "{:?}", cluster.images());
+        check(events)?;
     }
+}
+
+#[test]
+fn a_pod_that_is_seen_leaving_may_be_gone_and_made_anew() {
+    let act = |who, writes| Event::Act { who, writes };
+    // The second controller makes a pod. Somebody deletes it, and the first controller sees it leave.
+    let leaves = [act(1, 1), act(1, 2), Event::Delete(0), Event::Pods(0)];
+    // It goes, and the second controller makes it anew, and two more.
+    let anew = [Event::Kubelet(0), act(1, 2), act(1, 2), Event::Kubelet(0), Event::Pods(1)];
+    // The first controller has read the objects anew, but still sees the pod that is gone.
+    let late = [act(1, 2), Event::Objects(0), act(0, 8)];
+    check([leaves.to_vec(), anew.to_vec(), late.to_vec()].concat()).unwrap();
 }

@@ -118,7 +118,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "the ledger is written whatever its version is",
         changes: &[(
-            "crates/rollout/src/round/draft.rs",
+            "crates/rollout/src/round/draft/steps.rs",
             "let write = Write::Ledger(LedgerWrite { namespace: namespace.to_owned(), version, spec });",
             "let version = version.map(|mut version: crate::snapshot::Version| { \
              if MUTANT { version.resource_version.clear(); } version });\n            \
@@ -128,7 +128,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a grant is written without waiting for the ledger",
         changes: &[(
-            "crates/rollout/src/round/draft.rs",
+            "crates/rollout/src/round/draft/steps.rs",
             "draft.touched.iter().filter_map(|namespace|",
             "draft.touched.iter().filter(|_| !MUTANT).filter_map(|namespace|",
         )],
@@ -136,7 +136,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "agents are not given the right to operate in a namespace",
         changes: &[(
-            "crates/rollout/src/round/draft.rs",
+            "crates/rollout/src/round/draft/steps.rs",
             "if binding.zip(ledger_uid.as_ref()).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
             "if MUTANT || binding.zip(ledger_uid.as_ref()).is_some_and(|(binding, ledger)| binding.serves(ledger)) {",
         )],

@@ -2,11 +2,11 @@
 //!
 //! The ResourceContext names the pod of each id before that pod is made, and marks an id before its pod is removed. A pod is made
 //! under the name that stands there and no other, so whoever is killed between two writes, or sees old objects, makes no pod too
-//! many: the write to the ResourceContext fails, or the name is taken.
+//! many: the write to the ResourceContext fails, or the name is taken. An id gets another name only while the pod of the one before
+//! is known to be there and to be leaving: once it is gone, somebody may have made it anew.
 
 use std::collections::BTreeSet;
 
-use hitless_api::ObjectRef;
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
 
@@ -110,14 +110,18 @@ impl<'a> Work<'a, '_> {
         true
     }
 
-    /// The ResourceContext first; pods are deleted and made only if it is as it was seen, or as it was written just before.
+    /// The ResourceContext first, after a look at the pods that leave and whose ids get another name; pods are deleted and made only
+    /// if it is as it was seen, or as it was written just before.
     fn writes(&self, context: Context<'a>) -> Vec<Write> {
         let removals = self.removed.iter().map(|pod| delete(pod));
-        let all: Vec<Write> = removals.chain(self.creations()).collect();
-        let first = context.write(self.set, &self.roster.contexts());
-        let first = if all.is_empty() { first } else { first.or_else(|| context.confirm()) };
-        let needs = first.as_ref().map(Write::key);
-        first.into_iter().chain(all.into_iter().map(|write| Write { needs: needs.clone(), ..write })).collect()
+        let pods: Vec<Write> = removals.chain(self.creations()).collect();
+        let looks: Vec<Write> = self.roster.leaving.iter().map(|pod| pod::write("look", pod, Request::Look)).collect();
+        let seen = looks.iter().map(Write::key).collect();
+        let changed = context.write(self.set, &self.roster.contexts()).map(|write| Write { needs: seen, ..write });
+        let first = if pods.is_empty() { changed } else { changed.or_else(|| context.confirm()) };
+        let needs: Vec<String> = first.iter().map(Write::key).collect();
+        let pods = pods.into_iter().map(|write| Write { needs: needs.clone(), ..write });
+        looks.into_iter().chain(first).chain(pods).collect()
     }
 
     /// As many at once as there are already, so that a template that is refused is refused once.
@@ -138,14 +142,7 @@ impl<'a> Work<'a, '_> {
 }
 
 fn delete(pod: &PodView) -> Write {
-    let on = ObjectRef {
-        group_kind: pod::POD,
-        namespace: pod.id.namespace.clone(),
-        name: pod.id.name.clone(),
-        uid: pod.id.uid.clone(),
-    };
-    let request = Request::Delete { resource_version: pod.resource_version.clone() };
-    Write { verb: "delete-pod", on, request, tells: None, needs: None }
+    pod::write("delete-pod", pod, Request::Delete { resource_version: pod.resource_version.clone() })
 }
 
 fn warning(set: CollaSet<'_>, reason: &'static str, text: String) -> EventNote {

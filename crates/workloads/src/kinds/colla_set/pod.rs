@@ -1,14 +1,15 @@
 //! A pod of a CollaSet, as it is made.
 
 use hitless_api::names::{IN_SERVICE, labels};
-use hitless_api::{GroupKind, names as own};
+use hitless_api::pod::PodView;
+use hitless_api::{GroupKind, ObjectRef, PodRef, names as own};
 use serde_json::{Value, json};
 
 use super::roster::Instance;
 use super::{COLLA_SET, CollaSet, names};
 use crate::manifest;
 use crate::template::set as set_field;
-use crate::write::Write;
+use crate::write::{Request, Write};
 
 /// What pods are.
 pub(super) const POD: GroupKind = GroupKind::new("", "Pod");
@@ -34,6 +35,7 @@ pub(super) fn create(set: CollaSet<'_>, id: i32, instance: &Instance<'_>, templa
         (names::CONTROL, "true"),
         (names::INSTANCE_ID, id.as_str()),
         (labels::CONTROLLER_REVISION_HASH, instance.revision()),
+        (labels::MADE_FOR, "CollaSet"),
     ] {
         set_field(&mut pod, &["metadata", "labels", label], value);
     }
@@ -44,6 +46,13 @@ pub(super) fn create(set: CollaSet<'_>, id: i32, instance: &Instance<'_>, templa
         add_gate(&mut pod);
     }
     Write::create("create-pod", &POD, pod)
+}
+
+/// A request for a pod that is there.
+pub(super) fn write(verb: &'static str, pod: &PodView, request: Request) -> Write {
+    let PodRef { namespace, name, uid } = pod.id.clone();
+    let on = ObjectRef { group_kind: POD, namespace, name, uid };
+    Write { verb, on, request, tells: None, needs: Vec::new() }
 }
 
 /// The same pods that the policy `hitless-gate` gives it to.

@@ -43,6 +43,8 @@ impl Instance<'_> {
 pub(super) struct Roster<'a> {
     /// By id.
     pub(super) instances: BTreeMap<i32, Instance<'a>>,
+    /// Pods that are leaving, or have ended, and whose ids have got another name.
+    pub(super) leaving: Vec<&'a PodView>,
     /// Ids that others have, as they are.
     others: Vec<ContextDetail>,
 }
@@ -53,7 +55,8 @@ impl<'a> Roster<'a> {
         let pods = world.pods(&set.object.id.uid);
         let (own, others): (Vec<_>, Vec<_>) =
             context.contexts().iter().partition(|each| each.data.get(names::OWNER) == Some(&set.object.id.name));
-        let mut roster = Self { instances: BTreeMap::new(), others: others.into_iter().cloned().collect() };
+        let others = others.into_iter().cloned().collect();
+        let mut roster = Self { instances: BTreeMap::new(), leaving: Vec::new(), others };
         for each in own {
             let instance = Instance { data: each.data.clone(), pod: None, is_free: true };
             roster.instances.insert(each.id, instance);
@@ -94,19 +97,23 @@ impl<'a> Roster<'a> {
 
     /// An id whose pod leaves or has ended gets the name of the next one. One that is scaled in becomes free.
     fn rename(&mut self, set: CollaSet<'_>, pods: &[&'a PodView]) {
-        let taken: BTreeSet<&str> = pods.iter().map(|pod| pod.id.name.as_str()).collect();
+        let taken: BTreeMap<&str, &PodView> = pods.iter().map(|pod| (pod.id.name.as_str(), *pod)).collect();
         self.instances.retain(|_, instance| instance.pod.is_some() || !instance.is(names::SCALE_IN));
         let mut used: BTreeSet<String> = self.instances.values().map(|each| each.pod_name().to_owned()).collect();
         for (id, instance) in &mut self.instances {
             if instance.pod.is_none() {
                 let known = instance.pod_name().to_owned();
-                if known.is_empty() || taken.contains(known.as_str()) {
+                let leaving = taken.get(known.as_str());
+                if known.is_empty() || leaving.is_some() {
                     let name = next_name(set, *id, &known, &used);
+                    if name != known {
+                        self.leaving.extend(leaving);
+                    }
                     used.insert(name.clone());
                     instance.data.insert(names::POD.to_owned(), name);
                 }
             }
-            instance.is_free = instance.pod.is_none() && !taken.contains(instance.pod_name());
+            instance.is_free = instance.pod.is_none() && !taken.contains_key(instance.pod_name());
         }
     }
 

@@ -13,7 +13,7 @@ fn make(revision: &str, changes: &[(&str, Value)]) -> Call {
     let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "name": "colla", "uid": "u", "controller": true});
     let mut pod = json!({
         "metadata": {"name": "colla-bcdfg", "ownerReferences": [owner], "labels": {"app": "colla", "kusionstack.io/control": "true",
-            "collaset.kusionstack.io/instance-id": "0", "controller-revision-hash": revision}},
+            "hitless.dev/made-for": "CollaSet", "controller-revision-hash": revision}},
         "spec": template["spec"],
     });
     for (path, value) in changes {
@@ -56,7 +56,7 @@ pub(super) fn rows() -> Vec<Row> {
             Who::Controller,
             "without the labels it would be a pod that nobody checks",
             labels,
-            one("/metadata/labels", json!({"app": "colla"})),
+            one("/metadata/labels", json!({"app": "colla", "kusionstack.io/control": "true"})),
         ),
         denied(
             Who::Controller,

@@ -1,0 +1,78 @@
+//! Single requests: for workloads' objects and for pods.
+
+use std::fmt::Debug;
+
+use hitless_api::PodRef;
+use hitless_runtime::write::{WriteError, Writes};
+use hitless_workloads::{Request, Resource, Write};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, DynamicObject, Preconditions, PropagationPolicy};
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+
+use super::{invalid, patching, post};
+
+/// Deletes exactly this pod, at this version if it matters, with so many seconds for its containers if not with those of its spec;
+/// returns it if the API server shows it once more.
+pub(crate) async fn delete_pod(
+    writes: &Writes,
+    client: &Client,
+    pod: &PodRef,
+    resource_version: Option<String>,
+    grace_seconds: Option<u32>,
+) -> Result<Option<Pod>, WriteError> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
+    let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version };
+    let params = DeleteParams {
+        preconditions: Some(preconditions),
+        grace_period_seconds: grace_seconds,
+        ..DeleteParams::default()
+    };
+    let answer = writes.send("pods", api.delete(&pod.name, &params)).await?;
+    Ok(answer.left())
+}
+
+/// Sends a write to a workload's object; returns it as it is stored then, unless it was deleted.
+pub(crate) async fn send(
+    writes: &Writes,
+    api: &Api<DynamicObject>,
+    resource: &Resource,
+    write: &Write,
+) -> Result<Option<DynamicObject>, WriteError> {
+    match &write.request {
+        Request::Create(object) => {
+            let object: DynamicObject = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
+            writes.send(resource.plural, api.create(&post(), &object)).await.map(Some)
+        }
+        Request::Patch(patch) => {
+            let patch = patch.clone().build();
+            writes.send(resource.plural, api.patch(&write.on.name, &patching(), &patch)).await.map(Some)
+        }
+        Request::Status(patch) => {
+            let patch = patch.clone().build();
+            writes.send(resource.plural, api.patch_status(&write.on.name, &patching(), &patch)).await.map(Some)
+        }
+        Request::Look => look(api, write).await.map(Some),
+        Request::Delete { resource_version } => {
+            let params = DeleteParams {
+                propagation_policy: Some(PropagationPolicy::Background),
+                preconditions: Some(Preconditions {
+                    uid: Some(write.on.uid.clone()),
+                    resource_version: Some(resource_version.clone()),
+                }),
+                ..DeleteParams::default()
+            };
+            writes.send(resource.plural, api.delete(&write.on.name, &params)).await.map(|_| None)
+        }
+    }
+}
+
+/// The object as the API server has it now, if it is the one that the write is about.
+pub(super) async fn look<K>(api: &Api<K>, write: &Write) -> Result<K, WriteError>
+where
+    K: kube::Resource + Clone + Debug + DeserializeOwned,
+{
+    let there = Writes::read(api.get_opt(&write.on.name)).await?;
+    let same = there.filter(|object| object.meta().uid.as_ref() == Some(&write.on.uid));
+    same.ok_or_else(|| WriteError::Conflict { message: format!("{} is gone", write.on.label()) })
+}
