@@ -6,12 +6,13 @@ mod hints;
 mod progress;
 mod say;
 mod summary;
+mod tutorial;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use hitless_cluster::{Cluster, UpOptions, missing_requirements};
 use hitless_e2e::build::Programs;
@@ -27,9 +28,24 @@ use say::Say;
 /// Namespace of the Deployment that `--keep` keeps. The others' names begin with it.
 const NAMESPACE: &str = "demo";
 
+/// What is shown.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Show {
+    /// Deployments, in place and natively.
+    Deployments,
+    /// KusionStack's tutorial, with its own manifests.
+    Tutorial,
+}
+
 /// Upgrades Deployments in place under load on a real cluster, and natively beside it.
 #[derive(Args)]
 pub(crate) struct Demo {
+    /// What is shown.
+    #[arg(value_enum, default_value = "deployments")]
+    show: Show,
+    /// Of the tutorial: how often its updates are carried out with the rule.
+    #[arg(long, default_value_t = 1)]
+    runs: u32,
     /// Print one JSON object as the last line, and nothing else on standard output.
     #[arg(long)]
     json: bool,
@@ -84,6 +100,10 @@ struct Outcome {
 
 pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
     let say = Say::new();
+    ensure!(
+        options.show == Show::Deployments || options.kubeconfig.is_none(),
+        "the tutorial brings its own images, so it runs on a cluster that it makes: leave --kubeconfig away"
+    );
     if let (Some(kubeconfig), Some(image)) = (&options.kubeconfig, &options.image) {
         say.line("looking for hitless on the cluster, and building the plugin kubectl-hitless");
         let site = Own::attach(kubeconfig, image, &format!("{NAMESPACE}-load"))?;
@@ -113,6 +133,17 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
     say.line("bringing up a Kubernetes of two nodes");
     let up = UpOptions { name: options.name.clone(), nodes: 2 };
     let cluster = Arc::new(Cluster::up(&up, &|line| say.line(line))?);
+    if options.show == Show::Tutorial {
+        let outcome = Stack::install_on(cluster, programs).and_then(|stack| tutorial::play(&say, &stack, options.runs));
+        if !options.keep {
+            Cluster::down(&options.name)?;
+        }
+        let outcome = outcome?;
+        if options.json {
+            println!("{}", serde_json::to_string(&outcome)?);
+        }
+        return Ok(if outcome.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let outcome = install_and_show(options, &say, cluster, programs);
     let hints = Hints::Made { name: options.name.clone() };
     if !options.keep {

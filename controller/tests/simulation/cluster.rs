@@ -10,14 +10,13 @@ use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{Grant, PodTransitionRuleSpec};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::prefetch::{self, NamePool, NodeImages, PrefetchView};
-use hitless_rollout::round::{CompanionWrite, PrefetchWrite, Write};
+use hitless_rollout::prefetch::{NamePool, NodeImages, PrefetchView};
+use hitless_rollout::round::Write;
 use hitless_rollout::snapshot::{
     AgentState, BindingView, LedgerView, NodeTransitionView, NodeUnfit, NodeView, RuleView, Snapshot, Version,
 };
 use hitless_workloads::image::unpinned;
 use hitless_workloads::kind;
-use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -25,6 +24,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::Patch;
 use serde_json::{Value, json};
+
+mod writes;
 
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const NODES: usize = 2;
@@ -263,34 +264,6 @@ impl Cluster {
         })
     }
 
-    fn prefetch(&mut self, write: &PrefetchWrite) -> bool {
-        match write {
-            PrefetchWrite::Create { pull, attempt, owner } => {
-                let mut pod = prefetch::manifest(pull, *attempt, owner);
-                let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
-                pod["metadata"]["uid"] = json!(format!("uid-{name}"));
-                pod["metadata"]["creationTimestamp"] = json!(self.now.to_string());
-                self.prefetches.insert(name, pod).is_none()
-            }
-            PrefetchWrite::Delete(pod) => self.prefetches.remove(&pod.name).is_some(),
-        }
-    }
-
-    fn companion(&mut self, write: &CompanionWrite) -> bool {
-        match write {
-            CompanionWrite::Create { manifest, .. } => {
-                let mut pod = manifest.clone();
-                let (name, version) = (pod["metadata"]["name"].as_str().unwrap().to_owned(), self.bump());
-                pod["metadata"]["uid"] = json!(format!("uid-{name}"));
-                pod["metadata"]["resourceVersion"] = json!(version);
-                pod["metadata"]["creationTimestamp"] = json!(self.now.to_string());
-                pod["status"] = json!({"conditions": []});
-                self.companions.insert(name, pod).is_none()
-            }
-            CompanionWrite::Delete { pod, .. } => self.companions.remove(&pod.name).is_some(),
-        }
-    }
-
     /// The owner lets companions run.
     pub(crate) fn with_companions(mut self) -> Self {
         self.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/companion");
@@ -326,19 +299,6 @@ impl Cluster {
             let status = json!({"name": "image", "image": "", "imageID": "web@sha256:2", "ready": false, "restartCount": 0, "state": state});
             pod["status"] = json!({"containerStatuses": [status]});
         }
-    }
-
-    fn request(&mut self, write: &hitless_workloads::Write, version: &str) -> bool {
-        let name = &write.on.name;
-        let is_set = write.on.group_kind.kind == "ReplicaSet";
-        let known = if is_set { self.sets.get(name) } else { Some(&self.deployment) };
-        match carry_out(write, known, version, &self.now.to_string()) {
-            Err(_) => return false,
-            Ok(None) => _ = self.sets.remove(name),
-            Ok(Some(object)) if is_set => _ = self.sets.insert(name.clone(), object),
-            Ok(Some(object)) => self.deployment = object,
-        }
-        true
     }
 
     /// A template change by a user, held by the guard policy.

@@ -12,6 +12,7 @@ mod images;
 mod native;
 #[cfg(test)]
 mod node;
+mod node_local;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

@@ -18,4 +18,4 @@ pub use policy::{Policies, PolicyView, Resolved};
 pub use service::{ServiceView, Target};
 pub(crate) use settings::RUNS_FOR_SECONDS;
 pub use settings::{AgentStatus, OperationSettings, PodContext, Start, WorkloadFacts};
-pub use traffic::{ServiceConflict, ServiceReadiness, Serving, Traffic};
+pub use traffic::{ServiceConflict, ServiceReadiness, Serving, StandIn, Traffic};

@@ -144,7 +144,7 @@ impl Cluster {
     /// The working directory is the caller's.
     pub fn command(&self, place: Place, program: &str) -> Result<Command> {
         let holder = match place {
-            Place::ControlPlane => None,
+            Place::ControlPlane | Place::Outside => None,
             Place::Node(index) if index == 0 || index > self.nodes => {
                 let message = format!("cluster {} has the nodes n1 to n{}, not n{index}", self.name, self.nodes);
                 return Err(Error::Invalid(message));

@@ -14,6 +14,8 @@ pub enum Place {
     /// The control plane's network namespace. It has routes to all nodes and pods, but no kube-proxy: a ClusterIP
     /// answers only on a node.
     ControlPlane,
+    /// A network namespace outside of the cluster, with routes to all nodes and pods: where clients and load balancers are.
+    Outside,
     /// Node `n1`, `n2`, …, counted from 1: its network namespace, and for commands its mount namespace too.
     Node(u8),
 }
@@ -25,6 +27,7 @@ impl Place {
     pub(crate) fn namespace(self, cluster: &str) -> String {
         match self {
             Self::ControlPlane => format!("hitless.{cluster}.cp"),
+            Self::Outside => format!("hitless.{cluster}.outside"),
             Self::Node(index) => format!("hitless.{cluster}.n{index}"),
         }
     }
@@ -61,11 +64,25 @@ pub(crate) fn make(cluster: &str, nodes: u8) -> Result<()> {
     ip(&format!("-n {control} link add br0 type bridge"))?;
     ip(&format!("-n {control} addr add {}/24 dev br0", address::CONTROL_PLANE))?;
     ip(&format!("-n {control} link set br0 up"))?;
-    set(cluster, Place::ControlPlane, &[("ip_forward", "1")])?;
+    set(cluster, Place::ControlPlane, &[("ip_forward", "1"), ("conf/all/rp_filter", "0")])?;
+    make_outside(cluster, &control)?;
     for index in 1..=nodes {
         make_node(cluster, &control, index, nodes)?;
     }
     Ok(())
+}
+
+fn make_outside(cluster: &str, control: &str) -> Result<()> {
+    let outside = Place::Outside.namespace(cluster);
+    let router = address::OUTSIDE_ROUTER;
+    ip(&format!("netns add {outside}"))?;
+    ip(&format!("-n {control} link add outside type veth peer name eth0 netns {outside}"))?;
+    ip(&format!("-n {control} addr add {router}/24 dev outside"))?;
+    ip(&format!("-n {control} link set outside up"))?;
+    ip(&format!("-n {outside} link set lo up"))?;
+    ip(&format!("-n {outside} addr add {}/24 dev eth0", address::OUTSIDE))?;
+    ip(&format!("-n {outside} link set eth0 up"))?;
+    ip(&format!("-n {outside} route add default via {router}"))
 }
 
 fn make_node(cluster: &str, control: &str, index: u8, nodes: u8) -> Result<()> {

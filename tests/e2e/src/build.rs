@@ -23,6 +23,8 @@ pub struct Programs {
     pub echo_server: PathBuf,
     /// The load client.
     pub load: PathBuf,
+    /// The client of KusionStack's tutorial.
+    pub tutorial_client: PathBuf,
     /// The server of long streams.
     pub streams_server: PathBuf,
     /// The client of long streams.
@@ -83,6 +85,7 @@ impl Programs {
             cli: directory.join("kubectl-hitless"),
             echo_server: directory.join("echo-server"),
             load: directory.join("load"),
+            tutorial_client: directory.join("tutorial-client"),
             streams_server: directory.join("streams-server"),
             streams: directory.join("streams"),
         }

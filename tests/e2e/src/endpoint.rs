@@ -19,7 +19,12 @@ pub fn get(cluster: &Cluster, node: &str, path: &str) -> anyhow::Result<(u16, St
 
 /// The same of the node with that address, by somebody in `place`. The control plane is a stranger to every node.
 pub fn get_from(cluster: &Cluster, place: Place, node: IpAddr, path: &str) -> anyhow::Result<(u16, String)> {
-    let answer = cluster.in_network(place, || ask(SocketAddr::new(node, PORT), path))??;
+    get_at(cluster, place, SocketAddr::new(node, PORT), path)
+}
+
+/// `GET path` of whoever listens there, by somebody in `place`.
+pub fn get_at(cluster: &Cluster, place: Place, address: SocketAddr, path: &str) -> anyhow::Result<(u16, String)> {
+    let answer = cluster.in_network(place, || ask(address, path))??;
     let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer")?;
     let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok()).context("no status")?;
     Ok((status, body.to_owned()))

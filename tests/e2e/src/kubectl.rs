@@ -125,10 +125,15 @@ impl Kubectl {
 
     /// `kubectl VERB -f -` with an object on standard input, for `apply`, `create`, `replace`.
     pub fn feed(&self, arguments: &[&str], object: &Value) -> anyhow::Result<String> {
+        self.feed_text(arguments, &object.to_string())
+    }
+
+    /// The same with a manifest as text.
+    pub fn feed_text(&self, arguments: &[&str], manifest: &str) -> anyhow::Result<String> {
         let mut command = self.command(&[arguments, &["-f", "-"]].concat())?;
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(object.to_string().as_bytes())?;
+            stdin.write_all(manifest.as_bytes())?;
         }
         let output = child.wait_with_output()?;
         if !output.status.success() {

@@ -27,6 +27,7 @@ mod recorder;
 mod report;
 pub mod retry;
 pub mod server;
+pub mod worker;
 
 pub use config::{
     ConfigError, LoadConfig, MAX_CONNECTIONS, MAX_DURATION, MAX_OUTSTANDING, MAX_PER_SECOND, MAX_TARGETS,

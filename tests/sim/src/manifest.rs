@@ -22,6 +22,8 @@ pub(crate) struct Manifest {
     /// The label by which it selects, and its value.
     pub(crate) selector: (String, String),
     pub(crate) headless: bool,
+    /// It sends what comes to a node to pods of that node only.
+    pub(crate) node_local: bool,
     /// It is applied, so that the manifest stands in an annotation; others are created and replaced.
     pub(crate) applied: bool,
     /// `publishNotReadyAddresses`, if it says anything.
@@ -39,6 +41,7 @@ impl Manifest {
             name: name.to_owned(),
             selector: (selector.0.to_owned(), selector.1.to_owned()),
             headless: false,
+            node_local: false,
             applied: true,
             open: None,
             made: 0,
@@ -58,6 +61,9 @@ impl Manifest {
         });
         if let Some(open) = self.open {
             content["spec"][FIELD] = json!(open);
+        }
+        if self.node_local {
+            content["spec"]["internalTrafficPolicy"] = json!("Local");
         }
         if self.headless {
             content["spec"]["clusterIP"] = json!("None");

@@ -22,9 +22,22 @@ use super::minutes::Minutes;
 /// rights, which restarts them, `policies` stops the controller, `uninstall` removes everything. `servers` disturbs nobody, but is
 /// disturbed: in a Hold a real server has to be back before its clients' time is up, and beside `rollout` on a busy machine some
 /// were not. A new file runs alone until somebody has looked.
-const SHARING: [&str; 8] = ["rollout", "gate", "stateful_set", "daemon_set", "rules", "hold", "endpoint", "streams"];
-/// How many test binaries of those run at a time. Two have not been seen green yet beside the long tests of the other parts.
-const AT_A_TIME: usize = 1;
+const SHARING: [&str; 12] = [
+    "rollout",
+    "gate",
+    "hold",
+    "colla_set",
+    "sidecars",
+    "stateful_set",
+    "daemon_set",
+    "reload",
+    "restart_annotations",
+    "rules",
+    "endpoint",
+    "streams",
+];
+/// How many test binaries of those run at a time. They wait most of the time.
+const AT_A_TIME: usize = 2;
 /// Tests of one binary that run at a time; those that disturb the installation take turns by themselves.
 const THREADS: &str = "3";
 /// This one leaves an installation that is minutes younger.

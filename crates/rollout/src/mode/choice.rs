@@ -30,6 +30,8 @@ pub struct ModeInputs {
     pub long_lived_port: Option<u16>,
     /// Another pod takes the traffic meanwhile.
     pub another_serves: bool,
+    /// No other pod does, because this Service sends what comes to a node to pods of that node only, and the others are on other nodes.
+    pub node_local_service: Option<String>,
     /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish.
     pub always_published: bool,
     /// The containers that are replaced serve nobody as far as their spec tells, another one stays, and the agent can look and has
@@ -96,6 +98,17 @@ pub fn choose(inputs: &ModeInputs) -> Result<Mode, NotOperable> {
     }
 }
 
+impl ModeInputs {
+    fn nobody_else(&self) -> String {
+        let here = |service| {
+            format!(
+                "no other pod on its node serves, and Service {service} sends what comes to a node to pods of that node only"
+            )
+        };
+        self.node_local_service.as_ref().map_or_else(|| "no other pod serves".to_owned(), here)
+    }
+}
+
 fn auto(inputs: &ModeInputs) -> Mode {
     let ModeInputs { gap_milliseconds: gap, cap_milliseconds: cap, .. } = *inputs;
     if inputs.gated && !inputs.serving {
@@ -128,10 +141,11 @@ fn auto(inputs: &ModeInputs) -> Mode {
             Mode::UNKNOWN_GAP
         )),
         Some(gap) if gap > cap => hold(format!(
-            "{}: no other pod serves; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then",
-            Mode::ONLY_POD
+            "{}: {}; its workload was away for {gap} ms, clients are parked for {cap} ms and refused then",
+            Mode::ONLY_POD,
+            inputs.nobody_else()
         )),
-        Some(_) | None => hold(format!("{}: no other pod serves", Mode::ONLY_POD)),
+        Some(_) | None => hold(format!("{}: {}", Mode::ONLY_POD, inputs.nobody_else())),
     }
 }
 
@@ -168,6 +182,7 @@ mod tests {
             cap_milliseconds: 2500,
             long_lived_port: None,
             another_serves: true,
+            node_local_service: None,
             always_published: false,
             serves_nobody: false,
         }

@@ -3,7 +3,7 @@
 use hitless_api::pod::PodView;
 use hitless_api::{DrainSpec, Grant};
 
-use super::{Mode, OperationSettings, Serving, Traffic};
+use super::{Mode, OperationSettings, Serving, StandIn, Traffic};
 
 /// Leave or Hold, and what clients notice of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Forecast {
     pub drain: DrainSpec,
     /// How long its workload is away when it is operated, in milliseconds, as far as that was learned.
     pub gap_milliseconds: Option<u32>,
-    /// The pod serves, and no other pod does.
+    /// The pod serves, and no other pod does where its connections come from.
     pub is_alone: bool,
 }
 
@@ -32,7 +32,7 @@ impl Forecast {
             mode,
             drain: settings.drain.clone(),
             gap_milliseconds: settings.gap_milliseconds(),
-            is_alone: pod.ready() && !traffic.another_serves(pod, serving),
+            is_alone: pod.ready() && traffic.stand_in(pod, serving) != StandIn::Serves,
         }
     }
 

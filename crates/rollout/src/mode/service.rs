@@ -33,6 +33,8 @@ pub struct ServiceView {
     /// It has an address of its own, so that somebody distributes connections by the readiness of pods: neither headless nor
     /// `ExternalName`. Others are left alone.
     pub has_address: bool,
+    /// It sends what comes to a node to pods of that node only: `externalTrafficPolicy` or `internalTrafficPolicy` is `Local`.
+    pub node_local: bool,
     /// `spec.publishNotReadyAddresses`.
     pub open: bool,
     /// Annotation `hitless.dev/held-by`.
@@ -52,6 +54,12 @@ impl ServiceView {
         !self.selector.is_empty()
             && self.namespace == pod.id.namespace
             && self.selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
+    }
+
+    /// Whether `other` gets the connections that come to the node of `pod`.
+    #[must_use]
+    pub fn reaches(&self, other: &PodView, pod: &PodView) -> bool {
+        !self.node_local || other.node == pod.node
     }
 
     /// Id of the grant for which we opened it.
@@ -93,6 +101,7 @@ impl From<&Service> for ServiceView {
                 resource_version: meta.resource_version.clone().unwrap_or_default(),
             },
             has_address: spec.cluster_ip.as_deref() != Some("None") && spec.type_.as_deref() != Some("ExternalName"),
+            node_local: is_local(&spec.external_traffic_policy) || is_local(&spec.internal_traffic_policy),
             open,
             held_by: annotation(annotations::HELD_BY).cloned(),
             declared_open: is_applied || (open && is_owned_by_another(service)),
@@ -101,6 +110,10 @@ impl From<&Service> for ServiceView {
             selector: spec.selector.unwrap_or_default(),
         }
     }
+}
+
+fn is_local(policy: &Option<String>) -> bool {
+    policy.as_deref() == Some("Local")
 }
 
 /// Whether somebody else than we has applied `publishNotReadyAddresses` server-side, to the value that it has.

@@ -11,7 +11,7 @@ use super::Gaps;
 use super::choice::{self, Mode, ModeInputs};
 use super::not_operable::NotOperable;
 use super::policy::Policies;
-use super::traffic::{ServiceReadiness, Serving, Traffic};
+use super::traffic::{ServiceReadiness, Serving, StandIn, Traffic};
 
 /// A container without a readiness probe is taken to run once it has run for so long, in seconds (docs/contract.md 33, 34).
 pub(crate) const RUNS_FOR_SECONDS: u8 = 3;
@@ -170,6 +170,7 @@ impl OperationSettings {
             cap_milliseconds: resolved.drain.hold_cap_milliseconds,
             long_lived_port: resolved.drain.long_lived_port(),
             another_serves: false,
+            node_local_service: None,
             always_published: traffic.always_published(pod),
             serves_nobody: context.serves_nobody(),
         };
@@ -219,8 +220,14 @@ impl OperationSettings {
         serving: &impl Fn(&PodView) -> Serving,
     ) -> Result<Start<'a>, NotOperable> {
         // Who else serves matters to nobody but Auto.
-        let another_serves = self.inputs.wish == ModeWish::Auto && traffic.another_serves(pod, serving);
-        let mut mode = choice::choose(&ModeInputs { another_serves, ..self.inputs.clone() })?;
+        let asks = self.inputs.wish == ModeWish::Auto;
+        let stand_in = if asks { traffic.stand_in(pod, serving) } else { StandIn::None };
+        let (another_serves, node_local_service) = match stand_in {
+            StandIn::Serves => (true, None),
+            StandIn::OnOtherNodes(service) => (false, Some(service.to_owned())),
+            StandIn::None => (false, None),
+        };
+        let mut mode = choice::choose(&ModeInputs { another_serves, node_local_service, ..self.inputs.clone() })?;
         let begin = traffic.begin(pod, &mode.mode, serving);
         if let ServiceReadiness::Now { note: Some(note), .. } = &begin {
             mode.reason = format!("{}; {note}", mode.reason);

@@ -48,6 +48,17 @@ impl Serving {
     }
 }
 
+/// Who takes a pod's traffic while it is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandIn<'a> {
+    /// Other pods do.
+    Serves,
+    /// Other pods serve, but on other nodes, and this Service sends what comes to a node to pods of that node only.
+    OnOtherNodes(&'a str),
+    /// Nobody.
+    None,
+}
+
 /// Whether an operation may begin now, as far as Services are concerned.
 #[derive(Debug)]
 pub enum ServiceReadiness<'a> {
@@ -142,16 +153,27 @@ impl<'a> Traffic<'a> {
         here.iter().copied().filter(|other| other.id.uid != pod.id.uid && service.selects(other))
     }
 
-    /// Whether other pods take the traffic while `pod` is away: in each of its Services one; without Services one of its workload.
+    /// Who takes the traffic while `pod` is away: in each of its Services another pod; without Services one of its workload.
     #[must_use]
-    pub fn another_serves(&self, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> bool {
-        let serves = |other: &PodView| serving(other) == Serving::Serves;
+    pub fn stand_in(&self, pod: &PodView, serving: &impl Fn(&PodView) -> Serving) -> StandIn<'a> {
+        let serves = |other: &&PodView| serving(other) == Serving::Serves;
         let mut services = self.selecting(pod).filter(|service| service.has_address).peekable();
         if services.peek().is_some() {
-            return services.all(|service| self.others(service, pod).any(serves));
+            let mut answer = StandIn::Serves;
+            for service in services {
+                let mut others = self.others(service, pod).filter(serves).peekable();
+                if others.peek().is_none() {
+                    return StandIn::None;
+                }
+                if !others.any(|other| service.reaches(other, pod)) {
+                    answer = StandIn::OnOtherNodes(&service.name);
+                }
+            }
+            return answer;
         }
         let siblings = pod.owner.as_ref().and_then(|owner| self.pods().by_owner.get(owner.uid.as_str()));
-        siblings.into_iter().flatten().any(|other| other.id.uid != pod.id.uid && serves(other))
+        let serves = siblings.into_iter().flatten().any(|other| other.id.uid != pod.id.uid && serves(other));
+        if serves { StandIn::Serves } else { StandIn::None }
     }
 
     /// Whether this Service has to be open while `pod` is held.
@@ -170,7 +192,8 @@ impl<'a> Traffic<'a> {
         let (mut waits_for, mut in_the_way) = (None, None);
         for other in self.others(service, pod) {
             match serving(other) {
-                Serving::Serves => return Need::Nothing,
+                Serving::Serves if service.reaches(other, pod) => return Need::Nothing,
+                Serving::Serves => {}
                 Serving::Away => waits_for = Some(other.id.name.clone()),
                 Serving::Down => in_the_way = Some(other.id.name.clone()),
             }
@@ -261,9 +284,9 @@ mod tests {
         let pods = [pod("a", true), pod("b", true), pod("c", false)];
         for services in [vec![], vec![service("web", &json!({}))]] {
             let traffic = Traffic::new(&services, &pods);
-            assert!(traffic.another_serves(&pods[0], &present(&[])));
-            assert!(!traffic.another_serves(&pods[0], &present(&["b"])), "c is not Ready");
-            assert!(!Traffic::new(&services, &pods[..1]).another_serves(&pods[0], &present(&[])));
+            let stand_in = |taken: &[&str]| traffic.stand_in(&pods[0], &present(taken));
+            assert_eq!((stand_in(&[]), stand_in(&["b"])), (StandIn::Serves, StandIn::None), "c is not Ready");
+            assert_eq!(Traffic::new(&services, &pods[..1]).stand_in(&pods[0], &present(&[])), StandIn::None);
         }
     }
 
@@ -274,7 +297,8 @@ mod tests {
         let mut one = PodView::clone(&pods[0]);
         one.labels.insert("name".to_owned(), "a".to_owned());
         let serves = |service: Arc<ServiceView>| {
-            Traffic::new(&[self::service("web", &json!({})), service], &pods).another_serves(&one, &present(&[]))
+            let services = [self::service("web", &json!({})), service];
+            Traffic::new(&services, &pods).stand_in(&one, &present(&[])) == StandIn::Serves
         };
         assert!(!serves(service("a", &only_a)));
         let mut headless = only_a.clone();
@@ -299,6 +323,33 @@ mod tests {
         assert_eq!(begin(&[one.clone(), two.clone()], &[]), "now");
         assert!(begin(&[one.clone(), two], &["b"]).starts_with("NoOther"));
         assert!(begin(&[one, down], &[]).starts_with("Service web can't be opened because of pod c"));
+    }
+
+    #[test]
+    fn where_a_node_serves_itself_only_pods_of_the_same_node_count() {
+        let on = |name: &str, node: &str| {
+            Arc::new(PodView { node: Some(node.to_owned()), ..PodView::clone(&pod(name, true)) })
+        };
+        let pods = [on("a", "n1"), on("b", "n2")];
+        for policy in ["externalTrafficPolicy", "internalTrafficPolicy"] {
+            let services = [service("web", &json!({policy: "Local"})), service("all", &json!({}))];
+            let ask = |pods: &[Arc<PodView>], taken: &[&str]| {
+                let traffic = Traffic::new(&services, pods);
+                let begin = match traffic.begin(&pods[0], &GrantMode::Hold, &present(taken)) {
+                    ServiceReadiness::Now { .. } => "now".to_owned(),
+                    ServiceReadiness::Opening(services) => format!("open {}", services[0].name),
+                    ServiceReadiness::Wait(busy) => format!("{busy:?}"),
+                };
+                (format!("{:?}", traffic.stand_in(&pods[0], &present(taken))), begin)
+            };
+            let (stand_in, begin) = ask(&pods, &[]);
+            assert_eq!((stand_in.as_str(), begin.as_str()), ("OnOtherNodes(\"web\")", "open web"));
+            let (stand_in, begin) = ask(&pods, &["b"]);
+            assert_eq!(stand_in, "None");
+            assert!(begin.starts_with("NoOther"), "an open Service would send it connections: {begin}");
+            let both = [pods[0].clone(), pods[1].clone(), on("c", "n1")];
+            assert_eq!(ask(&both, &[]), ("Serves".to_owned(), "now".to_owned()));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantMode, NodeTransitionStatus, Outcome};
-use hitless_rollout::mode::ServiceView;
+use hitless_rollout::mode::{Mode, ServiceView};
 use hitless_rollout::round::{Step, Write};
 use hitless_rollout::snapshot::{NodeTransitionView, Snapshot};
 use jiff::Timestamp;
@@ -100,9 +100,11 @@ impl Checks {
         let held = server.transitions.values().flat_map(|node| node.view.unfinished()).find(|grant| {
             let needed = self.services.needed.get(&(grant.id.clone(), grant.granted.0));
             let needs = needed.is_some_and(|all| all.iter().any(|needed| needed.service == at));
-            let mut others = server.pods.values().map(|pod| &*pod.view).filter(|pod| pod.id.uid != grant.pod.uid);
-            let is_only = !others.any(|other| after.selects(other) && other.available());
-            let is_there = server.pods.get(grant.pod.uid.as_str()).is_some_and(|pod| !pod.view.terminating);
+            let Some(pod) = server.pods.get(grant.pod.uid.as_str()).map(|pod| &*pod.view) else { return false };
+            let mut others = server.pods.values().map(|pod| &*pod.view).filter(|other| other.id.uid != pod.id.uid);
+            let is_only =
+                !others.any(|other| after.selects(other) && other.available() && is_sent_to(after, pod, other));
+            let is_there = !pod.terminating;
             needs && is_only && is_there
         });
         if let Some(grant) = held {
@@ -121,7 +123,15 @@ impl Checks {
                 let mut known = known.into_iter().flatten();
                 !known.any(|other| other.id == grant.id && other.granted == grant.granted)
             };
-            for grant in write.spec.grants.iter().filter(|grant| grant.mode == GrantMode::Hold).filter(is_new) {
+            let new = || write.spec.grants.iter().filter(is_new);
+            for grant in new().filter(|grant| grant.mode == GrantMode::Leave) {
+                if let Some(service) = deserted(snapshot, steps, grant) {
+                    let what =
+                        format!("pod {} leaves, and Service {} has nobody else there", grant.pod.name, service.name);
+                    self.fail(now, what);
+                }
+            }
+            for grant in new().filter(|grant| grant.mode == GrantMode::Hold) {
                 self.counted.add(HoldEvent::Granted);
                 match needed(snapshot, steps, grant) {
                     Ok(needed) => _ = self.services.needed.insert((grant.id.clone(), grant.granted.0), needed),
@@ -189,6 +199,24 @@ impl Checks {
     }
 }
 
+/// What comes to the node of `pod` may go to `other`, too.
+fn is_sent_to(service: &ServiceView, pod: &PodView, other: &PodView) -> bool {
+    !service.node_local || pod.node == other.node
+}
+
+/// A Service that has nobody else where the pod is, which leaves although it could be held.
+fn deserted<'a>(snapshot: &'a Snapshot, steps: &[Step], grant: &Grant) -> Option<&'a ServiceView> {
+    let rests_on_others = ["LongGap", "UnknownGap", "LongConnections"].contains(&Mode::word(&grant.mode_reason));
+    let pod = snapshot.pods.iter().find(|pod| rests_on_others && pod.id.uid == grant.pod.uid)?;
+    let taken = taken(snapshot, steps, &pod.id.namespace);
+    let serves = |service: &ServiceView, other: &PodView| {
+        let is_there = other.id.uid != pod.id.uid && other.available() && !taken.contains(other.id.uid.as_str());
+        is_there && service.selects(other) && is_sent_to(service, pod, other)
+    };
+    let services = snapshot.services.iter().filter(|service| service.selects(pod) && goes_by_readiness(service));
+    services.map(|service| &**service).find(|service| !snapshot.pods.iter().any(|other| serves(service, other)))
+}
+
 /// The Services that are to stay open for this grant; the name of one that is seen closed.
 fn needed(snapshot: &Snapshot, steps: &[Step], grant: &Grant) -> Result<Vec<Needed>, String> {
     let Some(pod) = snapshot.pods.iter().find(|pod| pod.id.uid == grant.pod.uid) else { return Ok(Vec::new()) };
@@ -201,7 +229,7 @@ fn needed(snapshot: &Snapshot, steps: &[Step], grant: &Grant) -> Result<Vec<Need
         };
         let is_away = |other: &PodView| other.terminating || taken.contains(other.id.uid.as_str());
         // One that is not Ready must not get connections, so the Service can't be opened.
-        if others().any(|other| !is_away(other)) {
+        if others().any(|other| !is_away(other) && (!other.available() || is_sent_to(service, pod, other))) {
             continue;
         }
         if !service.open {

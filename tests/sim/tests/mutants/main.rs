@@ -90,6 +90,14 @@ const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        what: "pods of other nodes count where a node serves itself",
+        changes: &[(
+            "crates/rollout/src/mode/service.rs",
+            "!self.node_local || other.node == pod.node",
+            "MUTANT || !self.node_local || other.node == pod.node",
+        )],
+    },
+    Bug {
         what: "places are never given back",
         changes: &[(
             "crates/rollout/src/round/draft.rs",

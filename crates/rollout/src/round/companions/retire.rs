@@ -6,7 +6,7 @@ use hitless_api::pod::PodView;
 use hitless_workloads::PodIntent;
 
 use super::is_of_target;
-use crate::mode::{Serving, Traffic};
+use crate::mode::{Serving, StandIn, Traffic};
 use crate::round::endings::Ended;
 use crate::round::wishes::{Wish, Wishes};
 use crate::snapshot::Snapshot;
@@ -37,7 +37,7 @@ pub(in crate::round) fn retiring<'a>(
         }
         let is_served = traffic.selecting(pod).any(|service| service.has_address);
         let has_no_pods = plan.is_none_or(|(_, plan)| plan.total == 0) && wishes.is_without_pods(owner);
-        !is_served || has_no_pods || traffic.another_serves(pod, &serving)
+        !is_served || has_no_pods || traffic.stand_in(pod, &serving) != StandIn::None
     };
     let in_service = |pod: &&PodView| pod.in_service().is_some_and(|condition| condition.is_true);
     let companions = snapshot.companions.iter().map(|pod| &**pod);
