@@ -101,7 +101,8 @@ impl From<&Service> for ServiceView {
                 resource_version: meta.resource_version.clone().unwrap_or_default(),
             },
             has_address: spec.cluster_ip.as_deref() != Some("None") && spec.type_.as_deref() != Some("ExternalName"),
-            node_local: is_local(&spec.external_traffic_policy) || is_local(&spec.internal_traffic_policy),
+            node_local: is_local(spec.external_traffic_policy.as_deref())
+                || is_local(spec.internal_traffic_policy.as_deref()),
             open,
             held_by: annotation(annotations::HELD_BY).cloned(),
             declared_open: is_applied || (open && is_owned_by_another(service)),
@@ -112,8 +113,8 @@ impl From<&Service> for ServiceView {
     }
 }
 
-fn is_local(policy: &Option<String>) -> bool {
-    policy.as_deref() == Some("Local")
+fn is_local(policy: Option<&str>) -> bool {
+    policy == Some("Local")
 }
 
 /// Whether somebody else than we has applied `publishNotReadyAddresses` server-side, to the value that it has.

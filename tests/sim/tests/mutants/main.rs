@@ -9,8 +9,10 @@
 mod companions;
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 /// Which bug is on, by its number in [`BUGS`] from 1.
 const SWITCH: &str = "HITLESS_SIM_MUTANT";
@@ -381,14 +383,23 @@ fn every_deliberate_bug_is_found() {
         let (broken, _) = run(0, from, rollouts);
         assert_eq!(broken, None, "without a bug");
     }
-    let mut unnoticed = Vec::new();
-    for (index, (from, bug)) in bugs().enumerate() {
-        match run(index + 1, from, ROLLOUTS) {
-            (Some(broken), after) => println!("{}: {broken} ({after})", bug.what),
-            (None, after) => unnoticed.push(format!("{} ({after})", bug.what)),
+    let (left, unnoticed) = (Mutex::new(bugs().enumerate()), Mutex::new(Vec::new()));
+    let next = || left.lock().unwrap().next();
+    let look = || {
+        while let Some((index, (from, bug))) = next() {
+            match run(index + 1, from, ROLLOUTS) {
+                (Some(broken), after) => println!("{}: {broken} ({after})", bug.what),
+                (None, after) => unnoticed.lock().unwrap().push(format!("{} ({after})", bug.what)),
+            }
         }
-    }
-    assert_eq!(unnoticed, Vec::<String>::new(), "bugs that the simulation does not see");
+    };
+    // Each of them has one thread to do.
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(look);
+        }
+    });
+    assert_eq!(unnoticed.into_inner().unwrap(), Vec::<String>::new(), "bugs that the simulation does not see");
 }
 
 /// Copies sources, except those that are changed. What is the same already is left alone, so that it is not compiled again.

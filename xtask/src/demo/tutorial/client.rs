@@ -8,7 +8,7 @@ use hitless_e2e::Kubectl;
 /// Its workers.
 const WORKERS: usize = 10;
 /// Longest time for a line of each worker. One takes five seconds if nothing is wrong.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The client's pod.
 pub(super) struct Client<'a> {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::client::Client;
 
 /// Longest time for an update. The tutorial's probe looks five seconds after the start, and then every three.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_mins(4);
 
 /// What came of it.
 #[derive(Serialize)]
