@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use hitless_cluster::Place;
@@ -159,9 +160,12 @@ fn where_a_node_serves_itself_no_node_port_fails_and_the_load_balancer_never_hea
     let healthy = |node: &IpAddr| -> anyhow::Result<bool> {
         Ok(endpoint::get_at(&stack.cluster, Place::Outside, SocketAddr::new(*node, health), "/")?.0 == 200)
     };
-    app.pods.wait("both nodes to say that they serve", PATIENCE, |_| {
-        nodes.iter().all(|node| healthy(node).unwrap_or(false)).then_some(())
-    })?;
+    let begin = Instant::now();
+    while !nodes.iter().all(|node| healthy(node).unwrap_or(false)) {
+        ensure!(begin.elapsed() < PATIENCE, "the health check's port never says that both nodes serve");
+        // Nobody else tells when kube-proxy has written its rules.
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let start = |node: &IpAddr| {
         let target = SocketAddr::new(*node, node_port);
         Traffic::start_from(Place::Outside, &stack.cluster, &stack.programs, target, FRESH)
