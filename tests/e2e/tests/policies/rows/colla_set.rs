@@ -61,7 +61,8 @@ pub(super) fn rows() -> Vec<Row> {
         denied(
             Who::Controller,
             "and who belongs to nobody is no pod of a CollaSet",
-            "make and delete pods that fetch",
+            // Two policies say so, and the API server names the one that it asked first.
+            "ValidatingAdmissionPolicy 'hitless-controller-",
             one("/metadata/ownerReferences", json!([])),
         ),
         denied(
