@@ -1,4 +1,4 @@
-//! Requests of the reference server: GET without a body, answered in a line.
+//! Requests of the reference server: GET, or POST with an empty body, answered in a line.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,7 +22,8 @@ enum Route {
 /// What matters of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    get: bool,
+    /// Its method is one that is answered, and no body follows.
+    is_plain: bool,
     route: Route,
     /// How long the answer is to take.
     pub(super) delay: Duration,
@@ -48,15 +49,15 @@ impl Request {
                 .any(|header| header.name.eq_ignore_ascii_case(name) && header.value.eq_ignore_ascii_case(value))
         };
         let (path, query) = head.path.map_or(("", ""), |path| path.split_once('?').unwrap_or((path, "")));
-        let get = head.method == Some("GET");
+        let is_plain = head.method == Some("GET") || (head.method == Some("POST") && has("content-length", b"0"));
         // Where a body may follow, the next request cannot be found: such a connection ends after its answer.
-        let closes = !get || head.version == Some(0) || has("connection", b"close");
+        let closes = !is_plain || head.version == Some(0) || has("connection", b"close");
         let route = match path {
             "/healthz" => Route::Health,
             "/hook" => Route::Hook,
             _ => Route::Usual,
         };
-        let request = Self { get, route, delay: delay(query), closes };
+        let request = Self { is_plain, route, delay: delay(query), closes };
         buffer.drain(..length);
         Ok(Some(request))
     }
@@ -66,8 +67,8 @@ impl Request {
         let (status, body) = if self.route == Route::Hook {
             let before = hooks.fetch_add(1, Ordering::Relaxed);
             hook(config, before)
-        } else if !self.get {
-            ("405 Method Not Allowed", "only GET\n".to_owned())
+        } else if !self.is_plain {
+            ("405 Method Not Allowed", "only GET, or POST with an empty body\n".to_owned())
         } else if self.route != Route::Health {
             ("200 OK", format!("{} {} {}\n", config.version, config.hostname, config.start_id))
         } else if config.fail == Some(Fail::Unready) {
