@@ -40,14 +40,13 @@ impl<'a> Client<'a> {
         Ok(sum(&self.log()?))
     }
 
-    /// The same, once each worker has ended a loop that began after this call.
-    pub(super) fn sum_after(&self) -> anyhow::Result<Sum> {
+    /// The same, once each worker has ended so many loops more. The first one of them has begun before this call.
+    pub(super) fn sum_after(&self, loops: usize) -> anyhow::Result<Sum> {
         let begin = self.sum()?;
         let since = Instant::now();
         loop {
             let now = self.sum()?;
-            // Each worker's loop that is under way ends, and then one more.
-            if now.lines >= begin.lines + 2 * WORKERS {
+            if now.lines >= begin.lines + loops * WORKERS {
                 return Ok(now);
             }
             ensure!(since.elapsed() < PATIENCE, "the client says nothing any more: {begin:?}, then {now:?}");

@@ -37,7 +37,7 @@ pub(super) fn carry_out(kubectl: &Kubectl, client: &Client<'_>, manifest: &str) 
     kubectl.feed_text(&["apply"], manifest)?;
     wait_available(kubectl, "server", 3)?;
     let seconds = begin.elapsed().as_secs_f64();
-    let after = client.sum_after()?;
+    let after = client.sum_after(2)?;
     let pods_recreated = uids(kubectl)?.difference(&pods).count();
     Ok(Update {
         seconds,
