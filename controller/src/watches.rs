@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
-use hitless_api::names::{AGENT, OTHER_PODS, PREFETCH_PODS};
+use hitless_api::names::{self, AGENT, OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
 use hitless_api::{
     DrainPolicy, GroupKind, NodeTransition, ObjectRef, PodTransitionRule, TransitionBudget, TransitionLedger,
@@ -175,7 +175,7 @@ impl Caches {
             && self.drain_policies.synced()
     }
 
-    /// Reads a workload afresh. One that is gone stays until the watch tells.
+    /// Reads a workload and its namespace's ledger afresh. What is gone stays until the watch tells.
     ///
     /// # Errors
     /// If the API server does not answer.
@@ -186,6 +186,11 @@ impl Caches {
             Api::namespaced_with(client.clone(), &workload.namespace, &api_resource(resource));
         if let Some(object) = Writes::read(api.get_opt(&workload.name)).await? {
             cache.put(object);
+        }
+        // What its pods have reached says nothing while one of them may still be brought back.
+        let ledgers: Api<TransitionLedger> = Api::namespaced(client.clone(), &workload.namespace);
+        if let Some(ledger) = Writes::read(ledgers.get_opt(names::LEDGER)).await? {
+            self.ledgers.put(ledger);
         }
         Ok(())
     }

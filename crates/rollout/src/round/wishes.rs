@@ -124,8 +124,9 @@ pub(crate) fn operations(snapshot: &Snapshot, now: Timestamp) -> Vec<(&PodView, 
     needed.chain(granted).chain(others.map(|pod| (&**pod, PodIntent::assumed(pod).id()))).collect()
 }
 
-/// Workloads whose pods are being brought to a revision. A leader that has just begun reads them before it decides: its watch may not
-/// have told yet that its predecessor has ended a rollout, or has put a template back.
+/// Workloads whose pods are being brought to a revision. A leader that has just begun reads them and their namespaces' ledgers before it
+/// decides: its watch may not have told yet that its predecessor has ended a rollout, has put a template back, or has begun an operation
+/// that may still be taken back.
 #[must_use]
 pub fn under_way(snapshot: &Snapshot) -> Vec<ObjectRef> {
     let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).after(left(snapshot));

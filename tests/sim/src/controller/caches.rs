@@ -180,12 +180,15 @@ impl Caches {
         }
     }
 
-    /// A fresh read of these workloads.
+    /// A fresh read of these workloads and of their namespaces' ledgers.
     pub(crate) fn read_workloads(&mut self, workloads: &[ObjectRef], server: &Server) {
         for workload in workloads {
             let object = server.object(&workload.group_kind.kind, &workload.namespace, &workload.name);
             if let Some(object) = object.cloned() {
                 self.put(Object::Workload(object));
+            }
+            if let Some(ledger) = server.ledgers.get(workload.namespace.as_str()).cloned() {
+                self.put(Object::Ledger(ledger));
             }
         }
     }
