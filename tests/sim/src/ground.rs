@@ -38,6 +38,8 @@ pub(crate) struct Ground {
     pub(crate) now: Micros,
     pub(crate) server: Server,
     pub(crate) chance: Chance,
+    /// Which Services serve by node. Of its own, so that seeds of before keep their meaning otherwise.
+    pub(crate) node_local: Chance,
     /// Workloads with a single pod get companion pods.
     pub(crate) has_companions: bool,
     pub(crate) weather: Weather,
@@ -58,6 +60,7 @@ impl Ground {
             now: 0,
             server: Server::default(),
             chance: Chance::new(seed),
+            node_local: Chance::new(!seed),
             has_companions: seed >= COMPANIONS_FROM,
             weather: Weather::default(),
             faults: Counts::default(),

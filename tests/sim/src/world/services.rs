@@ -25,9 +25,9 @@ pub(super) fn services(namespace: &str, user: &mut User, ground: &mut Ground) {
         manifests.push(Manifest::new(namespace, "all", ("all", "yes")));
     }
     for mut manifest in manifests {
-        let Ground { chance, server, checks, .. } = ground;
+        let Ground { chance, node_local, server, checks, .. } = ground;
         manifest.headless = chance.happens(700);
-        manifest.node_local = chance.happens(1_500);
+        manifest.node_local = node_local.happens(1_500);
         manifest.applied = chance.happens(6_000);
         manifest.open = chance.pick(&[None, None, None, None, None, Some(false), Some(false), Some(true)]);
         server.put_service(manifest.make(), checks);
