@@ -72,8 +72,9 @@ fn a_pod_that_says_not_yet_twice_stays_in_service_until_it_says_go() -> anyhow::
     let why = String::from_utf8_lossy(&why.stdout).into_owned();
     println!("{why}");
     ensure!(why.contains("hook ask that says not yet"), "{why}");
-    app.rollout_status()?;
+    // First: a report is taken away some time after its end.
     let report = ended(&app, &transitions)?;
+    app.rollout_status()?;
     ensure!(report["result"]["outcome"] == "Done" && report["hooksDone"] == json!(["ask"]), "{report}");
     let hook = &report["hooks"][0];
     ensure!(hook["attempts"] == 3 && hook["outcome"] == "Done" && hook["output"] == "call 3", "{report}");

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, GrantOp};
+use hitless_api::{Grant, GrantMode, GrantOp, Reservation};
 use hitless_workloads::{CompanionWish, Plan, Stage, kind};
 use jiff::{SignedDuration, Timestamp};
 
@@ -175,17 +175,27 @@ impl Basis<'_, '_> {
             || tried(plan).is_some_and(|tried| tried.outcome == Outcome::Bad)
     }
 
-    /// The companion is to leave service, but a pod of its workload is being operated, or goes in this very round.
+    /// The companion is to leave service, but a pod of its workload is being operated, or goes in this very round, or is reserved and
+    /// waits for its Service to be open.
     pub(super) fn needed(&self, operable: &Operable<'_>, draft: &Draft<'_>) -> Option<WaitReason> {
-        let is_leaving = operable.intent.operation.op == GrantOp::Drain && companion::is_companion(operable.pod);
-        let owner = operable.owner.filter(|_| is_leaving)?;
+        let Operable { pod, owner, .. } = operable;
+        let is_leaving = operable.intent.operation.op == GrantOp::Drain && companion::is_companion(pod);
+        let owner = owner.filter(|_| is_leaving)?;
         let is_operated = |grant: &&Grant| {
             let of_owner = grant.owner.as_ref().is_some_and(|other| other.uid == owner.uid);
             of_owner && grant.op != GrantOp::Drain && !self.has_ended(grant)
         };
-        let operated = draft.every_grant().find(is_operated)?;
-        let stage = Companion::Needed(operated.pod.name.clone());
-        Some(WaitReason::Companion { pod: operable.pod.id.name.clone(), stage })
+        let operated = draft.every_grant().find(is_operated).map(|grant| &grant.pod.name);
+        let is_reserved = |(uid, _): &(&String, &Reservation)| {
+            let other = self.wishes.pods.get(uid.as_str()).filter(|other| !companion::is_companion(other));
+            other.and_then(|other| self.wishes.owner(other)).is_some_and(|other| other.uid == owner.uid)
+        };
+        let reserved = || {
+            let ledger = draft.ledger(&pod.id.namespace)?;
+            ledger.reservations.iter().find(is_reserved).map(|(_, reservation)| &reservation.pod)
+        };
+        let stage = Companion::Needed(operated.or_else(reserved)?.clone());
+        Some(WaitReason::Companion { pod: pod.id.name.clone(), stage })
     }
 
     /// Why no companion of the pod's workload may run, as a clause for people.
