@@ -25,7 +25,7 @@ pub(crate) struct Test {
     /// Only this part.
     #[arg(value_enum)]
     part: Option<Part>,
-    /// Only end-to-end tests whose name contains this.
+    /// Only end-to-end tests of the file with this name, or those whose name contains this.
     filter: Option<String>,
     /// Leave the cluster of the end-to-end tests up.
     #[arg(long)]
@@ -85,7 +85,7 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
     // From here on the processors are busy until the last test has ended.
     std::thread::scope(|scope| {
         let kubernetes = cluster.then(|| scope.spawn(|| prepare_cluster(minutes, wanted(Part::E2e))));
-        let binaries = if wanted(Part::Unit) || wanted(Part::E2e) { binaries::build(minutes)? } else { Vec::new() };
+        let binaries = if wanted(Part::Unit) || wanted(Part::E2e) { binaries::build(minutes, options.part == Some(Part::E2e))? } else { Vec::new() };
         let programs = if privileged && wanted(Part::E2e) { Some(build_programs(minutes)?) } else { None };
         let mut long = if wanted(Part::Unit) { long_jobs(&binaries)? } else { VecDeque::new() };
         if wanted(Part::Lint) {

@@ -64,8 +64,8 @@ struct Profile {
     test: bool,
 }
 
-/// Builds all of them.
-pub(super) fn build(minutes: &Minutes) -> anyhow::Result<Vec<Binary>> {
+/// Builds all of them, or the end-to-end tests alone, then with the same features.
+pub(super) fn build(minutes: &Minutes, end_to_end_only: bool) -> anyhow::Result<Vec<Binary>> {
     let directory = workspace().join("target/xtask-test");
     fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     let messages = directory.join("binaries.json");
@@ -73,8 +73,21 @@ pub(super) fn build(minutes: &Minutes) -> anyhow::Result<Vec<Binary>> {
     cargo.args(["test", "--workspace", "--exclude", SIMULATION, "--locked", "--no-run"]);
     cargo.arg("--message-format=json-render-diagnostics");
     cargo.current_dir(workspace()).stdout(File::create(&messages)?);
-    minutes.step("build all tests", Output::Shown, &mut cargo)?;
+    if end_to_end_only {
+        cargo.args(end_to_end_names()?.iter().flat_map(|name| ["--test", name]));
+        minutes.step("build the end-to-end tests", Output::Shown, &mut cargo)?;
+    } else {
+        minutes.step("build all tests", Output::Shown, &mut cargo)?;
+    }
     parse(&fs::read_to_string(&messages)?, &workspace())
+}
+
+/// Names of the end-to-end tests' binaries: each is a file, or a folder with a `main.rs`.
+fn end_to_end_names() -> anyhow::Result<Vec<String>> {
+    let directory = workspace().join(E2E).join("tests");
+    let entries = fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))?;
+    let names = entries.map(|entry| Ok(entry?.path().file_stem().unwrap_or_default().to_string_lossy().into_owned()));
+    names.collect()
 }
 
 fn parse(messages: &str, workspace: &Path) -> anyhow::Result<Vec<Binary>> {

@@ -69,9 +69,11 @@ fn install_and_test(
     let stack = minutes.work("install hitless", || Stack::install_on(Arc::clone(cluster), programs))?;
     let times = workspace().join(".cache/e2e-times");
     fs::write(&times, "")?;
-    let (sharing, alone) = phases(binaries);
+    let (file, filter) = chosen(options, binaries);
+    let chosen = binaries.iter().filter(|binary| binary.is_end_to_end());
+    let (sharing, alone) = phases(chosen.filter(|binary| file.is_none_or(|file| binary.name == file)));
     let jobs = |binaries: &[&Binary]| -> anyhow::Result<VecDeque<Job>> {
-        binaries.iter().map(|binary| job(options, &stack, &times, binary)).collect()
+        binaries.iter().map(|binary| job(filter, &stack, &times, binary)).collect()
     };
     run_all(minutes, jobs(&sharing)?, AT_A_TIME);
     run_all(minutes, jobs(&alone)?, 1);
@@ -82,9 +84,15 @@ fn install_and_test(
     Ok(())
 }
 
+/// What the user wants to run: a file, or tests by a part of their names; all if neither is there.
+fn chosen<'o>(options: &'o Test, binaries: &[Binary]) -> (Option<&'o str>, Option<&'o str>) {
+    let filter = options.filter.as_deref();
+    let file = filter.filter(|name| binaries.iter().any(|binary| binary.is_end_to_end() && binary.name == **name));
+    (file, filter.filter(|_| file.is_none()))
+}
+
 /// What may run beside others, and what runs alone, each in its order.
-fn phases(binaries: &[Binary]) -> (Vec<&Binary>, Vec<&Binary>) {
-    let all = binaries.iter().filter(|binary| binary.is_end_to_end());
+fn phases<'b>(all: impl Iterator<Item = &'b Binary>) -> (Vec<&'b Binary>, Vec<&'b Binary>) {
     let place = |binary: &Binary| SHARING.iter().position(|name| *name == binary.name);
     let (mut sharing, mut alone): (Vec<&Binary>, Vec<&Binary>) = all.partition(|binary| place(binary).is_some());
     sharing.sort_by_key(|binary| place(binary));
@@ -93,9 +101,9 @@ fn phases(binaries: &[Binary]) -> (Vec<&Binary>, Vec<&Binary>) {
 }
 
 /// The tests talk to the API server themselves, so they run in the control plane's network namespace.
-fn job(options: &Test, stack: &Stack, times: &Path, binary: &Binary) -> anyhow::Result<Job> {
+fn job(filter: Option<&str>, stack: &Stack, times: &Path, binary: &Binary) -> anyhow::Result<Job> {
     let mut command = binary.command(|program| Ok(stack.cluster.command(Place::ControlPlane, program)?))?;
-    command.args(["--test-threads", THREADS]).args(&options.filter);
+    command.args(["--test-threads", THREADS]).args(filter);
     command.env(CLUSTER, stack.cluster.name()).env(TIMES, times);
     Ok((binary.title(), command))
 }
