@@ -45,6 +45,10 @@ pub(crate) enum Command {
     Restart(RestartArgs),
     /// Waits until a rollout has ended
     Wait(WaitArgs),
+    /// Gives a workload the template back that it had before, also while its rollout is held or halted
+    Undo(UndoArgs),
+    /// Tries the version again that was judged bad and halted
+    Retry(RetryArgs),
     /// Says why pods wait: each rule's answer, who holds the budget, and the smallest change that would unblock
     ///
     /// Exit code 0: nothing is in the way; 3: a rule is in the way of a pod; 1: something else is.
@@ -107,6 +111,21 @@ pub(crate) struct WaitArgs {
     /// How long to wait, e.g. 90s, 10m
     #[arg(long, default_value = "10m", value_parser = duration)]
     pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndoArgs {
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
+    pub(crate) target: Target,
+    /// Number of the revision, as `kubectl rollout history` counts [default: the last good one]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) to_revision: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
+    pub(crate) target: Target,
 }
 
 #[derive(Debug, Args)]

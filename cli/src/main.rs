@@ -1,6 +1,6 @@
 //! `kubectl hitless`: what operations run, what waits and why; restarts; waiting for a rollout.
 //!
-//! Reads with the user's own rights and writes nothing but the annotations that ask for a restart. What it says of rules and
+//! Reads with the user's own rights, and writes with them: annotations that ask for a restart, and earlier templates. What it says of rules and
 //! workloads is the controller's own decision ([`hitless_rollout::round`]), made of what is seen from here.
 
 mod args;
@@ -17,6 +17,7 @@ mod scene;
 mod snapshot;
 mod source;
 mod status;
+mod undo;
 mod wait;
 mod why;
 
@@ -78,6 +79,8 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Restart(arguments) => restart::run(client, namespace, &arguments).await,
         Command::Wait(arguments) => wait::run(client, namespace, &arguments).await,
+        Command::Undo(arguments) => undo::undo(client, namespace, &arguments).await,
+        Command::Retry(arguments) => undo::retry(client, namespace, &arguments).await,
         Command::Why(arguments) => why::run(client, namespace, &arguments).await,
         Command::Plan(arguments) => plan::of_cluster(client, namespace, &arguments).await,
         Command::Lint(_) | Command::Version => Ok(()),

@@ -62,7 +62,7 @@ fn find(snapshot: &Snapshot, target: &Target) -> Result<WorkloadStatus, Failure>
 
 /// Whether the rollout has ended well; an error if it has ended otherwise.
 fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
-    if workload.stage == "Refused" {
+    if ["Refused", "Halted"].contains(&workload.stage) {
         return Err(Failure::Failed(format!("{}: {}", workload.name, workload.why)));
     }
     if let Some(pod) = workload.pods.iter().find(|pod| pod.halts)

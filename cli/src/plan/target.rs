@@ -106,7 +106,9 @@ fn prepare(mut snapshot: Snapshot, uid: &str) -> Way {
             return Way::Nothing;
         };
         match (workload.stage, workload.writes.into_iter().next()) {
-            (Stage::SteppingAside(_) | Stage::Refused(_), _) => return Way::Native(workload.why.unwrap_or_default()),
+            (Stage::SteppingAside(_) | Stage::Refused(_) | Stage::Halted(_), _) => {
+                return Way::Native(workload.why.unwrap_or_default());
+            }
             (Stage::Rolling, None) => return Way::InPlace(Box::new(snapshot)),
             (Stage::Rolling, Some(write)) => snapshot = carry_out(snapshot, &write),
             (Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Finishing, _) => return Way::Nothing,

@@ -137,6 +137,9 @@ impl<'a> Observer<'a> {
         } else if self.wish(pod).is_some() {
             status.state = State::Waiting;
             (status.why, status.blocked) = self.why(group, pod);
+        } else if group.workload.is_some_and(|workload| is_held_off(workload, uid)) {
+            status.state = State::Waiting;
+            "its workload is halted".clone_into(&mut status.why);
         } else if pod.terminating {
             "the pod is being deleted".clone_into(&mut status.why);
         } else if !pod.ready() {
@@ -213,6 +216,11 @@ impl<'a> Observer<'a> {
     }
 }
 
+/// Whether the pod is not as its workload says, and is not to be, because that version was judged bad.
+fn is_held_off(workload: &WorkloadReport, uid: &str) -> bool {
+    matches!(workload.stage, Stage::Halted(_)) && workload.behind.contains(uid)
+}
+
 /// Whether the pod leaves or is held, and why.
 fn mode(grant: &Grant) -> Option<String> {
     (!grant.mode_reason.is_empty()).then(|| format!("{} ({})", grant.mode.as_str(), grant.mode_reason))
@@ -237,6 +245,7 @@ fn stage(workload: &WorkloadReport) -> (&'static str, String) {
         Stage::Rolling => ("Rolling", String::new()),
         Stage::Finishing => ("Finishing", "all pods are updated; the workload's own objects follow".to_owned()),
         Stage::SteppingAside(_) => ("SteppingAside", format!("{why}; it goes on Kubernetes' own way")),
+        Stage::Halted(_) => ("Halted", format!("{why}; pods that are made anew get the version before")),
         Stage::Refused(_) => (
             "Refused",
             format!("{why}; change it back, or let it roll Kubernetes' own way (hitless.dev/update: in-place)"),

@@ -3,6 +3,7 @@
 use hitless_api::GroupKind;
 use serde_json::Value;
 
+use crate::kinds::BadVersion;
 use crate::kinds::colla_set::CollaSets;
 use crate::kinds::daemon_set::DaemonSets;
 use crate::kinds::deployment::Deployments;
@@ -112,8 +113,27 @@ pub trait Kind: Sync {
     fn release(&self, object: &Object) -> Option<Write>;
 
     /// What is written when the operations of this revision have failed too often for it to go on: `world` is as it was planned
-    /// on. Nothing if what is there needs no change then.
-    fn halt(&self, root: &Object, world: &World<'_>) -> Option<Write>;
+    /// on, `why` is the first of them. Nothing if what is there needs no change then.
+    fn halt(&self, root: &Object, world: &World<'_>, why: BadVersion<'_>) -> Option<Write>;
+
+    /// What its owner writes to have the version tried again that was judged bad (`kubectl hitless retry`).
+    ///
+    /// # Errors
+    /// Why there is nothing to try again, as a clause for people.
+    fn retry(&self, root: &Object, world: &World<'_>) -> Result<Write, String> {
+        let _ = (root, world);
+        Err("no version of this kind of workload is ever halted".to_owned())
+    }
+
+    /// What its owner writes to go back to an earlier template (`kubectl hitless undo`): to the revision with this number, as
+    /// `kubectl rollout history` counts, or else to the last good one.
+    ///
+    /// # Errors
+    /// Why it can't go back, as a clause for people.
+    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
+        let _ = (root, world, to_revision);
+        Err("hitless knows no earlier templates of this kind of workload".to_owned())
+    }
 
     /// Template of a pod of the next version that may run beside the workload's own for a while, as its own strategy lets it.
     ///

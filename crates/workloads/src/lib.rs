@@ -28,6 +28,7 @@ pub use config::{ConfigContent, ConfigKind, ConfigRef, ConfigUse};
 pub use diff::first_native_change;
 pub use intent::{Obstacle, Operation, PodIntent, PodWish};
 pub use kind::{Component, KINDS, Kind, Resource};
+pub use kinds::BadVersion;
 pub use manifest::RolledOut;
 pub use object::{Body, Object, OptIn, Typed};
 pub use plan::{Because, CompanionWish, Plan, Stage};

@@ -66,6 +66,8 @@ pub enum Stage {
     SteppingAside(Because),
     /// The change is refused and waits: it can't be made in place, and nothing else is allowed.
     Refused(Because),
+    /// The version was judged bad: no pod is brought to it, and none is made from it.
+    Halted(Because),
 }
 
 /// When a companion pod tries a workload's next version before its own pods get it (docs/contract.md 33).
@@ -168,7 +170,7 @@ impl Plan {
     pub fn is_active(&self) -> bool {
         match self.stage {
             Stage::Rolling | Stage::Finishing | Stage::Idle => true,
-            Stage::NotOurs | Stage::Native | Stage::SteppingAside(_) | Stage::Refused(_) => false,
+            Stage::NotOurs | Stage::Native | Stage::SteppingAside(_) | Stage::Refused(_) | Stage::Halted(_) => false,
         }
     }
 }

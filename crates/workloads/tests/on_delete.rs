@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{Object, Obstacle, Plan, Stage, Template, World, kind};
+use hitless_workloads::{BadVersion, Object, Obstacle, Plan, Stage, Template, World, kind};
 use hitless_world::native::{self, Act, Seen};
 use hitless_world::{WorkloadObject, carry_out};
 use k8s_openapi::api::core::v1::Pod;
@@ -19,6 +19,7 @@ struct Scene {
     pods: Vec<Value>,
     operating: BTreeSet<String>,
 }
+const BAD: BadVersion<'_> = BadVersion { pod: "web-2", reason: "CrashLoopBackOff", message: "" };
 
 fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]}})
@@ -241,7 +242,7 @@ fn an_owners_own_on_delete_is_driven_and_never_put_back() {
 #[test]
 fn a_version_that_was_judged_bad_is_put_back_and_not_tried_again() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
-    let write = scene.with(|world, root| scene.kind().halt(root, world)).unwrap();
+    let write = scene.with(|world, root| scene.kind().halt(root, world, BAD)).unwrap();
     scene.workload = carry_out(&write, Some(&scene.workload), "2", "").unwrap().unwrap();
     assert_eq!(scene.workload["spec"]["template"], template("web:v1"));
     scene.count();
@@ -254,7 +255,9 @@ fn a_version_that_was_judged_bad_is_put_back_and_not_tried_again() {
     // Somebody applies the same manifest again.
     scene.workload["spec"]["template"] = template("web:v2");
     let mut scene = scene.held();
-    assert!(matches!(scene.plan().stage, Stage::Refused(because) if because.reason == "Halted"));
+    assert!(
+        matches!(scene.plan().stage, Stage::Halted(because) if because.text.contains("by pod web-2: CrashLoopBackOff"))
+    );
     assert_eq!(scene.write(), "restore-template");
     assert_eq!(scene.workload["spec"]["template"], template("web:v1"));
 }
@@ -351,14 +354,14 @@ fn another_annotation_and_one_that_the_pods_read_are_left_to_the_native_controll
     }
     let Stage::SteppingAside(because) = own.plan().stage else { panic!("it goes in place") };
     assert!(because.text.ends_with("because spec.template.spec.volumes[info].downwardAPI.items[sum] reads it"));
-    assert!(own.with(|world, root| own.kind().halt(root, world)).is_none(), "nor is it put back in place");
+    assert!(own.with(|world, root| own.kind().halt(root, world, BAD)).is_none(), "nor is it put back in place");
 }
 
 #[test]
 fn a_bad_version_is_put_back_with_its_restart_annotations() {
     let (good, bad) = (json!({"checksum/a": "1", "rollme": "x"}), json!({"checksum/a": "2", "checksum/b": "3"}));
     let scene = restart(&good, &bad);
-    let write = scene.with(|world, root| scene.kind().halt(root, world)).unwrap();
+    let write = scene.with(|world, root| scene.kind().halt(root, world, BAD)).unwrap();
     let workload = carry_out(&write, Some(&scene.workload), "2", "").unwrap().unwrap();
     assert_eq!(workload["spec"]["template"], scene.revisions[0]["data"]["spec"]["template"]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use hitless_cluster::Cluster;
 use hitless_e2e::app::{self, PATIENCE, Shape, image_of, is_ready};
 use hitless_e2e::stack::echo_image;
@@ -294,8 +294,28 @@ fn an_image_that_never_becomes_ready_is_rolled_back_and_stops_the_rollout() -> a
     });
     ensure!(tried.is_none(), "another pod was tried after one was rolled back");
     ensure!(app.identities() == before, "pods were replaced");
+    // Nothing is made of it any more, also without the pod that it was judged by.
+    let halted = app.wait_event("RolloutHalted")?;
+    ensure!(halted.contains(&echo_image("unready")) && halted.contains("kubectl hitless undo"), "it says: {halted}");
+    let pod = app.pods.objects().keys().find(|pod| note.contains(pod.as_str())).cloned().context("no pod is named")?;
+    app.kubectl.run(&["delete", "pod", &pod, "--wait=false"])?;
+    app.kubectl.run(&["scale", "deployment", "web", "--replicas", "4"])?;
+    app.wait_version("v1", 4)?;
+    let plugin = Stack::attach()?.programs.cli;
+    let wait = app.kubectl.plugin(&plugin, &["wait", "deployment/web"])?;
+    let said = String::from_utf8_lossy(&wait.stderr).into_owned();
+    ensure!(wait.status.code() == Some(1) && said.contains(&echo_image("unready")), "wait said: {said}");
+    let undo = app.kubectl.plugin(&plugin, &["undo", "deployment/web"])?;
+    ensure!(undo.status.success(), "undo said: {}", String::from_utf8_lossy(&undo.stderr));
+    assert_finished(&app, "v1", 4)?;
     app.set_version("v2")?;
-    assert_finished(&app, "v2", 3)
+    assert_finished(&app, "v2", 4)?;
+    let web = app.kubectl.get(&["deployment", "web"])?;
+    ensure!(
+        web["metadata"]["annotations"]["hitless.dev/halted"].is_null(),
+        "a good version leaves the mark of the bad one"
+    );
+    Ok(())
 }
 
 fn container_ids(app: &App) -> Vec<String> {

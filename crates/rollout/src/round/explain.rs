@@ -283,7 +283,9 @@ fn workloads(
             replicas: kind::size(object).map_or(0, |size| size.desired),
             stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),
             why: plan.and_then(|plan| match &plan.stage {
-                Stage::SteppingAside(because) | Stage::Refused(because) => Some(because.text.clone()),
+                Stage::SteppingAside(because) | Stage::Refused(because) | Stage::Halted(because) => {
+                    Some(because.text.clone())
+                }
                 Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling | Stage::Finishing => None,
             }),
             permanent: plan.is_some_and(|plan| plan.permanent),

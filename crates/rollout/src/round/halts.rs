@@ -2,7 +2,7 @@
 
 use hitless_api::Outcome;
 use hitless_gate::Gate;
-use hitless_workloads::{Stage, kind};
+use hitless_workloads::{BadVersion, Stage, kind};
 
 use super::change::Change;
 use super::endings::{Ended, Failure};
@@ -22,7 +22,9 @@ pub(super) fn changes<'a>(wishes: &Wishes<'a>, ended: &Ended<'a>, gate: &Gate) -
             return None;
         }
         let kind = kind::of_workload(&plan.workload.group_kind)?;
-        kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world).map(Change::Workload)
+        let Failure { grant, result, message, .. } = first;
+        let why = BadVersion { pod: &grant.pod.name, reason: &result.reason, message };
+        kind.halt(wishes.world.object(&plan.workload.uid)?, &wishes.world, why).map(Change::Workload)
     });
     changes.collect()
 }

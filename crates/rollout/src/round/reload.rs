@@ -61,7 +61,9 @@ impl Reload {
             Some(recorded) if *recorded == content.config.hash => Self::UpToDate,
             Some(_) => match plan.stage {
                 Stage::Idle | Stage::Rolling | Stage::Finishing => Self::Changed(begins(content)),
-                Stage::NotOurs | Stage::Native | Stage::SteppingAside(_) | Stage::Refused(_) => Self::Later,
+                Stage::NotOurs | Stage::Native | Stage::SteppingAside(_) | Stage::Refused(_) | Stage::Halted(_) => {
+                    Self::Later
+                }
             },
         }
     }

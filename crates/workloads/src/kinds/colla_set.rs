@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 pub use body::{CollaSet, CollaSetBody, Scope, UpgradePolicy};
 pub use context::ContextBody;
 
+use super::BadVersion;
 use super::revision::{self, CONTROLLER_REVISION};
 use crate::kind::{Component, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
@@ -109,7 +110,7 @@ impl Kind for CollaSets {
     }
 
     /// The template is the owner's; nobody else makes pods from it.
-    fn halt(&self, _: &Object, _: &World<'_>) -> Option<Write> {
+    fn halt(&self, _: &Object, _: &World<'_>, _: BadVersion<'_>) -> Option<Write> {
         None
     }
 

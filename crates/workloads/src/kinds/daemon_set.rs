@@ -10,6 +10,7 @@ use serde_json::Value;
 
 pub use body::{DaemonSet, DaemonSetBody};
 
+use super::halted::{BadVersion, NO_OTHER, NOT_HALTED};
 use super::on_delete::{Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
 use crate::kind::{Kind, Resource, Size};
@@ -67,8 +68,16 @@ impl Kind for DaemonSets {
         release(object, &object.daemon_set()?.body.strategy)
     }
 
-    fn halt(&self, root: &Object, world: &World<'_>) -> Option<Write> {
-        subject(root.daemon_set()?, world).halt()
+    fn halt(&self, root: &Object, world: &World<'_>, why: BadVersion<'_>) -> Option<Write> {
+        subject(root.daemon_set()?, world).halt(why)
+    }
+
+    fn retry(&self, root: &Object, world: &World<'_>) -> Result<Write, String> {
+        root.daemon_set().map_or_else(|| Err(NOT_HALTED.to_owned()), |set| subject(set, world).retry())
+    }
+
+    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
+        root.daemon_set().map_or_else(|| Err(NO_OTHER.to_owned()), |set| subject(set, world).undo(to_revision))
     }
 
     fn held(&self, root: Value) -> Value {

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 pub use body::{Deployment, DeploymentBody, ReplicaSet, ReplicaSetBody};
 
+use super::halted::{self, BadVersion, Halted};
 use crate::kind::{self, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
@@ -109,9 +110,17 @@ impl Kind for Deployments {
         (!labels.is_empty()).then(|| writes::strip_labels(set, &labels))
     }
 
-    /// Nothing: the template of the live ReplicaSet stays as it is until the Deployment is changed.
-    fn halt(&self, _: &Object, _: &World<'_>) -> Option<Write> {
-        None
+    fn halt(&self, root: &Object, world: &World<'_>, why: BadVersion<'_>) -> Option<Write> {
+        plan::halt(root, world, why)
+    }
+
+    fn retry(&self, root: &Object, _: &World<'_>) -> Result<Write, String> {
+        let halted = root.deployment().and_then(|each| Halted::of_template(root, &each.body.template));
+        halted.map(|_| halted::forget(root)).ok_or_else(|| halted::NOT_HALTED.to_owned())
+    }
+
+    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
+        history::undo(root, world, to_revision)
     }
 
     fn surge<'r>(&self, root: &'r Object) -> Result<&'r Value, String> {

@@ -13,8 +13,9 @@ use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 
-pub(super) use strategy::{Halted, held, is_on_delete, put_back, release, wanted};
+pub(super) use strategy::{held, is_on_delete, put_back, release, wanted};
 
+use super::halted::{self, BadVersion, Halted};
 use super::revision::Revisions;
 use crate::intent::{Obstacle, PodWish, share};
 use crate::kind::Resource;
@@ -82,10 +83,10 @@ impl<'a> Subject<'a> {
         if let Some(because) = &self.impossible {
             return self.step_aside(because.clone());
         }
-        if let Some(halted) = Halted::of(self.object).filter(|halted| halted.revision == self.template.revision()) {
-            let text = format!("revision {} was judged bad", halted.revision);
-            let write = self.restore(|shape| shape.revision == halted.back_to);
-            return self.idle(Stage::Refused(Because { reason: "Halted", text }), write);
+        if let Some(halted) = Halted::of_template(self.object, self.template) {
+            let write = self.restore(&halted);
+            let because = halted.because(self.template, self.good(&halted.back_to));
+            return Plan { permanent: !held, ..self.idle(Stage::Halted(because), write) };
         }
         if self.labels.is_none() {
             let behind: BTreeSet<String> = self.in_order.iter().map(|pod| pod.id.uid.clone()).collect();
@@ -120,8 +121,7 @@ impl<'a> Subject<'a> {
             return Plan { permanent, wishes, behind, total, ..self.idle(Stage::Rolling, None) };
         }
         if permanent {
-            let over = Halted::of(self.object).is_some_and(|halted| halted.back_to != self.template.revision());
-            let forget = over.then(|| strategy::forget_halt(self.object));
+            let forget = Halted::is_over(self.object, self.template).then(|| halted::forget(self.object));
             return Plan { permanent, total, ..self.idle(Stage::Idle, forget) };
         }
         let updated = self.pods.iter().filter(|pod| self.is_at_target(pod)).count();
@@ -227,7 +227,7 @@ impl<'a> Subject<'a> {
     /// Puts the template back that the newest of the pods have which have another one, else that of the last revision before.
     ///
     /// Never while the native controller would roll it: that is for its owner to do.
-    pub(super) fn halt(&self) -> Option<Write> {
+    pub(super) fn halt(&self, why: BadVersion<'_>) -> Option<Write> {
         if !is_on_delete(self.strategy) {
             return None;
         }
@@ -235,26 +235,24 @@ impl<'a> Subject<'a> {
         let of_pods = self.pods.iter().filter_map(|pod| self.shape(pod)).find(other);
         let before = || self.revisions.values().filter(|(_, shape)| other(shape)).max_by_key(|(number, _)| *number);
         let good = of_pods.or_else(|| before().map(|(_, shape)| *shape))?;
-        self.restore(|shape| shape.revision == good.revision)
+        self.restore(&Halted::new(self.template, &good.revision, why))
     }
 
-    /// Puts the template back that is meant, with the mark that the present one is not to be tried again.
-    fn restore(&self, is_meant: impl Fn(&Shape) -> bool) -> Option<Write> {
+    /// The shape of a revision that pods can be brought to in place from the present one.
+    fn good(&self, revision: &str) -> Option<&'a Shape> {
         let restarts = RestartAnnotations::of(self.object, self.template);
         let target = self.template.shape();
-        let possible =
-            |shape: &Shape| shape.revision != target.revision && is_meant(shape) && restarts.allow(shape, target);
-        let (_, good) = self.revisions.values().find(|(_, shape)| possible(shape))?;
-        let halted = Halted { revision: self.template.revision().to_owned(), back_to: good.revision.clone() };
-        let text = format!(
-            "revision {} was judged bad; its template is put back to {}, so that no pod is made from it. Give it another \
-             image. To try the same one again: kubectl annotate {} {} {}- and apply it once more",
-            halted.revision,
-            good.revision,
-            self.object.id.group_kind.to_string().to_lowercase(),
-            self.object.id.name,
-            annotations::HALTED,
-        );
+        let possible = |shape: &Shape| {
+            shape.revision != target.revision && shape.revision == revision && restarts.allow(shape, target)
+        };
+        self.revisions.values().map(|(_, shape)| *shape).find(|shape| possible(shape))
+    }
+
+    /// Puts the template back that the mark names, with the mark that the present one is not to be tried again.
+    fn restore(&self, halted: &Halted) -> Option<Write> {
+        let good = self.good(&halted.back_to)?;
+        let because = halted.because(self.template, Some(good));
+        let text = halted::advice(self.object, &because, &good.revision);
         let template = self.template.reshaped(good);
         let write = Write::patch("restore-template", self.object, |patch| {
             patch
@@ -262,6 +260,57 @@ impl<'a> Subject<'a> {
                 .add(&["metadata", "annotations", annotations::HALTED], halted.text())
         });
         Some(write.telling(Some(self.note(Severity::Warning, "RolloutHalted", text))))
+    }
+
+    /// The template that was judged bad once more, without the mark.
+    pub(super) fn retry(&self) -> Result<Write, String> {
+        let halted = Halted::of(self.object).ok_or(halted::NOT_HALTED)?;
+        if halted.revision == self.template.revision() {
+            return Ok(halted::forget(self.object));
+        }
+        let bad = self.revisions.values().map(|(_, shape)| *shape).find(|shape| shape.revision == halted.revision);
+        let bad = bad.ok_or_else(|| {
+            format!(
+                "the native controller does not keep revision {} any more; apply its manifest again",
+                halted.revision
+            )
+        })?;
+        self.reshape("retry", bad, true)
+    }
+
+    /// The template of an earlier revision. The native controllers number them.
+    pub(super) fn undo(&self, to_revision: Option<u64>) -> Result<Write, String> {
+        let others = self.revisions.values().filter(|(_, shape)| shape.revision != self.template.revision());
+        let others: Vec<(u64, &Shape)> =
+            others.filter_map(|(number, shape)| Some((u64::try_from(*number).ok()?, *shape))).collect();
+        let bad = Halted::of(self.object).map(|halted| halted.revision);
+        let (_, shape) = match to_revision {
+            Some(wanted) => others
+                .iter()
+                .find(|(number, _)| *number == wanted)
+                .ok_or_else(|| halted::unknown_revision(wanted, others.iter().map(|(number, _)| *number)))?,
+            None => others
+                .iter()
+                .filter(|(_, shape)| bad.as_deref() != Some(&shape.revision))
+                .max_by_key(|(number, _)| *number)
+                .ok_or(halted::NO_OTHER)?,
+        };
+        self.reshape("undo", shape, false)
+    }
+
+    /// Gives the object the template of that shape. Of an earlier revision only what can be changed in a running pod is known here.
+    fn reshape(&self, verb: &'static str, shape: &Shape, forget_halt: bool) -> Result<Write, String> {
+        if shape.fixed != self.template.shape().fixed {
+            let name = format!("{}/{}", self.object.id.group_kind.to_string().to_lowercase(), self.object.id.name);
+            return Err(format!(
+                "that revision differs in more than images and annotations; use: kubectl rollout undo {name}"
+            ));
+        }
+        let template = self.template.reshaped(shape);
+        Ok(Write::patch(verb, self.object, |patch| {
+            let patch = patch.replace(&["spec", "template"], template);
+            if forget_halt { patch.remove(&["metadata", "annotations", annotations::HALTED]) } else { patch }
+        }))
     }
 
     fn idle(&self, stage: Stage, write: Option<Write>) -> Plan {
@@ -307,7 +356,13 @@ impl<'a> Subject<'a> {
                 );
                 self.note(Severity::Warning, "RolloutUnfinished", text)
             }
-            Stage::NotOurs | Stage::Idle | Stage::Native | Stage::SteppingAside(_) | Stage::Rolling => {
+            // Its own write tells.
+            Stage::Halted(_)
+            | Stage::NotOurs
+            | Stage::Idle
+            | Stage::Native
+            | Stage::SteppingAside(_)
+            | Stage::Rolling => {
                 return Vec::new();
             }
         };

@@ -40,7 +40,7 @@ fn revision<'p>(plan: Option<&'p Plan>, pod: &PodView) -> Option<Option<&'p str>
     let Some(plan) = plan else { return Some(None) };
     let is_behind = plan.behind.contains(&pod.id.uid);
     match plan.stage {
-        Stage::NotOurs | Stage::Refused(_) => Some(None),
+        Stage::NotOurs | Stage::Refused(_) | Stage::Halted(_) => Some(None),
         Stage::Native | Stage::SteppingAside(_) => None,
         Stage::Idle => Some((!is_behind).then_some(plan.target.as_str())),
         Stage::Rolling | Stage::Finishing => (!is_behind).then_some(Some(plan.target.as_str())),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{Object, Plan, PodIntent, Write, kind};
+use hitless_workloads::{BadVersion, Kind, Object, Plan, PodIntent, Write, kind};
 use hitless_world::carry_out;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -67,13 +67,27 @@ impl World {
     }
 
     pub(crate) fn plan(&self, operating: &BTreeSet<String>) -> Plan {
+        self.with(operating, |kind, deployment, world| kind.plan(deployment, world))
+    }
+
+    /// What is written when the pod echo-1 could not be brought to the version that is wished now.
+    pub(crate) fn halt(&self) -> Option<Write> {
+        let why = BadVersion { pod: "echo-1", reason: "ErrImagePull", message: "not found" };
+        self.with(&BTreeSet::new(), |kind, deployment, world| kind.halt(deployment, world, why))
+    }
+
+    fn with<T>(
+        &self,
+        operating: &BTreeSet<String>,
+        ask: impl FnOnce(&dyn Kind, &Object, &hitless_workloads::World<'_>) -> T,
+    ) -> T {
         let read = |object: &Value| Arc::new(kind::read(object.clone()).unwrap().unwrap());
         let objects: Vec<Arc<Object>> = std::iter::once(&self.deployment).chain(self.sets.values()).map(read).collect();
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
         let world = hitless_workloads::World::new(&objects, &pods, operating.clone());
         // A workload that nobody looks after is asked all the same.
         let deployment = &objects[0];
-        kind::of_workload(&deployment.id.group_kind).unwrap().plan(deployment, &world)
+        ask(kind::of_workload(&deployment.id.group_kind).unwrap(), deployment, &world)
     }
 
     /// A write to the Deployment by anybody but our controller, with the guard policy in its way.

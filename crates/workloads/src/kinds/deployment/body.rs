@@ -117,6 +117,11 @@ impl<'a> ReplicaSet<'a> {
         mark.map(String::as_str).or_else(|| self.left())
     }
 
+    /// Number of its revision, as the Deployment controller counts.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.object.annotations.get(annotations::DEPLOYMENT_REVISION)?.parse().ok()
+    }
+
     /// Those of our labels that are on it.
     #[must_use]
     pub fn own_labels(&self) -> Vec<&'static str> {

@@ -7,7 +7,11 @@ use hitless_api::names::{annotations, labels};
 use serde_json::{Value, json};
 
 use super::body::{Deployment, ReplicaSet};
+use crate::kinds::halted::{self, Halted};
+use crate::object::Object;
 use crate::template::set;
+use crate::world::World;
+use crate::write::Write;
 
 /// Annotations that must not reach the Deployment again by an `undo`, which copies all of a ReplicaSet's annotations to it.
 const NOT_KEPT: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", annotations::ROLLOUT];
@@ -37,6 +41,31 @@ pub(super) fn entry(deployment: Deployment<'_>, live: ReplicaSet<'_>, owned: &[R
         },
         "spec": {"replicas": 0, "selector": selector, "template": template},
     })
+}
+
+/// Gives the Deployment the template of an earlier revision. The guard holds it in the same write.
+pub(super) fn undo(root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
+    let Some(deployment) = root.deployment() else { return Err(halted::NO_OTHER.to_owned()) };
+    let present = &deployment.body.template;
+    let sets = world.children(&root.id.uid).iter().filter_map(|set| set.replica_set());
+    let others: Vec<ReplicaSet<'_>> = sets
+        .filter(|set| !set.body.template.is_mixed() && set.body.template.revision() != present.revision())
+        .collect();
+    let back_to = Halted::of_template(root, present).map(|halted| halted.back_to);
+    let is_last_good = |set: &&ReplicaSet<'_>| back_to.as_deref() == Some(set.body.template.revision());
+    let meant = match to_revision {
+        Some(number) => others
+            .iter()
+            .find(|set| set.number() == Some(number))
+            .ok_or_else(|| halted::unknown_revision(number, others.iter().filter_map(ReplicaSet::number)))?,
+        None => others
+            .iter()
+            .find(is_last_good)
+            .or_else(|| others.iter().max_by_key(|set| set.number()))
+            .ok_or_else(|| halted::NO_OTHER.to_owned())?,
+    };
+    let template = meant.body.template.content().clone();
+    Ok(Write::patch("undo", root, |patch| patch.replace(&["spec", "template"], template)))
 }
 
 /// A `pod-template-hash` of 16 hexadecimal digits, which the Deployment controller never makes: the revision itself, unless a

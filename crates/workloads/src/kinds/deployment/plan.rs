@@ -11,6 +11,7 @@ use super::body::{Deployment, ReplicaSet};
 use super::{DEPLOYMENT, history, live, writes};
 use crate::diff::first_native_change;
 use crate::intent::{PodWish, share};
+use crate::kinds::halted::{self, BadVersion, Halted};
 use crate::need::{Goal, Need, Origin, need};
 use crate::object::{Object, OptIn};
 use crate::plan::{Because, Plan, Stage, note};
@@ -28,6 +29,15 @@ pub(super) fn plan(root: &Object, world: &World<'_>) -> Plan {
     plan.notes = planner.notes(&plan);
     plan.notes.extend(OwnList::notes(root, &DEPLOYMENT).filter(|_| plan.stage != Stage::NotOurs));
     plan
+}
+
+/// Marks the Deployment: nothing is made of its template's version any more.
+pub(super) fn halt(root: &Object, world: &World<'_>, why: BadVersion<'_>) -> Option<Write> {
+    let deployment = root.deployment().filter(|deployment| deployment.body.paused)?;
+    let children = world.children(&root.id.uid).iter().filter(|set| !set.deleting);
+    let owned: Vec<ReplicaSet<'_>> = children.filter_map(|set| set.replica_set()).collect();
+    let planner = Planner { deployment, owned: &owned, world, permanent: !deployment.held_by_guard() };
+    planner.halt(live::live(&owned, &deployment.body.template)?, why)
 }
 
 struct Planner<'a> {
@@ -72,7 +82,10 @@ impl<'a> Planner<'a> {
         if let Some(because) = first_native_change(deployment.object, &live.body.template, &deployment.body.template) {
             return self.step_aside(because);
         }
-        self.drive(live)
+        match Halted::of_template(deployment.object, &deployment.body.template) {
+            Some(halted) => self.halted(live, &halted),
+            None => self.drive(live),
+        }
     }
 
     fn idle(&self, stage: Stage, write: Option<Write>) -> Plan {
@@ -102,15 +115,52 @@ impl<'a> Planner<'a> {
     /// mark into the Deployment's template otherwise. Not if that is the Deployment's template: the Deployment controller
     /// would believe that all pods have it.
     fn restore_template(&self) -> Option<Write> {
-        let number = |set: &ReplicaSet<'_>| -> Option<u64> {
-            set.annotations.get(annotations::DEPLOYMENT_REVISION)?.parse().ok()
-        };
         let mixed = self.owned.iter().find(|set| set.body.template.is_mixed())?;
         let complete = self.owned.iter().filter(|set| set.is_history() && !set.body.template.is_mixed());
-        let last = complete.max_by_key(|set| number(set))?;
+        let last = complete.max_by_key(|set| set.number())?;
         let template = last.body.template.for_replica_set(mixed.body.template.hash(), false);
         let is_other = last.body.template.revision() != self.deployment.body.template.revision();
         is_other.then(|| writes::set_exact(*mixed, template, None))
+    }
+
+    /// Templates that were complete and differ from the target only in what can be changed in a running pod.
+    fn complete(&self) -> impl Iterator<Item = ReplicaSet<'a>> {
+        let target = &self.deployment.body.template;
+        self.owned.iter().copied().filter(move |set| {
+            let template = &set.body.template;
+            !template.is_mixed()
+                && template.revision() != target.revision()
+                && first_native_change(self.deployment.object, template, target).is_none()
+        })
+    }
+
+    /// The version goes back to the newest one that some of the pods were brought to, else to the newest before.
+    fn halt(&self, live: ReplicaSet<'_>, why: BadVersion<'_>) -> Option<Write> {
+        let pods = self.pods(live);
+        let is_recorded = |set: &ReplicaSet<'_>| {
+            let recorded = pods.iter().filter_map(|pod| pod.annotations.get(annotations::REVISION));
+            recorded.into_iter().any(|revision| revision == set.body.template.revision())
+        };
+        let good = self.complete().max_by_key(|set| (is_recorded(set), set.number()))?.body.template.shape();
+        let bad = &self.deployment.body.template;
+        let halted = Halted::new(bad, &good.revision, why);
+        let text = halted::advice(self.deployment.object, &halted.because(bad, Some(good)), &good.revision);
+        let write = Write::annotate("halt", self.deployment.object, annotations::HALTED, &halted.text());
+        Some(write.telling(Some(self.note(Severity::Warning, "RolloutHalted", text))))
+    }
+
+    /// Pods stay as they are, and new ones are made from the last good template.
+    fn halted(&self, live: ReplicaSet<'_>, halted: &Halted) -> Plan {
+        let good = self.complete().find(|set| set.body.template.revision() == halted.back_to);
+        let because = halted.because(&self.deployment.body.template, good.map(|set| set.body.template.shape()));
+        let is_there = |set: &ReplicaSet<'_>| {
+            set.body.template.revision() == live.body.template.revision() && !live.body.template.is_mixed()
+        };
+        let write = good.filter(|set| !is_there(set)).map(|set| {
+            writes::set_exact(live, set.body.template.for_replica_set(live.body.template.hash(), false), None)
+        });
+        let plan = self.idle(Stage::Halted(because), write);
+        Plan { permanent: self.permanent, ..self.counted(live, plan) }
     }
 
     fn strip(&self, names: &[&str]) -> Option<Write> {
@@ -182,7 +232,9 @@ impl<'a> Planner<'a> {
         let settled = wishes.is_empty() && self.settled(live, &pods);
         // A pause of the owner's own, and nothing changed under it (docs/contract.md 20).
         if self.permanent && exact {
-            return Plan { behind, total, ..self.idle(Stage::Idle, None) };
+            let forget = Halted::is_over(self.deployment.object, &spec.template);
+            let write = forget.then(|| halted::forget(self.deployment.object));
+            return Plan { behind, total, ..self.idle(Stage::Idle, write) };
         }
 
         let mixed_missing = !(at_target && live.body.template.is_mixed());
@@ -304,6 +356,11 @@ impl<'a> Planner<'a> {
                     annotations::UPDATE,
                 );
                 self.note(Severity::Warning, "RolloutRefused", text)
+            }
+            Stage::Halted(because) => {
+                let halted = Halted::of(self.deployment.object).map(|halted| halted.back_to).unwrap_or_default();
+                let text = halted::advice(self.deployment.object, because, &halted);
+                self.note(Severity::Warning, "RolloutHalted", text)
             }
             Stage::NotOurs
             | Stage::Idle

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::REPLICA_SET;
 use super::body::{Deployment, ReplicaSet};
+use crate::kinds::halted::Halted;
 use crate::write::Write;
 
 const TEMPLATE: [&str; 2] = ["spec", "template"];
@@ -64,9 +65,11 @@ pub(super) fn strip_labels(set: ReplicaSet<'_>, names: &[&str]) -> Write {
     Write::patch("strip-labels", set.object, |patch| names.iter().fold(patch, |patch, name| patch.remove(&label(name))))
 }
 
-/// Lifts the guard's mark and its pause together.
+/// Lifts the guard's mark and its pause together. The mark of a version that was judged bad goes once another one has come to its end.
 pub(super) fn unpause(deployment: Deployment<'_>) -> Write {
+    let is_over = Halted::is_over(deployment.object, &deployment.body.template);
     Write::patch("unpause", deployment.object, |patch| {
-        patch.remove(&["metadata", "annotations", annotations::ROLLOUT]).add(&["spec", "paused"], false)
+        let patch = patch.remove(&["metadata", "annotations", annotations::ROLLOUT]).add(&["spec", "paused"], false);
+        if is_over { patch.remove(&["metadata", "annotations", annotations::HALTED]) } else { patch }
     })
 }

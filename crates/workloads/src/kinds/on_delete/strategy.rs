@@ -1,9 +1,9 @@
 //! The owner's update strategy, kept while `OnDelete` stands in its place.
 
 use hitless_api::names::{self, annotations};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::kinds::halted::Halted;
 use crate::object::Object;
 use crate::template::Template;
 use crate::write::Write;
@@ -27,8 +27,7 @@ pub(in crate::kinds) fn wanted(object: &Object, strategy: &Value) -> Value {
 /// Gives the object the strategy that its owner wants, and takes the guard's marks off. The mark of a version that was judged bad
 /// goes once another one than that which was put back has come to its end.
 pub(in crate::kinds) fn put_back(object: &Object, strategy: &Value, template: &Template) -> Write {
-    let is_over = Halted::of(object).is_some_and(|halted| halted.back_to != template.revision());
-    release_with(object, strategy, is_over)
+    release_with(object, strategy, Halted::is_over(object, template))
 }
 
 /// The same for an uninstall.
@@ -47,11 +46,6 @@ fn release_with(object: &Object, strategy: &Value, forget_halt: bool) -> Write {
     })
 }
 
-/// Takes the mark of a version that was judged bad off, where no strategy is put back: it is the owner's own.
-pub(in crate::kinds) fn forget_halt(object: &Object) -> Write {
-    Write::patch("forget-halt", object, |patch| patch.remove(&["metadata", "annotations", annotations::HALTED]))
-}
-
 /// The object as the guard policy stores it when its template changes.
 pub(in crate::kinds) fn held(mut root: Value) -> Value {
     let strategy = root["spec"]["updateStrategy"].clone();
@@ -62,26 +56,4 @@ pub(in crate::kinds) fn held(mut root: Value) -> Value {
         root["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
     }
     root
-}
-
-/// A version that was judged bad (annotation `hitless.dev/halted`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::kinds) struct Halted {
-    /// Revision of its template.
-    pub(in crate::kinds) revision: String,
-    /// Revision of the template that was put back.
-    pub(in crate::kinds) back_to: String,
-}
-
-impl Halted {
-    /// The one that stands on the object; what is not understood is none.
-    pub(in crate::kinds) fn of(object: &Object) -> Option<Self> {
-        serde_json::from_str(object.annotations.get(annotations::HALTED)?).ok()
-    }
-
-    /// The annotation.
-    pub(in crate::kinds) fn text(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
 }

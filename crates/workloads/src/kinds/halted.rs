@@ -1,0 +1,118 @@
+//! A version that was judged bad: the mark that stands on its workload (annotation `hitless.dev/halted`).
+
+use hitless_api::names::annotations;
+use serde::{Deserialize, Serialize};
+
+use crate::object::Object;
+use crate::plan::Because;
+use crate::template::{Shape, Template};
+use crate::write::Write;
+
+/// Most bytes of the kubelet's words that the mark keeps.
+const MOST_WORDS: usize = 300;
+
+/// What speaks against a version: an operation that led to it was judged bad and undone.
+#[derive(Clone, Copy, Debug)]
+pub struct BadVersion<'a> {
+    /// The pod's name.
+    pub pod: &'a str,
+    /// In CamelCase.
+    pub reason: &'a str,
+    /// For people, in the kubelet's own words as far as it said some; may be empty.
+    pub message: &'a str,
+}
+
+/// The mark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Halted {
+    /// Revision of the template that was judged bad.
+    pub(super) revision: String,
+    /// Revision of the template that new pods are made from.
+    pub(super) back_to: String,
+    /// The pod that it was judged by; empty in marks of earlier versions, and so are the next two.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) pod: String,
+    /// Why, in CamelCase.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) reason: String,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) message: String,
+}
+
+impl Halted {
+    /// A version that has just been judged.
+    pub(super) fn new(bad: &Template, back_to: &str, why: BadVersion<'_>) -> Self {
+        let end = why.message.char_indices().map(|(at, _)| at).take_while(|at| *at <= MOST_WORDS).last().unwrap_or(0);
+        let message = if why.message.len() <= MOST_WORDS { why.message } else { &why.message[..end] };
+        Self {
+            revision: bad.revision().to_owned(),
+            back_to: back_to.to_owned(),
+            pod: why.pod.to_owned(),
+            reason: why.reason.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    /// The one that stands on the object; what is not understood is none.
+    pub(super) fn of(object: &Object) -> Option<Self> {
+        serde_json::from_str(object.annotations.get(annotations::HALTED)?).ok()
+    }
+
+    /// The one that stands on the object, if it is about the version that its template asks for.
+    pub(super) fn of_template(object: &Object, template: &Template) -> Option<Self> {
+        Self::of(object).filter(|halted| halted.revision == template.revision())
+    }
+
+    /// Whether another version than the two that it names has been asked for: the mark has done its work once that has come to its end.
+    pub(super) fn is_over(object: &Object, template: &Template) -> bool {
+        Self::of(object)
+            .is_some_and(|halted| ![&halted.back_to, &halted.revision].contains(&&template.shape().revision))
+    }
+
+    /// The annotation.
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Why nothing is made of this version. `good` is what new pods are made from, if that is known.
+    pub(super) fn because(&self, bad: &Template, good: Option<&Shape>) -> Because {
+        let differing = bad.images().filter(|(name, image)| good.and_then(|good| good.image(name)) != Some(*image));
+        let images: Vec<&str> = differing.map(|(_, image)| image).collect();
+        let what = if images.is_empty() { "the restart".to_owned() } else { images.join(", ") };
+        let pod = if self.pod.is_empty() { String::new() } else { format!(" by pod {}", self.pod) };
+        let words: Vec<&str> =
+            [&self.reason, &self.message].into_iter().map(String::as_str).filter(|each| !each.is_empty()).collect();
+        let why = if words.is_empty() { String::new() } else { format!(": {}", words.join(": ")) };
+        Because { reason: "Halted", text: format!("{what} (revision {}) was judged bad{pod}{why}", self.revision) }
+    }
+}
+
+/// What people are told as long as a workload is halted.
+pub(super) fn advice(on: &Object, because: &Because, back_to: &str) -> String {
+    let target = format!("{}/{} -n {}", on.id.group_kind.to_string().to_lowercase(), on.id.name, on.id.namespace);
+    format!(
+        "{}; pods that are made anew get revision {back_to}. Go back: kubectl hitless undo {target}; try again: kubectl hitless \
+         retry {target}; or give it another image",
+        because.text
+    )
+}
+
+/// Why nothing is tried again.
+pub(super) const NOT_HALTED: &str = "no version of it was judged bad, so there is nothing to try again";
+/// Why nothing is undone.
+pub(super) const NO_OTHER: &str = "no template is known that differs from the present one";
+
+/// That there is no such revision.
+pub(super) fn unknown_revision(number: u64, known: impl IntoIterator<Item = u64>) -> String {
+    let mut known: Vec<u64> = known.into_iter().collect();
+    known.sort_unstable();
+    let known: Vec<String> = known.iter().map(u64::to_string).collect();
+    format!("there is no revision {number} that it could go back to; there are: {}", known.join(", "))
+}
+
+/// Takes the mark off, where no other write to the object is due.
+pub(super) fn forget(object: &Object) -> Write {
+    Write::patch("forget-halt", object, |patch| patch.remove(&["metadata", "annotations", annotations::HALTED]))
+}
