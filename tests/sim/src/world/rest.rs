@@ -6,6 +6,7 @@ use hitless_api::{Grant, Outcome};
 use hitless_rollout::round::Round;
 use hitless_workloads::{Body, Object, Template};
 use hitless_world::native::stateful_set::ordinal;
+use serde_json::Value;
 
 use super::World;
 use crate::checks::{image_number, partition};
@@ -16,7 +17,10 @@ impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
     pub(super) fn rest(&mut self, cured: bool) -> bool {
         let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
-        let faults = faults.or_else(|| self.bad_versions_at_rest()).or_else(|| self.rollouts_at_rest(cured));
+        let faults = faults
+            .or_else(|| self.bad_versions_at_rest())
+            .or_else(|| self.halted_deployments_at_rest())
+            .or_else(|| self.rollouts_at_rest(cured));
         if let Some(what) = faults {
             self.ground.checks.fail(self.ground.now, what);
             return false;
@@ -83,6 +87,25 @@ impl World {
                 let live = node.view.unfinished().next();
                 live.map(|grant| format!("the grant of {} was left on {}", grant.pod.name, node.view.node))
             })
+        })
+    }
+
+    /// No ReplicaSet makes pods of a version that was judged bad, as far as its Deployment knows a version before.
+    fn halted_deployments_at_rest(&self) -> Option<String> {
+        let objects = || self.ground.server.objects.values().map(|each| &*each.view);
+        let sets_of = |owner: &str| {
+            let is_own = |object: &&Object| object.owner.as_ref().is_some_and(|of| of.uid == owner);
+            objects().filter(is_own).filter_map(|object| object.replica_set()).collect::<Vec<_>>()
+        };
+        objects().filter_map(|object| object.deployment()).find_map(|deployment| {
+            let mark = deployment.annotations.get(annotations::HALTED)?;
+            let mark: Value = serde_json::from_str(mark).ok()?;
+            let bad = deployment.body.template.revision();
+            let sets = sets_of(&deployment.id.uid);
+            let has_good = sets.iter().any(|set| mark["backTo"] == set.body.template.revision());
+            let makes_bad = sets.iter().any(|set| set.body.replicas > 0 && set.body.template.revision() == bad);
+            (deployment.body.paused && mark["revision"] == bad && has_good && makes_bad)
+                .then(|| format!("{} is halted, and its ReplicaSet makes pods of the bad version", deployment.id.name))
         })
     }
 

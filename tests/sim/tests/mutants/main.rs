@@ -315,6 +315,14 @@ const BUGS: &[Bug] = &[
         )],
     },
     Bug {
+        what: "a halted Deployment goes on making pods of the bad version",
+        changes: &[(
+            "crates/workloads/src/kinds/deployment/plan.rs",
+            "let write = good.filter(|set| !is_there(set)).map(|set| {",
+            "let write = good.filter(|set| !MUTANT && !is_there(set)).map(|set| {",
+        )],
+    },
+    Bug {
         what: "a changed restart annotation restarts nobody",
         changes: &[(
             "crates/workloads/src/need.rs",
