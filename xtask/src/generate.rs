@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
+use hitless_e2e::build::cargo;
 use hitless_workloads::rights;
 
 /// Writes the definitions in `manifests` from the types of crate `hitless-api`, the kinds' part of the roles in `manifests` from crate
@@ -27,9 +28,8 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         println!("wrote {name}");
     }
     // A program of its own, because the agent with all it needs is much to build for the sake of the other verbs.
-    let printed = Command::new("cargo")
+    let printed = cargo()
         .args(["run", "--quiet", "--package", "hitless-agent", "--example", "openapi"])
-        .current_dir(root)
         .output()
         .context("cannot run cargo")?;
     ensure!(printed.status.success(), "the endpoint is not described: {}", String::from_utf8_lossy(&printed.stderr));

@@ -1,10 +1,10 @@
 //! `cargo xtask sim`: the deterministic simulation of tests/sim, built with optimisation.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use hitless_e2e::build::workspace;
+use hitless_e2e::build::cargo;
 
 /// Runs the real controller and agent cores in a simulated cluster with faults, and checks what must always hold.
 #[derive(Args)]
@@ -24,13 +24,13 @@ pub(crate) struct Sim {
 }
 
 pub(crate) fn run(options: &Sim) -> anyhow::Result<ExitCode> {
-    let mut simulation = Command::new("cargo");
+    let mut simulation = cargo();
     simulation.args(["run", "--quiet", "--locked", "--profile", "sim", "-p", "hitless-sim", "--"]);
     match options.seed {
         Some(seed) => simulation.args(["--seed", &seed.to_string()]),
         None if options.fleet => simulation.arg("--fleet"),
         None => simulation.args(["--rollouts", &options.rollouts.to_string(), "--from", &options.from.to_string()]),
     };
-    let status = simulation.current_dir(workspace()).status().context("cargo run -p hitless-sim")?;
+    let status = simulation.status().context("cargo run -p hitless-sim")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

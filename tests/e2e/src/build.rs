@@ -92,13 +92,34 @@ impl Programs {
     }
 }
 
+/// A cargo that builds what any other cargo of this workspace builds.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace());
+    as_from_a_shell(cargo)
+}
+
+/// Without what `cargo run` and `cargo test` tell the programs that they start. Build scripts of libraries (ring's) look at it: with
+/// other values they run again, and all that depends on them is compiled once more.
+#[must_use]
+pub fn as_from_a_shell(mut command: Command) -> Command {
+    let told = std::env::vars_os().map(|(name, _)| name);
+    let is_told = |name: &std::ffi::OsString| {
+        let name = name.to_string_lossy();
+        ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+    };
+    told.filter(is_told).for_each(|name| _ = command.env_remove(name));
+    command
+}
+
 fn profile() -> String {
     std::env::var(PROFILE).unwrap_or_else(|_| "release".to_owned())
 }
 
 fn command(profile: &str, packages: &[&str]) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(workspace()).args(["build", "--locked", "--bins", "--target", TARGET, "--profile", profile]);
+    let mut cargo = cargo();
+    cargo.args(["build", "--locked", "--bins", "--target", TARGET, "--profile", profile]);
     cargo.args(packages.iter().flat_map(|package| ["-p", package]));
     // The same flags as in the Dockerfile; a caller's own would make other binaries.
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");

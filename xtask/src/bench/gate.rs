@@ -1,8 +1,9 @@
 //! What deciding costs with 150,000 pods: no cluster, the gate alone. The measuring program is `crates/gate/examples/bench.rs`.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
+use hitless_e2e::build::cargo;
 use serde::{Deserialize, Serialize};
 
 /// What one run of the measuring program prints.
@@ -55,7 +56,7 @@ pub(super) fn run(json: bool) -> anyhow::Result<()> {
 
 /// A process of its own for each, so that the memory is the gate's.
 fn measure(labels: &str) -> anyhow::Result<Run> {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = cargo();
     // One unit, as in what is shipped, so that its small functions are inlined.
     cargo.args(["--config", "profile.sim.package.hitless-gate.codegen-units=1"]);
     cargo.args(["run", "--quiet", "--profile", "sim", "--package", "hitless-gate", "--example", "bench", "--", labels]);

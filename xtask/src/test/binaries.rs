@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
-use hitless_e2e::build::workspace;
+use hitless_e2e::build::{as_from_a_shell, cargo, workspace};
 use serde::Deserialize;
 
 use super::minutes::{Minutes, Output, below};
@@ -69,10 +69,10 @@ pub(super) fn build(minutes: &Minutes, end_to_end_only: bool) -> anyhow::Result<
     let directory = workspace().join("target/xtask-test");
     fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     let messages = directory.join("binaries.json");
-    let mut cargo = Command::new("cargo");
+    let mut cargo = cargo();
     cargo.args(["test", "--workspace", "--exclude", SIMULATION, "--locked", "--no-run"]);
     cargo.arg("--message-format=json-render-diagnostics");
-    cargo.current_dir(workspace()).stdout(File::create(&messages)?);
+    cargo.stdout(File::create(&messages)?);
     if end_to_end_only {
         cargo.args(end_to_end_names()?.iter().flat_map(|name| ["--test", name]));
         minutes.step("build the end-to-end tests", Output::Shown, &mut cargo)?;
@@ -173,7 +173,7 @@ pub(super) fn long_jobs(binaries: &[Binary]) -> anyhow::Result<VecDeque<Job>> {
 pub(super) fn cargo_below(arguments: &[&str]) -> Command {
     let mut command = below(LOWEST, "cargo");
     command.args(arguments).current_dir(workspace());
-    command
+    as_from_a_shell(command)
 }
 
 /// Runs jobs, the first one first and so many at a time. What fails stands in the table and stops nothing.
