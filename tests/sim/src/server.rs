@@ -346,5 +346,6 @@ fn kind_of(write: &Write) -> &'static str {
         Write::Companion(_) => "companion pods",
         Write::InServiceFallback(_) => "pods/status",
         Write::RuleStatus(_) => "podtransitionrules/status",
+        Write::ProviderStatus(_) => "trafficproviders/status",
     }
 }

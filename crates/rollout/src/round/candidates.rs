@@ -18,6 +18,7 @@ use super::wait_reason::{self, WaitReason};
 use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
 use crate::mode::{Gaps, OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts};
+use crate::pools::Pools;
 use crate::snapshot::Snapshot;
 
 /// For so long pods wait for what the first one of their workload teaches.
@@ -32,6 +33,8 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) policies: Policies<'a>,
     pub(super) traffic: Traffic<'a>,
     pub(super) images: Images<'a>,
+    /// Which pods are in which pools of load balancers outside of the cluster.
+    pub(super) pools: Pools<'a>,
     pub(super) companions: Companions<'a>,
     /// How long a new version may take to get Ready, judged by the one before, in seconds, by index of the plan.
     pub(super) ready_within: BTreeMap<usize, u32>,
