@@ -1,5 +1,6 @@
 //! Services that want a load balancer outside of the cluster: whether they get the pool that they name.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::TrafficProvider;
@@ -22,7 +23,7 @@ pub(super) fn check(objects: &[Object]) -> Vec<Finding> {
     for object in objects.iter().filter(|object| is(object, "", "Service")) {
         let Ok(service) = object.read::<Service>() else { continue };
         let services = [Arc::new(ServiceView::from(&service))];
-        for (_, flaw) in Pools::of(&services, &providers).flaws() {
+        for (_, flaw) in Pools::of(&services, &providers, &BTreeMap::new()).flaws() {
             let line = object.node.line_of(&["metadata", "annotations", "hitless.dev/traffic"]);
             match flaw {
                 Flaw::NoProvider(_) => {}

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hitless_api::TrafficProviderSpec;
 use hitless_balancer::{Observation, PoolName, ProviderError};
 use hitless_rollout::pools::BackendWish;
 use hitless_runtime::backoff::Backoff;
@@ -14,11 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::connection::Connection;
 use super::{Order, reading, wanted};
 
-/// A pool that is as wanted is read again after so long: a load balancer that has lost its servers gets them back then.
-const IDLE: Duration = Duration::from_millis(500);
-/// One that is not: sessions end, a change takes effect.
-const BUSY: Duration = Duration::from_millis(50);
-/// One that can't be read.
+/// A pool that can't be read, or not be changed, is looked at again after so long.
 const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// What a round of a pool has shown.
@@ -43,8 +40,28 @@ enum Came {
     AsWanted,
     /// Something is, or what was read is not as wanted.
     OnTheWay,
-    /// It could not be read.
+    /// It could not be read, or not be changed.
     Away,
+}
+
+/// How often a pool is read.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// One that is as wanted: a load balancer that has lost its servers gets them back then.
+    idle: Duration,
+    /// One that is not: sessions end, a change takes effect.
+    busy: Duration,
+}
+
+impl Pace {
+    const fn of(spec: &TrafficProviderSpec) -> Self {
+        if spec.alibaba_nlb.is_some() {
+            // Its calls are counted and throttled, and it takes seconds for each change.
+            Self { idle: Duration::from_secs(5), busy: Duration::from_secs(1) }
+        } else {
+            Self { idle: Duration::from_millis(500), busy: Duration::from_millis(50) }
+        }
+    }
 }
 
 impl Task {
@@ -53,12 +70,13 @@ impl Task {
         let mut failures: u32 = 0;
         loop {
             let order = self.orders.borrow_and_update().clone();
+            let pace = Pace::of(&order.spec);
             let leads = self.leadership.borrow().leads(Instant::now());
             let came = if leads { self.round(order).await } else { Came::Away };
             failures = if matches!(came, Came::Away) { failures.saturating_add(1) } else { 0 };
             let pause = match came {
-                Came::AsWanted => IDLE,
-                Came::OnTheWay => BUSY,
+                Came::AsWanted => pace.idle,
+                Came::OnTheWay => pace.busy,
                 Came::Away => AWAY.delay(failures),
             };
             tokio::select! {
@@ -82,10 +100,16 @@ impl Task {
                     if !round.plan.steps.is_empty() {
                         tracing::info!(pool = %wish.key, steps = ?round.plan.steps, kept = ?round.plan.kept, "driven");
                     }
-                    let seen = Seen { observation: round.observation, told: wish.backends };
-                    let came = came(&seen, round.plan.steps.is_empty());
-                    self.tell(seen);
-                    return came;
+                    // Where servers can't be registered or taken out, what is seen of the others is no ground to go on.
+                    let lasting = round.failed.into_iter().find(|failed| failed.error.is_lasting());
+                    if let Some(failed) = lasting {
+                        Observation::new(Err(failed.error), std::time::Instant::now())
+                    } else {
+                        let seen = Seen { observation: round.observation, told: wish.backends };
+                        let came = came(&seen, round.plan.steps.is_empty());
+                        self.tell(seen);
+                        return came;
+                    }
                 }
             },
         };

@@ -214,7 +214,7 @@ fn a_service_that_names_a_pool_and_does_not_get_it_loses_nothing() {
     story.pools = "edge/bank";
     story.settle();
     assert_eq!(story.said(), ["TrafficInvalid"; 3]);
-    assert_eq!(story.wanted(), BTreeMap::new(), "nothing is said about its servers");
+    assert_eq!(story.wanted().into_values().collect::<Vec<_>>(), [Stand::In; 3], "what is registered follows its pods");
     let note = story.round().events.into_iter().find(|note| note.reason == "TrafficInvalid").unwrap();
     assert_eq!((note.regarding.name.as_deref(), note.regarding.kind.as_deref()), (Some("web"), Some("Service")));
     // Nobody's server goes; one whose pod is gone does.

@@ -161,7 +161,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let policies = Policies::of(&snapshot.drain_policies, least_seconds);
         let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
-        let pools = Pools::of(&snapshot.services, &snapshot.providers);
+        let pools = Pools::of(&snapshot.services, &snapshot.providers, &snapshot.pools);
         let draft = draft.with(pools::waits(&wishes, &pools, snapshot));
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
         let reloads = reload::decide(&wishes, snapshot, now);

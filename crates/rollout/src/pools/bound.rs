@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 
-use super::{PoolKey, ProviderView};
+use super::{Owner, PoolKey, PoolReading, ProviderView, Standing};
 use crate::mode::{Control, ServiceView, Target};
 
 /// A Service and one of its pools.
@@ -63,17 +63,31 @@ impl Flaw {
     }
 }
 
-/// Which Services name which pools.
+/// Which Services name which pools, and which servers are there.
 pub struct Pools<'a> {
     bound: BTreeMap<&'a str, Vec<Bound<'a>>>,
+    /// Servers of ours, by their addresses. A pod whose server is there is in the pool, whoever names it now.
+    registered: BTreeMap<IpAddr, BTreeSet<(&'a PoolKey, SocketAddr)>>,
     flaws: Vec<(&'a ServiceView, Flaw)>,
 }
 
 impl<'a> Pools<'a> {
-    /// Of these Services and TrafficProviders.
+    /// Of these Services and TrafficProviders, and of what their pools were read to have.
     #[must_use]
-    pub fn of(services: &'a [Arc<ServiceView>], providers: &'a [Arc<ProviderView>]) -> Self {
-        let mut pools = Self { bound: BTreeMap::new(), flaws: Vec::new() };
+    pub fn of(
+        services: &'a [Arc<ServiceView>],
+        providers: &'a [Arc<ProviderView>],
+        readings: &'a BTreeMap<PoolKey, PoolReading>,
+    ) -> Self {
+        let mut pools = Self { bound: BTreeMap::new(), registered: BTreeMap::new(), flaws: Vec::new() };
+        for (key, reading) in readings {
+            let PoolReading::Read(backends) = reading else { continue };
+            for (address, backend) in backends {
+                if backend.owner == Owner::Us && backend.standing != Standing::NotRegistered {
+                    pools.registered.entry(address.ip()).or_default().insert((key, *address));
+                }
+            }
+        }
         for service in services {
             let Some(control) = &service.control else { continue };
             match entries(service, control, providers) {
@@ -92,7 +106,7 @@ impl<'a> Pools<'a> {
     /// Whether nobody names any pool.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.bound.is_empty() && self.flaws.is_empty()
+        self.bound.is_empty() && self.flaws.is_empty() && self.registered.is_empty()
     }
 
     /// Keys of all pools that a Service names, and the Services.
@@ -102,10 +116,19 @@ impl<'a> Pools<'a> {
 
     /// The pools that the pod is in or is to be in, with its address there.
     pub fn of_pod(&self, pod: &PodView) -> BTreeSet<(&PoolKey, SocketAddr)> {
+        let mut all = self.named_by_services(pod);
+        if !self.registered.is_empty()
+            && let Some(there) = ip(pod).and_then(|ip| self.registered.get(&ip))
+        {
+            all.extend(there);
+        }
+        all
+    }
+
+    /// The pools that its Services name, with its address there.
+    pub fn named_by_services(&self, pod: &PodView) -> BTreeSet<(&PoolKey, SocketAddr)> {
         let here = self.bound.get(pod.id.namespace.as_str()).map_or(&[] as &[Bound<'_>], Vec::as_slice);
-        let Some(ip) = here.first().and_then(|_| pod.ip.as_ref()?.parse::<IpAddr>().ok()) else {
-            return BTreeSet::new();
-        };
+        let Some(ip) = here.first().and_then(|_| ip(pod)) else { return BTreeSet::new() };
         let selecting = here.iter().filter(|bound| bound.service.selects(pod));
         let at = |bound: &Bound<'a>| bound.service.port(pod, bound.target).map(|port| SocketAddr::new(ip, port));
         selecting.filter_map(|bound| Some((&bound.key, at(bound)?))).collect()
@@ -115,6 +138,10 @@ impl<'a> Pools<'a> {
     pub fn flaw_of(&self, pod: &PodView) -> Option<(&'a ServiceView, &Flaw)> {
         self.flaws().find(|(service, flaw)| flaw.blocks() && service.selects(pod))
     }
+}
+
+fn ip(pod: &PodView) -> Option<IpAddr> {
+    pod.ip.as_ref()?.parse().ok()
 }
 
 /// The pools that the Service names.
@@ -189,25 +216,25 @@ mod tests {
 
     #[test]
     fn a_pod_is_in_the_pool_that_its_service_names_at_its_own_address_and_port() {
-        let providers = [provider()];
+        let (providers, none) = ([provider()], BTreeMap::new());
         for (pools, ports) in [
             ("edge/shop", json!([{"port": 80, "targetPort": "web"}])),
             ("edge/shop", json!([{"port": 80, "targetPort": 8080}, {"port": 53, "protocol": "UDP", "name": "dns"}])),
             ("b = edge/shop", json!([{"name": "a", "port": 1}, {"name": "b", "port": 8080}])),
         ] {
             let services = [service(Some(pools), &ports)];
-            let bound = Pools::of(&services, &providers);
+            let bound = Pools::of(&services, &providers, &none);
             let at: Vec<String> = bound.of_pod(&pod()).iter().map(|(key, at)| format!("{key} {at}")).collect();
             assert_eq!(at, ["edge/shop 10.1.0.5:8080"], "{pools}");
         }
         let other = PodView { labels: BTreeMap::new(), ..pod() };
         let services = [service(Some("edge/shop"), &json!([{"port": 80}]))];
-        assert!(Pools::of(&services, &providers).of_pod(&other).is_empty());
+        assert!(Pools::of(&services, &providers, &none).of_pod(&other).is_empty());
     }
 
     #[test]
     fn a_service_that_gets_no_pool_is_told_why() {
-        let providers = [provider()];
+        let (providers, none) = ([provider()], BTreeMap::new());
         let one = json!([{"port": 80}]);
         let two = json!([{"name": "a", "port": 1}, {"name": "b", "port": 2}]);
         for (pools, ports, words, blocks) in [
@@ -222,7 +249,7 @@ mod tests {
             (Some("edge/shop"), &json!([]), "no TCP port", true),
         ] {
             let services = [service(pools, ports)];
-            let bound = Pools::of(&services, &providers);
+            let bound = Pools::of(&services, &providers, &none);
             let (_, flaw) = bound.flaws().next().expect(words);
             assert!(flaw.to_string().contains(words), "{flaw}");
             assert_eq!(bound.flaw_of(&pod()).is_some(), blocks, "{flaw}");

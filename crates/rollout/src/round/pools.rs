@@ -280,61 +280,56 @@ pub(super) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
         .filter(|grant| grant.mode == GrantMode::Hold)
         .map(|grant| grant.pod.uid.as_str())
         .collect();
-    let mut wanted: BTreeMap<PoolKey, BTreeMap<SocketAddr, BackendWish>> = BTreeMap::new();
-    for pod in snapshot.pods.iter() {
-        for (key, address) in pools.of_pod(pod) {
-            let stand = if pod.terminating || pod.finished {
+    let named: BTreeSet<&PoolKey> = pools.named().map(|(key, _)| key).collect();
+    let mut wanted: BTreeMap<&PoolKey, BTreeMap<SocketAddr, BackendWish>> = BTreeMap::new();
+    for pod in &snapshot.pods {
+        let of_pod = pools.of_pod(pod);
+        if of_pod.is_empty() {
+            continue;
+        }
+        let by_services = pools.named_by_services(pod);
+        // A Service that names a pool and does not get it loses nothing.
+        let is_unsure = pools.flaw_of(pod).is_some();
+        for (key, address) in of_pod {
+            let is_deselected = !by_services.contains(&(key, address)) && named.contains(key) && !is_unsure;
+            let stand = if pod.terminating || pod.finished || is_deselected {
                 Stand::Gone
             } else if serves(pod) || held.contains(pod.id.uid.as_str()) {
                 Stand::In
             } else {
                 Stand::Out
             };
-            let wish = BackendWish { pod: Some(pod.id.clone()), address, stand };
-            let all = wanted.entry(key.clone()).or_default();
+            let all = wanted.entry(key).or_default();
             // A new pod may have the address of one that is gone, and then its word counts.
-            match all.get(&address) {
-                Some(known) if known.stand != Stand::Gone => {}
-                Some(_) | None => _ = all.insert(address, wish),
+            if all.get(&address).is_none_or(|known| known.stand == Stand::Gone) {
+                all.insert(address, BackendWish { pod: Some(pod.id.clone()), address, stand });
             }
         }
     }
-    let named: BTreeSet<&PoolKey> = pools.named().map(|(key, _)| key).collect();
-    let keys = snapshot.providers.iter().flat_map(|provider| provider.keys());
     let wish = |key: PoolKey| {
         let mut backends = wanted.remove(&key).unwrap_or_default();
-        strays(&key, named.contains(&key), pools, snapshot, &mut backends);
+        let without_pod = without_pod(&key, snapshot, &backends);
+        backends.extend(without_pod.into_iter().map(|wish| (wish.address, wish)));
         PoolWish { key, backends: backends.into_values().collect() }
     };
-    keys.map(wish).collect()
+    snapshot.providers.iter().flat_map(|provider| provider.keys()).map(wish).collect()
 }
 
-/// Servers of ours that no member stands behind. One whose pod is gone goes. One whose pod is there goes if the pool's Services are
-/// known not to select it: a Service that names a pool and does not get it loses nothing.
-fn strays(
-    key: &PoolKey,
-    is_named: bool,
-    pools: &Pools<'_>,
-    snapshot: &Snapshot,
-    backends: &mut BTreeMap<SocketAddr, BackendWish>,
-) {
-    let Some(PoolReading::Read(read)) = snapshot.pools.get(key) else { return };
+/// Servers of ours whose pods are gone.
+fn without_pod(key: &PoolKey, snapshot: &Snapshot, backends: &BTreeMap<SocketAddr, BackendWish>) -> Vec<BackendWish> {
+    let Some(PoolReading::Read(read)) = snapshot.pools.get(key) else { return Vec::new() };
     let is_stray = |(address, backend): &(&SocketAddr, &Backend)| {
         let is_there = backend.standing != Standing::NotRegistered;
         is_there && backend.owner == Owner::Us && !backends.contains_key(*address)
     };
-    let all: Vec<SocketAddr> = read.iter().filter(is_stray).map(|(address, _)| *address).collect();
-    for address in all {
-        let has_address =
-            |pod: &&PodView| pod.ip.as_ref().and_then(|ip| ip.parse::<IpAddr>().ok()) == Some(address.ip());
-        let known = snapshot.pods.iter().chain(&snapshot.companions).map(|pod| &**pod);
-        let pod = known.filter(|pod| !pod.finished).find(has_address);
-        if pod.is_some_and(|pod| !pod.terminating && (!is_named || pools.flaw_of(pod).is_some())) {
-            continue;
-        }
-        let wish = BackendWish { pod: pod.map(|pod| pod.id.clone()), address, stand: Stand::Gone };
-        backends.insert(address, wish);
-    }
+    let strays = read.iter().filter(is_stray).map(|(address, _)| *address);
+    // Companions that never served are nobody's, and have addresses all the same.
+    let known = || snapshot.pods.iter().chain(&snapshot.companions).filter(|pod| !pod.finished);
+    let has = |pod: &PodView, address: &SocketAddr| {
+        pod.ip.as_ref().and_then(|ip| ip.parse::<IpAddr>().ok()) == Some(address.ip())
+    };
+    let gone = strays.filter(|address| !known().any(|pod| has(pod, address)));
+    gone.map(|address| BackendWish { pod: None, address, stand: Stand::Gone }).collect()
 }
 
 /// What people should know of Services with pools.
