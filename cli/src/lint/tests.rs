@@ -272,7 +272,9 @@ metadata: {name: none, labels: {kusionstack.io/control: 'true'}}
 spec: {selector: {app: web}, ports: [{port: 80}]}
 ";
     let report = lint(text).text();
-    for words in ["rules.yaml:6", "pasword", "rules.yaml:16", "write PROVIDER/POOL", "names no pool", "2 errors, 1 warning"] {
+    for words in
+        ["rules.yaml:6", "pasword", "rules.yaml:16", "write PROVIDER/POOL", "names no pool", "2 errors, 1 warning"]
+    {
         assert!(report.contains(words), "{words}: {report}");
     }
 }

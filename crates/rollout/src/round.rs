@@ -30,6 +30,8 @@ mod wait_reason;
 mod wishes;
 mod write;
 
+use std::cell::OnceCell;
+
 use crate::mode::{Forecast, Policies, Traffic};
 use crate::pools::{PoolWish, Pools};
 use hitless_api::event::EventNote;
@@ -178,6 +180,7 @@ impl<'a, 'g> Pass<'a, 'g> {
                 traffic,
                 images,
                 pools,
+                pool_members: OnceCell::new(),
                 companions,
                 ready_within,
                 learned,

@@ -350,10 +350,13 @@ impl Checks {
             return self.fail(server.now, what);
         }
         let since = self.pods.get(uid).and_then(|truth| truth.lowered_at).unwrap_or(server.now);
-        let is_served =
-            || server.balancer.as_ref().zip(before.ip.as_ref()).is_some_and(|(it, ip)| it.serves(ip, server.now));
+        // One whose Service was deleted while the load balancer could not be read is nobody's.
+        let mut services = server.services.values().map(|service| &service.view);
+        let is_named = services.any(|service| service.control.is_some() && service.selects(before));
+        let balancer = server.balancer.as_ref().filter(|_| is_named);
+        let is_served = balancer.zip(before.ip.as_ref()).is_some_and(|(it, ip)| it.serves(ip, server.now));
         // Times in conditions are whole seconds.
-        if server.now - since < DEADLINE - SECOND && is_served() {
+        if server.now - since < DEADLINE - SECOND && is_served {
             let what = format!("pod {name} was operated while its load balancer sends it clients");
             return self.fail(server.now, what);
         }

@@ -22,6 +22,9 @@ use crate::mode::ServiceView;
 use crate::pools::{Backend, BackendWish, Owner, PoolKey, PoolReading, PoolWish, Pools, ProviderView, Stand, Standing};
 use crate::snapshot::Snapshot;
 
+/// The pods of each pool, with their addresses there.
+pub(super) type Members<'a> = BTreeMap<PoolKey, Vec<(&'a PodView, SocketAddr)>>;
+
 /// Why a pod does not leave a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolWait {
@@ -169,7 +172,7 @@ impl<'a> Basis<'a, '_> {
             return None;
         }
         let mut taken = BTreeSet::from([address]);
-        for (other, at) in self.members(key) {
+        for (other, at) in self.members(key).iter().copied() {
             if other.id.uid == pod.id.uid {
                 continue;
             }
@@ -189,12 +192,17 @@ impl<'a> Basis<'a, '_> {
     }
 
     /// The pods of a pool, with their addresses there.
-    fn members(&self, key: &PoolKey) -> impl Iterator<Item = (&'a PodView, SocketAddr)> {
-        let pods = self.snapshot.pods.iter().map(|pod| &**pod).filter(|pod| !pod.finished);
-        pods.flat_map(move |pod| {
-            let of_pod = self.pools.of_pod(pod).into_iter();
-            of_pod.filter(|(known, _)| *known == key).map(|(_, at)| (pod, at)).collect::<Vec<_>>()
-        })
+    fn members(&self, key: &PoolKey) -> &[(&'a PodView, SocketAddr)] {
+        let all = self.pool_members.get_or_init(|| {
+            let mut all: Members<'a> = BTreeMap::new();
+            for pod in self.snapshot.pods.iter().filter(|pod| !pod.finished) {
+                for (key, address) in self.pools.of_pod(pod) {
+                    all.entry(key.clone()).or_default().push((pod, address));
+                }
+            }
+            all
+        });
+        all.get(key).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -238,6 +246,11 @@ fn judge(wait: &Wait, grant: &Grant, pod: &PodView, pools: &Pools<'_>, snapshot:
     let here: Vec<(&PoolKey, SocketAddr)> =
         of_pod.into_iter().filter(|(key, _)| key.to_string() == wait.name).collect();
     if here.is_empty() {
+        // Whether its server is there still is not known.
+        let of_wait = snapshot.pools.iter().find(|(key, _)| key.to_string() == wait.name);
+        if let Some((_, PoolReading::Unreadable(why))) = of_wait {
+            return Some(limit(why));
+        }
         // Somebody who has mistyped a name does not want the pod to be operated while it serves there.
         return pools.flaw_of(pod).map(|(service, flaw)| limit(&format!("Service {}: {flaw}", service.name)));
     }
