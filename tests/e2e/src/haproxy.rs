@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -63,8 +63,9 @@ impl HaProxy {
             self.address()
         );
         fs::write(&file, text)?;
-        let mut command = self.cluster.command(Place::Outside, &root.join("usr/sbin/haproxy").to_string_lossy())?;
-        command.env("LD_LIBRARY_PATH", libraries(&root)?).arg("-db").arg("-f").arg(&file);
+        let (loader, libraries) = libraries(&root)?;
+        let mut command = self.cluster.command(Place::Outside, &loader.to_string_lossy())?;
+        command.args(["--library-path", &libraries]).arg(root.join("usr/sbin/haproxy")).arg("-db").arg("-f").arg(&file);
         self.child = Some(command.spawn().context("start HAProxy")?);
         let begin = Instant::now();
         while self.ask("show info").is_err() {
@@ -178,11 +179,16 @@ fn unpacked() -> anyhow::Result<PathBuf> {
     Ok(root)
 }
 
-/// Its libraries but the C library, which is the machine's own.
-fn libraries(root: &std::path::Path) -> anyhow::Result<String> {
+/// The loader of its own C library, and where its libraries are: the machine's may be others.
+fn libraries(root: &Path) -> anyhow::Result<(PathBuf, String)> {
     let found = fs::read_dir(root.join("usr/lib"))?.flatten().map(|entry| entry.path());
-    let found = found.filter(|path| path.is_dir()).map(|path| path.to_string_lossy().into_owned());
-    Ok(found.collect::<Vec<_>>().join(":"))
+    let directories: Vec<PathBuf> = found.filter(|path| path.is_dir()).collect();
+    let is_loader =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"));
+    let files = directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
+    let loader = files.map(|entry| entry.path()).find(is_loader).context("Debian's C library has no loader")?;
+    let all: Vec<String> = directories.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    Ok((loader, all.join(":")))
 }
 
 #[cfg(test)]
