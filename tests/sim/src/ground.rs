@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hitless_rollout::round::Write;
 
+use crate::balancer::Balancer;
 use crate::chance::Chance;
 use crate::checks::Checks;
 use crate::clock::{MS, Micros, NEVER, SECOND, stamp};
@@ -31,6 +32,8 @@ pub(crate) enum Flight {
     Answer(Answer, ReplyTo),
 }
 
+/// From this seed on Services have a load balancer outside of the cluster.
+const BALANCER_FROM: u64 = 2_000_000;
 /// From this seed on there are companion pods.
 const COMPANIONS_FROM: u64 = 1_000_000;
 
@@ -58,7 +61,7 @@ impl Ground {
     pub(crate) fn new(seed: u64, traced: bool) -> Self {
         Self {
             now: 0,
-            server: Server::default(),
+            server: Server { balancer: (seed >= BALANCER_FROM).then(|| Balancer::new(seed)), ..Server::default() },
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
             has_companions: seed >= COMPANIONS_FROM,

@@ -7,6 +7,9 @@ use hitless_sim::{Counts, HoldCounts, Outcome, run};
 
 /// Seeds that are run here; `cargo xtask sim` runs as many as it is asked for.
 const SEEDS: u64 = 2_000;
+/// From this seed on there is a load balancer outside of the cluster, and so many of these are run.
+const BALANCERS: u64 = 2_000_000;
+const BALANCED: u64 = 300;
 
 #[test]
 fn two_thousand_clusters_keep_every_promise_under_every_fault() {
@@ -44,8 +47,17 @@ fn two_thousand_clusters_keep_every_promise_under_every_fault() {
 }
 
 #[test]
+fn clusters_behind_a_load_balancer_keep_their_promises_too() {
+    let broken: Vec<String> = (0..BALANCED)
+        .map(|index| run(BALANCERS + index, false))
+        .filter_map(|outcome| Some(format!("seed {}: {}", outcome.seed, outcome.broken?)))
+        .collect();
+    assert!(broken.is_empty(), "replay with `cargo xtask sim --seed N`:\n{}", broken.join("\n"));
+}
+
+#[test]
 fn the_same_seed_is_the_same_run_to_the_last_line() {
-    for seed in [4, 2, 3, 5, 7] {
+    for seed in [4, 2, 3, 5, 7, BALANCERS] {
         let [first, again]: [Outcome; 2] = [run(seed, true), run(seed, true)];
         assert!(first.trace.len() > 100, "seed {seed} does something");
         assert_eq!(first.trace, again.trace, "seed {seed}");

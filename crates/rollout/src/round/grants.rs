@@ -144,6 +144,9 @@ impl<'a> Basis<'a, '_> {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),
         };
+        if let Some(waiting) = self.leaves_pools(operable, &begin.mode.mode, draft) {
+            return Decided::waits(waiting);
+        }
         let grant = Grant {
             rules: reservation.rules.clone(),
             while_unavailable: reservation.while_unavailable,
@@ -175,6 +178,9 @@ impl<'a> Basis<'a, '_> {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),
         };
+        if let Some(waiting) = self.leaves_pools(operable, &begin.mode.mode, draft) {
+            return Decided::waits(waiting);
+        }
         if let Some(waiting) = self.companion(operable, &begin.mode) {
             return Decided::waits(waiting);
         }
@@ -291,6 +297,7 @@ impl<'a> Basis<'a, '_> {
             ttl_seconds: Grant::DEFAULT_TTL_SECONDS + config.map_or(0, |_| MountedConfig::WAIT_SECONDS),
             while_unavailable: false,
             post_check: self.gate.has_post_check(&pod.id.uid).then_some(PostCheck::Pending),
+            waits: self.waits(pod, &operation.op, &mode.mode),
             cancel: None,
         }
     }

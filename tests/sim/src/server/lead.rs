@@ -54,6 +54,8 @@ impl Server {
                 pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
                 Ok(Some(Object::Pod(self.put_pod(checks, pod))))
             }
+            // The simulation's load balancer is always there, so its state never changes.
+            Write::ProviderStatus(_) => Err(Refusal::Gone),
             Write::RuleStatus(write) => {
                 let known = self.rules.get(&key(&write.namespace, &write.name)).ok_or(Refusal::Gone)?;
                 if !fits(&known.version, &write.version) {

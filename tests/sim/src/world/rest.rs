@@ -151,7 +151,9 @@ impl World {
             if matches!(obstacle.as_str(), "ServicePublishing" | "ServiceOpen") {
                 return Some(format!("{}: {unfinished}, and its Services are not at rest ({obstacle})", wish.name));
             }
-            if cured && !wish.hopeless {
+            // Nobody takes the only server out of its load balancer.
+            let is_last = obstacle == "TrafficLast";
+            if cured && !wish.hopeless && !is_last {
                 let why = self.unrest();
                 return Some(format!(
                     "{}: {unfinished} though nothing should be in the way ({obstacle}): {why}",
