@@ -119,6 +119,8 @@ fn stays(waiting: &WaitReason) -> bool {
         | WaitReason::Learning(_)
         | WaitReason::Companion { .. }
         | WaitReason::Reload
+        | WaitReason::AgentTooOld(_)
+        | WaitReason::NotDrained(_)
         | WaitReason::LedgerFull => false,
     }
 }

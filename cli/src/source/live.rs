@@ -167,6 +167,7 @@ impl Live {
             services: self.services.values(),
             drain_policies,
             nodes: self.first.cluster.nodes.clone(),
+            components: self.first.cluster.components.clone(),
             ..Cluster::default()
         };
         let snapshot = Snapshot {

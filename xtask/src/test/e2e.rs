@@ -27,6 +27,7 @@ const SHARING: [&str; 12] = [
     "gate",
     "hold",
     "colla_set",
+    "pod_ops_lifecycle",
     "sidecars",
     "stateful_set",
     "daemon_set",
