@@ -105,6 +105,8 @@ fn stays(waiting: &WaitReason) -> bool {
         | WaitReason::ImageNotFetched { .. }
         | WaitReason::PrefetchOnly
         | WaitReason::OwnerUnreadable(_)
+        | WaitReason::AgentTooOld(_)
+        | WaitReason::NotDrained(_)
         | WaitReason::Halted { .. } => true,
         WaitReason::Obstacle(Obstacle::NotItsTurn { .. })
         | WaitReason::InProgress
@@ -119,8 +121,6 @@ fn stays(waiting: &WaitReason) -> bool {
         | WaitReason::Learning(_)
         | WaitReason::Companion { .. }
         | WaitReason::Reload
-        | WaitReason::AgentTooOld(_)
-        | WaitReason::NotDrained(_)
         | WaitReason::LedgerFull => false,
     }
 }

@@ -28,6 +28,7 @@
 mod budget;
 mod companions;
 mod holds;
+mod lifecycle;
 mod native;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -239,6 +240,9 @@ impl Checks {
         operation: Option<&Operation>,
     ) {
         let is_false = |pod: &PodView| pod.in_service().is_some_and(|is| !is.is_true);
+        if !is_false(after) && is_false(before) {
+            self.put_back(server, before);
+        }
         if !is_false(after) {
             self.truth(&before.id.uid).raised = true;
         }

@@ -16,6 +16,7 @@ impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
     pub(super) fn rest(&mut self, cured: bool) -> bool {
         let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
+        let faults = faults.or_else(|| self.operations_at_rest());
         let faults = faults.or_else(|| self.bad_versions_at_rest()).or_else(|| self.rollouts_at_rest(cured));
         if let Some(what) = faults {
             self.ground.checks.fail(self.ground.now, what);

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod companions;
+mod operators;
 
 use std::fs;
 use std::num::NonZero;
@@ -18,6 +19,8 @@ use std::sync::Mutex;
 const SWITCH: &str = "HITLESS_SIM_MUTANT";
 /// From this seed on there are companion pods.
 const COMPANIONS: u64 = 1_000_000;
+/// And from this one on foreign operators.
+const OPERATORS: u64 = 2_000_000;
 /// Rollouts within which each bug must be found.
 const ROLLOUTS: &str = "20000";
 /// What of the workspace the simulation is built from.
@@ -349,7 +352,9 @@ const BUGS: &[Bug] = &[
 
 /// All of them in the order of their numbers, with the seed from which on they are looked for.
 fn bugs() -> impl Iterator<Item = (u64, &'static Bug)> {
-    BUGS.iter().map(|bug| (0, bug)).chain(companions::BUGS.iter().map(|bug| (COMPANIONS, bug)))
+    let companions = companions::BUGS.iter().map(|bug| (COMPANIONS, bug));
+    let operators = operators::BUGS.iter().map(|bug| (OPERATORS, bug));
+    BUGS.iter().map(|bug| (0, bug)).chain(companions).chain(operators)
 }
 
 #[test]
@@ -379,7 +384,7 @@ fn every_deliberate_bug_is_found() {
         assert_eq!(output.status.success(), broken.is_none(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         (broken, text.lines().next().unwrap_or_default().to_owned())
     };
-    for (from, rollouts) in [(0, "1000"), (COMPANIONS, "500")] {
+    for (from, rollouts) in [(0, "1000"), (COMPANIONS, "500"), (OPERATORS, "500")] {
         let (broken, _) = run(0, from, rollouts);
         assert_eq!(broken, None, "without a bug");
     }
