@@ -94,7 +94,10 @@ impl Work<'_> {
             self.finish(&mut all, &ids);
         }
         if lifecycle::ids(&all).is_empty() {
-            self.at_rest(&mut all);
+            all.retain(|key, _| lifecycle::permitted(key).is_none());
+        }
+        if !has_left(&all) {
+            self.availability(&mut all);
         }
         all
     }
@@ -143,8 +146,13 @@ impl Work<'_> {
         }
         let Some(kind) = all.get(&key(Step::OperationType)).cloned() else { return };
         if self.known.grant.is_none() {
-            if !all.contains_key(&key(Step::PreChecked)) {
+            // Also where the pod could not be taken out of service: it serves, and the rules are asked anew.
+            if !all.contains_key(&key(Step::Operate)) {
+                clear(all, id, &[Step::PreChecked, Step::Preparing]);
                 all.entry(key(Step::PreCheck)).or_insert_with(|| self.stamp.clone());
+                if !is_permitted(all, &kind) {
+                    all.remove(&lifecycle::permission(&kind));
+                }
             }
             return;
         }
@@ -213,9 +221,8 @@ impl Work<'_> {
         self.view.gated || self.view.condition.is_some()
     }
 
-    /// No operation: whether the pod serves. CollaSets of ours do not need the label, and each is a write.
-    fn at_rest(&self, all: &mut Labels) {
-        all.retain(|key, _| lifecycle::permitted(key).is_none());
+    /// Nobody has it out of service: whether the pod serves. CollaSets of ours do not need the label, and each is a write.
+    fn availability(&self, all: &mut Labels) {
         if self.pod.labels.get(labels::MADE_FOR).is_some() || all.contains_key(lifecycle::STAY_OFFLINE) {
             return;
         }
@@ -233,9 +240,7 @@ impl Work<'_> {
         let has = |step: Step| lifecycle::at(all, step).next().is_some();
         let wanted = if has(Step::Preparing) || (has(Step::Operating) && has(Step::Operate)) {
             false
-        } else if has(Step::Completing)
-            || (lifecycle::ids(all).is_empty() && !all.contains_key(lifecycle::STAY_OFFLINE))
-        {
+        } else if has(Step::Completing) || (!has_left(all) && !all.contains_key(lifecycle::STAY_OFFLINE)) {
             true
         } else {
             return None;
@@ -268,6 +273,17 @@ fn clear(all: &mut Labels, id: &str, steps: &[Step]) {
     for step in steps {
         all.remove(&step.key(id));
     }
+}
+
+/// Some operation has the pod out of service, or has had it and it is not back.
+fn has_left(all: &Labels) -> bool {
+    let steps = [Step::Preparing, Step::Operate, Step::Operated];
+    steps.into_iter().any(|step| lifecycle::at(all, step).next().is_some())
+}
+
+/// Some operation of this type is permitted.
+fn is_permitted(all: &Labels, kind: &str) -> bool {
+    lifecycle::at(all, Step::PreChecked).any(|id| all.get(&Step::OperationType.key(id)).is_some_and(|it| it == kind))
 }
 
 fn has_type(all: &Labels, kind: &str) -> bool {

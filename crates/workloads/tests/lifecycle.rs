@@ -1,15 +1,15 @@
 //! What operators see of PodOpsLifecycle in a pod's labels, write by write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hitless_api::lifecycle::{self, PROTECTION, SERVICE_AVAILABLE, SERVICE_READY, Step, permission};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, PostCheck};
 use hitless_workloads::lifecycle::{Known, next};
 use hitless_workloads::{Request, foreign};
+use hitless_world::carry_out;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
-use kube::core::params::Patch;
 use serde_json::{Value, json};
 
 /// A pod of the API server's, and what the controller knows.
@@ -18,6 +18,7 @@ struct Scene {
     grant: Option<Grant>,
     in_colla_set: bool,
     now: Timestamp,
+    version: u64,
 }
 
 impl Scene {
@@ -30,7 +31,7 @@ impl Scene {
             "spec": {"containers": [], "readinessGates": [{"conditionType": "hitless.dev/InService"}, {"conditionType": SERVICE_READY}]},
             "status": {"conditions": [condition("Ready"), condition("hitless.dev/InService"), condition(SERVICE_READY)]},
         });
-        Self { pod, grant: None, in_colla_set: false, now: "2026-11-24T00:00:00Z".parse().unwrap() }
+        Self { pod, grant: None, in_colla_set: false, now: "2026-11-24T00:00:00Z".parse().unwrap(), version: 1 }
     }
 
     fn view(&self) -> PodView {
@@ -93,11 +94,12 @@ impl Scene {
         let known = Known { grant: self.grant.as_ref(), in_colla_set: self.in_colla_set };
         let write = next(&self.view(), known, |by| by != "Service/shop/gone", self.now)?;
         self.now += SignedDuration::from_secs(1);
-        let (Request::Patch(patch) | Request::Status(patch)) = write.request else { return Some(write.verb) };
-        let Patch::Json::<Value>(patch) = patch.build() else { panic!("no JSON patch") };
-        json_patch::patch(&mut self.pod, &patch).unwrap();
-        let version: u64 = self.pod["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-        self.pod["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+        if matches!(write.request, Request::Delete { .. }) {
+            return Some(write.verb);
+        }
+        self.version += 1;
+        let stored = carry_out(&write, Some(&self.pod), &self.version.to_string(), "2026-11-24T00:00:00Z");
+        self.pod = stored.unwrap().unwrap();
         Some(write.verb)
     }
 
@@ -209,6 +211,22 @@ fn what_is_taken_back_is_gone_and_a_permission_with_the_last_of_its_type() {
 }
 
 #[test]
+fn a_pod_that_could_not_be_taken_out_serves_and_waits_again() {
+    let mut scene = Scene::new();
+    scene.begin("x", "update");
+    scene.grant(None);
+    scene.settle();
+    assert!(!scene.is(SERVICE_READY));
+    // The agent has given up.
+    scene.restore();
+    scene.settle();
+    scene.kubelet();
+    scene.settle();
+    scene.assert(&["service-available", "operating/x", "operation-type/x", "pre-check/x"]);
+    assert!(scene.is(SERVICE_READY));
+}
+
+#[test]
 fn an_operation_with_another_type_keeps_how_far_it_is() {
     let mut scene = Scene::new();
     scene.begin("collaset", "update");
@@ -316,7 +334,8 @@ fn an_id_that_begins_anew_asks_the_rules_anew() {
     scene.restore();
     scene.begin("x", "update");
     scene.settle();
-    scene.assert(&["operating/x", "operation-type/x", "pre-check/x"]);
+    scene.kubelet();
+    scene.settle();
+    scene.assert(&["service-available", "operating/x", "operation-type/x", "pre-check/x"]);
     assert!(permission("update").starts_with("operation-permission."));
-    let _: BTreeMap<String, String> = scene.view().labels;
 }
