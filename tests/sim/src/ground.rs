@@ -1,6 +1,7 @@
 //! What all actors of a run share: time, the API server, the wire to it, chance and checks.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use hitless_rollout::round::Write;
 
@@ -32,10 +33,12 @@ pub(crate) enum Flight {
     Answer(Answer, ReplyTo),
 }
 
-/// From this seed on Services have a load balancer outside of the cluster.
-const BALANCER_FROM: u64 = 2_000_000;
 /// From this seed on there are companion pods.
 const COMPANIONS_FROM: u64 = 1_000_000;
+/// With these seeds Services have a load balancer outside of the cluster.
+const BALANCERS: Range<u64> = 2_000_000..3_000_000;
+/// From this seed on there are foreign operators.
+const OPERATORS_FROM: u64 = 4_000_000;
 
 pub(crate) struct Ground {
     pub(crate) now: Micros,
@@ -45,6 +48,10 @@ pub(crate) struct Ground {
     pub(crate) node_local: Chance,
     /// Workloads with a single pod get companion pods.
     pub(crate) has_companions: bool,
+    /// Pods take part in PodOpsLifecycle, and operators act on them.
+    pub(crate) has_operators: bool,
+    /// What they do. Of its own, as above.
+    pub(crate) operators: Chance,
     pub(crate) weather: Weather,
     pub(crate) faults: Counts,
     pub(crate) trace: Trace,
@@ -61,10 +68,12 @@ impl Ground {
     pub(crate) fn new(seed: u64, traced: bool) -> Self {
         Self {
             now: 0,
-            server: Server { balancer: (seed >= BALANCER_FROM).then(|| Balancer::new(seed)), ..Server::default() },
+            server: Server { balancer: BALANCERS.contains(&seed).then(|| Balancer::new(seed)), ..Server::default() },
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
             has_companions: seed >= COMPANIONS_FROM,
+            has_operators: seed >= OPERATORS_FROM,
+            operators: Chance::new(!seed.rotate_left(32)),
             weather: Weather::default(),
             faults: Counts::default(),
             trace: Trace::new(traced),

@@ -1,6 +1,7 @@
 //! One run: actors on common ground, each taking its turn in virtual time.
 
 mod incidents;
+mod operators;
 mod rest;
 mod services;
 mod setup;
@@ -20,6 +21,8 @@ use crate::kubernetes::Kubernetes;
 use crate::server::{Change, Object, Told};
 use crate::trace::Who;
 use crate::user::User;
+
+pub(crate) use operators::Foreign;
 
 /// A Lease that is not renewed is taken after so long.
 const LEASE: Micros = 15 * SECOND;

@@ -4,6 +4,7 @@ mod orphans;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::lifecycle;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Cancel, Grant, GrantOp, Outcome, PodRef, TransitionResult};
@@ -215,7 +216,7 @@ fn over<'a>(
             ended.failed_but_serving.insert(&failure.grant.pod.uid);
         }
         ended.failures.push(failure);
-    } else if !proven && pod.is_some_and(|pod| !pod.ready()) && !may_be_transferred {
+    } else if !proven && pod.is_some_and(|pod| !pod.ready() && !pod.terminating) && !may_be_transferred {
         ended.not_ready_after_end.push(failure);
     }
 }
@@ -236,6 +237,10 @@ fn is_halting(failure: &Failure<'_>, wishes: &Wishes<'_>) -> bool {
 /// Whether the pod shows what the grant was to write and other containers than before, so that what is derived from it is up to
 /// date: a restart names the digest that runs, and the pod may be seen with the new spec and the old status.
 fn shows(grant: &Grant, pod: &PodView) -> bool {
+    // The operators may be seen as they were before they finished.
+    if grant.op == GrantOp::Foreign {
+        return !lifecycle::is_operating(&pod.labels);
+    }
     let is_replaced = |(name, before): (&String, &String)| {
         let status = pod.container(name).and_then(|container| container.status.as_ref());
         status.is_some_and(|status| status.container_id != *before)

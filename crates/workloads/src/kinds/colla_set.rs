@@ -153,14 +153,11 @@ fn owner(set: CollaSet<'_>) -> Value {
 
 /// Labels, annotations and keys of KusionStack's.
 pub(crate) mod names {
-    /// On pods and Services, value `true`: KusionStack looks after them.
-    pub(crate) const CONTROL: &str = "kusionstack.io/control";
+    pub(crate) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
     /// On a pod: its instance id.
     pub(crate) const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
     /// On a pod: it is updated where the CollaSet goes by label.
     pub(crate) const UPDATE_INCLUDED: &str = "collaset.kusionstack.io/update-included";
-    /// On a pod: it is removed, and made anew.
-    pub(crate) const TO_DELETE: &str = "collaset.kusionstack.io/to-delete";
     /// In a ResourceContext: name of the CollaSet that has the id.
     pub(crate) const OWNER: &str = "Owner";
     /// In a ResourceContext: name of the ControllerRevision that its pod is made from.

@@ -18,6 +18,7 @@ impl World {
     pub(super) fn rest(&mut self, cured: bool) -> bool {
         let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
         let faults = faults
+            .or_else(|| self.operations_at_rest())
             .or_else(|| self.bad_versions_at_rest())
             .or_else(|| self.halted_deployments_at_rest())
             .or_else(|| self.rollouts_at_rest(cured));
