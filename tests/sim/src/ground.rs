@@ -68,7 +68,7 @@ impl Ground {
     pub(crate) fn new(seed: u64, traced: bool) -> Self {
         Self {
             now: 0,
-            server: Server { balancer: BALANCERS.contains(&seed).then(|| Balancer::new(seed)), ..Server::default() },
+            server: Server::with_balancer(BALANCERS.contains(&seed).then(|| Balancer::new(seed))),
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
             has_companions: seed >= COMPANIONS_FROM,

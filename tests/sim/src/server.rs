@@ -170,6 +170,10 @@ pub(crate) fn key(namespace: &str, name: &str) -> Key {
 }
 
 impl Server {
+    pub(crate) fn with_balancer(balancer: Option<Balancer>) -> Self {
+        Self { balancer, ..Self::default() }
+    }
+
     pub(crate) fn is_away(&self) -> bool {
         self.now < self.away_until
     }
