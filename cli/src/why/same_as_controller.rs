@@ -78,6 +78,9 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::Reload
         | WaitReason::OwnerUnreadable(_)
         | WaitReason::LedgerFull
+        | WaitReason::Pool { .. }
+        | WaitReason::AgentTooOld(_)
+        | WaitReason::NotDrained(_)
         | WaitReason::Halted { .. } => waiting.reason(),
     }
 }
