@@ -15,9 +15,6 @@ use tokio::time::{Instant, sleep};
 use super::connection::Connection;
 use super::{Order, reading, wanted};
 
-/// A pool that can't be read, or not be changed, is looked at again after so long.
-const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-
 /// What a round of a pool has shown.
 pub struct Seen {
     /// The pool after its last step.
@@ -51,15 +48,19 @@ struct Pace {
     idle: Duration,
     /// One that is not: sessions end, a change takes effect.
     busy: Duration,
+    /// One that can't be read, or not be changed.
+    away: Backoff,
 }
 
 impl Pace {
     const fn of(spec: &TrafficProviderSpec) -> Self {
         if spec.alibaba_nlb.is_some() {
             // Its calls are counted and throttled, and it takes seconds for each change.
-            Self { idle: Duration::from_secs(5), busy: Duration::from_secs(1) }
+            let (idle, busy) = (Duration::from_secs(5), Duration::from_secs(1));
+            Self { idle, busy, away: Backoff::new(busy, idle) }
         } else {
-            Self { idle: Duration::from_millis(500), busy: Duration::from_millis(50) }
+            let (idle, busy) = (Duration::from_millis(500), Duration::from_millis(50));
+            Self { idle, busy, away: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)) }
         }
     }
 }
@@ -77,7 +78,7 @@ impl Task {
             let pause = match came {
                 Came::AsWanted => pace.idle,
                 Came::OnTheWay => pace.busy,
-                Came::Away => AWAY.delay(failures),
+                Came::Away => pace.away.delay(failures),
             };
             tokio::select! {
                 () = sleep(pause) => {}

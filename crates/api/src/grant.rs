@@ -200,6 +200,13 @@ impl Grant {
         id.rsplit_once('.').map(|(uid, _)| uid)
     }
 
+    /// Message of the InService condition that its agent has raised on behalf of this grant. The time tells a grant from an earlier one
+    /// of the same wish, which has the same id.
+    #[must_use]
+    pub fn returned_mark(&self) -> String {
+        format!("{}@{}", self.id, self.granted.0)
+    }
+
     /// Its waits before that point that are not over.
     pub fn pending_waits(&self, before: WaitPoint) -> impl Iterator<Item = &Wait> {
         self.waits.iter().filter(move |wait| wait.before == before && wait.is_pending())

@@ -181,8 +181,10 @@ fn unpacked() -> anyhow::Result<PathBuf> {
 
 /// The loader of its own C library, and where its libraries are: the machine's may be others.
 fn libraries(root: &Path) -> anyhow::Result<(PathBuf, String)> {
-    let found = fs::read_dir(root.join("usr/lib"))?.flatten().map(|entry| entry.path());
-    let directories: Vec<PathBuf> = found.filter(|path| path.is_dir()).collect();
+    // Packages say either of the two.
+    let all = ["usr/lib", "lib"].iter().filter_map(|directory| fs::read_dir(root.join(directory)).ok());
+    let directories: Vec<PathBuf> =
+        all.flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
     let is_loader =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"));
     let files = directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();

@@ -262,7 +262,11 @@ fn judge(wait: &Wait, grant: &Grant, pod: &PodView, pools: &Pools<'_>, snapshot:
                 let is_out = matches!(backend.standing, Standing::Out | Standing::NotRegistered);
                 has_left && is_out && matches!(backend.told, Some(Stand::Out | Stand::Gone))
             }
-            WaitPoint::Done => serves(pod) && backend.standing == Standing::Serving && backend.told == Some(Stand::In),
+            // That it served before it left says nothing.
+            WaitPoint::Done => {
+                let has_returned = pod.in_service().is_some_and(|it| it.is_true && it.message == grant.returned_mark());
+                has_returned && pod.ready() && backend.standing == Standing::Serving && backend.told == Some(Stand::In)
+            }
             WaitPoint::Unknown(_) => false,
         }
     };
