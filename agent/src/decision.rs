@@ -91,6 +91,8 @@ pub enum WaitingFor {
     Preparing,
     /// The controller is to allow these operations of others: ids.
     Permission(String),
+    /// The controller is to record that nobody operates the pod any more.
+    Recorded,
     /// These operations of others are to be finished: ids.
     Operators(String),
     /// The API server's answer about a pod that is not in the cache.
@@ -158,6 +160,7 @@ impl fmt::Display for WaitingFor {
             }
             Self::Preparing => write!(f, "the pod's labels to say that it leaves service"),
             Self::Permission(ids) => write!(f, "the controller to allow {ids}"),
+            Self::Recorded => write!(f, "the controller to record that the operators have finished"),
             Self::Operators(ids) => write!(f, "the operator of {ids} to finish"),
             Self::Pod => write!(f, "the API server's answer about the pod"),
             Self::NotReady => write!(f, "the kubelet to report the pod NotReady"),

@@ -28,7 +28,11 @@ pub(super) fn decide(operation: &Operation<'_>, foreign: Foreign<'_>) -> Decisio
     }
     let operators = foreign.operators(pod);
     if operation.progress() == Progress::Patched {
-        return if operators.is_empty() { finished(operation) } else { operated(&operators, is_allowed) };
+        if !operators.is_empty() {
+            return operated(&operators, is_allowed);
+        }
+        // One that begins anew under the same id must not find the permission of the time before at a pod that serves.
+        return if foreign.has_permission(pod) { recorded() } else { finished(operation) };
     }
     if operators.is_empty() {
         return leave::cancelled(operation, "NotOperated");
@@ -44,6 +48,11 @@ fn operated(operators: &[&str], is_allowed: bool) -> Decision {
     let names = operators.join(", ");
     let waiting = if is_allowed { WaitingFor::Operators(names) } else { WaitingFor::Permission(names) };
     Decision::at(Phase::Operating).saying("drained; out of service until nobody operates it").waiting_for(waiting)
+}
+
+/// Nobody operates the pod any more, and its labels say still that somebody may.
+fn recorded() -> Decision {
+    Decision::at(Phase::Operating).waiting_for(WaitingFor::Recorded)
 }
 
 /// Nobody operates the pod any more. What they have done can't be taken back, so nothing that fails now keeps it out.

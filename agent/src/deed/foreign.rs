@@ -44,6 +44,11 @@ impl<'a> Foreign<'a> {
         self.operators(pod).iter().any(|id| pod.labels.contains_key(&Step::Operate.key(id)))
     }
 
+    /// The pod's labels say that somebody may operate it, also if nobody does.
+    pub fn has_permission(self, pod: &PodView) -> bool {
+        lifecycle::at(&pod.labels, Step::Operate).next().is_some()
+    }
+
     /// The pod's labels say that it leaves service.
     pub fn is_prepared(self, pod: &PodView) -> bool {
         self.is_allowed(pod) || lifecycle::at(&pod.labels, Step::Preparing).next().is_some()

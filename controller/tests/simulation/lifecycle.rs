@@ -38,6 +38,8 @@ fn begin(cluster: &mut Cluster, uid: &str, id: &str, kind: &str) {
     cluster.change_pod(uid, |pod| {
         pod["metadata"]["labels"][Step::Operating.key(id)] = json!("1");
         pod["metadata"]["labels"][Step::OperationType.key(id)] = json!(kind);
+        // Admission's, in the same write.
+        pod["metadata"]["labels"][Step::PreCheck.key(id)] = json!("1");
     });
 }
 
@@ -66,12 +68,15 @@ fn agent(cluster: &mut Cluster, grant: &Grant) {
     }
     let pod = pod(cluster, uid);
     let operates = is_operating(&pod.labels);
+    let has_permission = lifecycle::at(&pod.labels, Step::Operate).next().is_some();
     let is_allowed = operates && lifecycle::at(&pod.labels, Step::Operate).next().is_some();
     match pod.in_service() {
         Some(condition) if condition.is_true && condition.message == "back" => {
             cluster.report(grant, Phase::Returning, Some((Outcome::Done, "Done")));
         }
-        Some(condition) if !condition.is_true && (!operates || (grant.cancel.is_some() && !is_allowed)) => {
+        Some(condition)
+            if !condition.is_true && ((!operates && !has_permission) || (grant.cancel.is_some() && !is_allowed)) =>
+        {
             set(cluster, uid, true, "InService", "back");
         }
         Some(condition) if !condition.is_true && condition.reason != DRAINED => {
@@ -108,8 +113,9 @@ fn turns(cluster: &mut Cluster, controller: &mut TestController, count: usize) {
 fn assert_safe(cluster: &Cluster) {
     cluster.assert_within_budget(1);
     for pod in cluster.pods.values().map(view) {
-        let allowed =
-            lifecycle::at(&pod.labels, Step::Operate).any(|id| pod.labels.contains_key(&Step::Operating.key(id)));
+        let has = |step: Step, id: &str| pod.labels.contains_key(&step.key(id));
+        let works = |id: &str| has(Step::Operating, id) && !has(Step::UndoOperationType, id);
+        let allowed = lifecycle::at(&pod.labels, Step::Operate).any(works);
         let is_drained = pod.in_service().is_some_and(|it| !it.is_true && it.reason == DRAINED);
         assert!(!allowed || is_drained, "{} may be operated and is not drained: {:?}", pod.id.name, pod.labels);
     }
@@ -135,7 +141,7 @@ fn one_pod_at_a_time_goes_for_an_operator_that_wants_all() {
     for _ in 0..200 {
         turns(&mut cluster, &mut controller, 1);
         let allowed: Vec<_> = all.iter().filter(|uid| has(&cluster, uid, Step::Operate, "x")).cloned().collect();
-        for uid in allowed.iter().filter(|uid| has(&cluster, uid, Step::Operating, "x")) {
+        for uid in &allowed {
             finish(&mut cluster, uid, "x");
         }
     }

@@ -9,7 +9,10 @@ use super::Checks;
 use crate::server::Server;
 
 fn allowed(pod: &PodView) -> impl Iterator<Item = &str> {
-    lifecycle::at(&pod.labels, Step::Operate).filter(|id| pod.labels.contains_key(&Step::Operating.key(id)))
+    let has = |step: Step, id: &str| pod.labels.contains_key(&step.key(id));
+    // Who has taken it back does not work on it any more.
+    let works = move |id: &&str| has(Step::Operating, id) && !has(Step::UndoOperationType, id);
+    lifecycle::at(&pod.labels, Step::Operate).filter(works)
 }
 
 impl Checks {

@@ -13,11 +13,18 @@ pub(crate) const BUGS: &[Bug] = &[
     },
     Bug {
         what: "a pod is put back while somebody works on it",
-        changes: &[(
-            "agent/src/decide/foreign.rs",
-            "return if operators.is_empty() { finished(operation) }",
-            "return if MUTANT || operators.is_empty() { finished(operation) }",
-        )],
+        changes: &[
+            (
+                "agent/src/decide/foreign.rs",
+                "if !operators.is_empty() {\n            return operated",
+                "if !MUTANT && !operators.is_empty() {\n            return operated",
+            ),
+            (
+                "agent/src/decide/foreign.rs",
+                "return if foreign.has_permission(pod) {",
+                "return if !MUTANT && foreign.has_permission(pod) {",
+            ),
+        ],
     },
     Bug {
         what: "the place of a pod that others operate is given back",
