@@ -221,9 +221,20 @@ impl Writer {
                 self.caches.pods.put(send::look(&api, write).await?);
                 Ok(())
             }
-            Request::Patch(_) | Request::Status(_) => {
-                Err(WriteError::Invalid { message: format!("{} patches a pod: only its agent does", write.verb) })
+            Request::Absent { owner_uid } => {
+                let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.on.namespace);
+                send::absent(&api, write, owner_uid).await
             }
+            Request::Patch(patch) => {
+                let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.on.namespace);
+                let patch = patch.clone().build();
+                let stored = self.writes.send("pods", api.patch(&write.on.name, &patching(), &patch)).await?;
+                self.caches.pods.put(stored);
+                Ok(())
+            }
+            Request::Status(_) => Err(WriteError::Invalid {
+                message: format!("{} writes a pod's status: only its agent does", write.verb),
+            }),
         }
     }
 

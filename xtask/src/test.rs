@@ -85,7 +85,11 @@ fn parts(options: &Test, minutes: &Minutes, privileged: bool) -> anyhow::Result<
     // From here on the processors are busy until the last test has ended.
     std::thread::scope(|scope| {
         let kubernetes = cluster.then(|| scope.spawn(|| prepare_cluster(minutes, wanted(Part::E2e))));
-        let binaries = if wanted(Part::Unit) || wanted(Part::E2e) { binaries::build(minutes, options.part == Some(Part::E2e))? } else { Vec::new() };
+        let binaries = if wanted(Part::Unit) || wanted(Part::E2e) {
+            binaries::build(minutes, options.part == Some(Part::E2e))?
+        } else {
+            Vec::new()
+        };
         let programs = if privileged && wanted(Part::E2e) { Some(build_programs(minutes)?) } else { None };
         let mut long = if wanted(Part::Unit) { long_jobs(&binaries)? } else { VecDeque::new() };
         if wanted(Part::Lint) {

@@ -65,6 +65,8 @@ pub struct PodView {
     pub ip: Option<String>,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
+    /// Names of the PersistentVolumeClaims that it mounts.
+    pub claims: Vec<String>,
 }
 
 /// `spec.terminationGracePeriodSeconds` where it is absent.
@@ -170,8 +172,14 @@ impl From<&Pod> for PodView {
                 .is_some_and(|phase| matches!(phase, "Succeeded" | "Failed")),
             ip: status.and_then(|s| s.pod_ip.clone()),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
+            claims: spec.map(claims).unwrap_or_default(),
         }
     }
+}
+
+fn claims(spec: &PodSpec) -> Vec<String> {
+    let claims = spec.volumes.iter().flatten().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    claims.map(|claim| claim.claim_name.clone()).collect()
 }
 
 fn pull_identity(spec: &PodSpec) -> PullIdentity {
