@@ -34,22 +34,26 @@ impl<'a> Foreign<'a> {
     }
 
     /// Ids of those who have not finished.
+    #[must_use]
     pub fn operators(self, pod: &PodView) -> Vec<&str> {
         let undo = |id: &&str| !pod.labels.contains_key(&Step::UndoOperationType.key(id));
         lifecycle::at(&pod.labels, Step::Operating).filter(undo).collect()
     }
 
     /// Some of them has been told that it may operate.
+    #[must_use]
     pub fn is_allowed(self, pod: &PodView) -> bool {
         self.operators(pod).iter().any(|id| pod.labels.contains_key(&Step::Operate.key(id)))
     }
 
     /// The pod's labels say that somebody may operate it, also if nobody does.
+    #[must_use]
     pub fn has_permission(self, pod: &PodView) -> bool {
         lifecycle::at(&pod.labels, Step::Operate).next().is_some()
     }
 
     /// The pod's labels say that it leaves service.
+    #[must_use]
     pub fn is_prepared(self, pod: &PodView) -> bool {
         self.is_allowed(pod) || lifecycle::at(&pod.labels, Step::Preparing).next().is_some()
     }

@@ -80,14 +80,14 @@ fn agent(cluster: &mut Cluster, grant: &Grant) {
             set(cluster, uid, true, "InService", "back");
         }
         Some(condition) if !condition.is_true && condition.reason != DRAINED => {
-            set(cluster, uid, false, DRAINED, &grant.id)
+            set(cluster, uid, false, DRAINED, &grant.id);
         }
         Some(condition) if !condition.is_true => {}
         _ if !operates || grant.cancel.is_some() => {
             cluster.report(grant, Phase::Returning, Some((Outcome::Cancelled, "NotOperated")));
         }
         _ if lifecycle::at(&pod.labels, Step::Preparing).next().is_some() => {
-            set(cluster, uid, false, "Leaving", &grant.id)
+            set(cluster, uid, false, "Leaving", &grant.id);
         }
         _ => {}
     }

@@ -250,7 +250,7 @@ fn the_state_of_a_pool_is_reported_when_it_changes() {
         })
     };
     let read = status(&story).unwrap();
-    assert_eq!(serde_json::to_value(&read.pools[0].state).unwrap(), "Read");
+    assert_eq!(serde_json::to_value(read.pools[0].state).unwrap(), "Read");
     story.readable = false;
     let away = status(&story).unwrap();
     assert_eq!(away.pools[0].message, "no connection");

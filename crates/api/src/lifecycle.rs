@@ -183,6 +183,7 @@ impl LifecycleView {
     }
 
     /// Who has not added the finalizer that is expected; `None`: nobody knows, because the annotation can't be understood.
+    #[must_use]
     pub fn missing(&self) -> Option<impl Iterator<Item = &str>> {
         let expected = self.expected.as_ref()?.iter();
         Some(expected.filter(|(_, finalizer)| !self.finalizers.contains(finalizer)).map(|(by, _)| by.as_str()))

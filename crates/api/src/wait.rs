@@ -76,10 +76,9 @@ impl Wait {
     #[must_use]
     pub fn is_pending(&self) -> bool {
         match self.state {
-            WaitState::Pending => true,
-            WaitState::Passed => false,
             // What is not understood is not taken for over.
-            WaitState::Unknown(_) => true,
+            WaitState::Pending | WaitState::Unknown(_) => true,
+            WaitState::Passed => false,
         }
     }
 

@@ -46,7 +46,7 @@ pub fn next(pod: &PodView, known: Known<'_>, is_expected: impl Fn(&str) -> bool,
         return None;
     }
     // None where nobody can tell what is expected.
-    let is_complete = view.missing().is_some_and(|mut missing| !missing.any(|by| is_expected(by)));
+    let is_complete = view.missing().is_some_and(|mut missing| !missing.any(is_expected));
     let work = Work { pod, view, known, is_complete, stamp: now.as_nanosecond().to_string() };
     let after = work.labels();
     if after != pod.labels {
@@ -79,7 +79,7 @@ impl Work<'_> {
     /// The labels as they are to be.
     fn labels(&self) -> Labels {
         let mut all = self.pod.labels.clone();
-        self.take_back(&mut all);
+        Self::take_back(&mut all);
         if self.is_deletion() {
             self.begin_deletion(&mut all);
         }
@@ -103,7 +103,7 @@ impl Work<'_> {
     }
 
     /// Operations that are taken back, and those that have ended before they were allowed.
-    fn take_back(&self, all: &mut Labels) {
+    fn take_back(all: &mut Labels) {
         let ids: Vec<String> = lifecycle::ids(all).into_iter().map(ToOwned::to_owned).collect();
         for id in ids {
             let has = |step: Step| all.contains_key(&step.key(&id));
@@ -186,7 +186,9 @@ impl Work<'_> {
         let live: Vec<String> = live.cloned().collect();
         let is_back = |id: &String| self.pod.labels.contains_key(&Step::Completing.key(id));
         if !live.is_empty() && live.iter().all(is_back) && self.is_complete && self.serves() {
-            live.iter().for_each(|id| clear(all, id, &Step::ALL));
+            for id in &live {
+                clear(all, id, &Step::ALL);
+            }
             return;
         }
         for id in &live {
@@ -223,14 +225,16 @@ impl Work<'_> {
 
     /// Nobody has it out of service: whether the pod serves. CollaSets of ours do not need the label, and each is a write.
     fn availability(&self, all: &mut Labels) {
-        if self.pod.labels.get(labels::MADE_FOR).is_some() || all.contains_key(lifecycle::STAY_OFFLINE) {
+        if self.pod.labels.contains_key(labels::MADE_FOR) || all.contains_key(lifecycle::STAY_OFFLINE) {
             return;
         }
         if !self.pod.ready() {
             all.remove(lifecycle::SERVICE_AVAILABLE);
         } else if self.is_complete && !all.contains_key(lifecycle::SERVICE_AVAILABLE) {
             all.insert(lifecycle::SERVICE_AVAILABLE.to_owned(), self.stamp.clone());
-            lifecycle::NEW.iter().for_each(|key| _ = all.remove(*key));
+            for key in lifecycle::NEW {
+                all.remove(key);
+            }
         }
     }
 
@@ -262,8 +266,10 @@ impl Work<'_> {
             None => patch.add(&["status", "conditions", "-"], condition),
             Some(index) => {
                 let index = index.to_string();
-                let path = ["status", "conditions", index.as_str()];
-                patch.test(&[path[0], path[1], path[2], "type"], lifecycle::SERVICE_READY).replace(&path, condition)
+                let [status, conditions, index] = ["status", "conditions", index.as_str()];
+                patch
+                    .test(&[status, conditions, index, "type"], lifecycle::SERVICE_READY)
+                    .replace(&[status, conditions, index], condition)
             }
         }
     }

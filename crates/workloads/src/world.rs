@@ -75,11 +75,10 @@ impl<'a> World<'a> {
         for pod in pods {
             match pod.owner.as_ref().map(|owner| owner.uid.as_str()) {
                 Some(uid) if own.contains(uid) => world.pods.entry(uid).or_default().push(pod),
-                Some(_) => {}
                 None if colla_set::is_controlled(&pod.labels) => {
                     world.unowned_pods.entry(pod.id.namespace.as_str()).or_default().push(pod);
                 }
-                None => {}
+                Some(_) | None => {}
             }
         }
         for object in objects.iter().filter(|object| object.owner.is_none()) {

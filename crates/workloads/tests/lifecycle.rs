@@ -1,5 +1,7 @@
 //! What operators see of PodOpsLifecycle in a pod's labels, write by write.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
 use std::collections::BTreeSet;
 
 use hitless_api::lifecycle::{self, PROTECTION, SERVICE_AVAILABLE, SERVICE_READY, Step, permission};

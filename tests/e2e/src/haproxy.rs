@@ -99,6 +99,7 @@ impl HaProxy {
     }
 
     /// Makes a TrafficProvider of it that opens its pool to that namespace.
+    #[must_use]
     pub fn provider(&self, name: &str, namespace: &str) -> Value {
         let endpoint = format!("tcp://{}", self.runtime_api());
         json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TrafficProvider", "metadata": {"name": name},

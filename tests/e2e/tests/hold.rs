@@ -136,7 +136,7 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
 #[derive(Debug, Default)]
 struct Looks {
     /// How often somebody looked.
-    looks: usize,
+    count: usize,
     /// Nodes whose health check said that they have no pod.
     unhealthy: usize,
     /// Nodes whose kernel sent what came to the port to no pod of theirs.
@@ -150,7 +150,7 @@ impl Looks {
             let looking = scope.spawn(|| {
                 let mut seen = Self::default();
                 while !done.load(Ordering::Relaxed) {
-                    seen.looks += 1;
+                    seen.count += 1;
                     seen.unhealthy += ports.unhealthy(&stack.cluster);
                     seen.without_a_pod += ports.without_a_pod(&stack.cluster)?;
                 }
@@ -178,7 +178,7 @@ fn where_a_node_serves_itself_no_node_port_fails_and_no_node_is_without_a_pod() 
         app.set_version(version)?;
         let seen = Looks::during(&stack, &ports, || app.rollout_status().map(drop))?;
         println!("{version}: {seen:?}");
-        ensure!(seen.looks > 0 && seen.unhealthy == 0 && seen.without_a_pod == 0, "with {version}: {seen:?}");
+        ensure!(seen.count > 0 && seen.unhealthy == 0 && seen.without_a_pod == 0, "with {version}: {seen:?}");
     }
     for traffic in traffic {
         traffic.wait_for_more(100, PATIENCE)?;

@@ -115,6 +115,7 @@ impl<'a> Pools<'a> {
     }
 
     /// The pools that the pod is in or is to be in, with its address there.
+    #[must_use]
     pub fn of_pod(&self, pod: &PodView) -> BTreeSet<(&PoolKey, SocketAddr)> {
         let mut all = self.named_by_services(pod);
         if !self.registered.is_empty()
@@ -135,6 +136,7 @@ impl<'a> Pools<'a> {
     }
 
     /// A Service that selects the pod, and that wants a pool and does not get it.
+    #[must_use]
     pub fn flaw_of(&self, pod: &PodView) -> Option<(&'a ServiceView, &Flaw)> {
         self.flaws().find(|(service, flaw)| flaw.blocks() && service.selects(pod))
     }

@@ -94,9 +94,10 @@ impl<'a> Draft<'a> {
             Change::Wait { node, grant, name, before, message } => {
                 let waits = self.same_grants(node, grant).flat_map(|known| &mut known.waits);
                 for wait in waits.filter(|wait| wait.name == name && wait.before == before) {
-                    match &message {
-                        Some(words) => wait.message.clone_from(words),
-                        None => (wait.state, wait.message) = (WaitState::Passed, String::new()),
+                    if let Some(words) = &message {
+                        wait.message.clone_from(words);
+                    } else {
+                        (wait.state, wait.message) = (WaitState::Passed, String::new());
                     }
                 }
             }

@@ -163,9 +163,10 @@ impl<'a> Basis<'a, '_> {
             None => return Some(PoolWait::Unreadable("it has not been read yet".to_owned())),
         };
         match backends.get(&address) {
-            Some(Backend { standing: Standing::NotRegistered, .. }) | None => {}
-            Some(Backend { owner: Owner::Others, .. }) => return Some(PoolWait::NotOurs),
-            Some(Backend { owner: Owner::Us, .. }) => {}
+            Some(Backend { owner: Owner::Others, standing, .. }) if *standing != Standing::NotRegistered => {
+                return Some(PoolWait::NotOurs);
+            }
+            Some(_) | None => {}
         }
         // One that gets no sessions takes nothing away.
         if backends.get(&address).is_none_or(|own| own.standing != Standing::Serving) {

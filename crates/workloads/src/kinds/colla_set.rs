@@ -107,7 +107,7 @@ impl Kind for CollaSets {
 
     fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
         if *of == COLLA_SET.group_kind {
-            object::read(of, object, Body::CollaSet)
+            object::read(of, object, |body| Body::CollaSet(Box::new(body)))
         } else if *of == RESOURCE_CONTEXT.group_kind {
             object::read(of, object, Body::ResourceContext)
         } else if *of == CLAIM.group_kind {

@@ -148,12 +148,12 @@ fn check(events: Vec<Event>, more: usize) -> Result<(), TestCaseError> {
     let spec = &cluster.set()["spec"];
     let image = spec["template"]["spec"]["containers"][0]["image"].clone();
     let contexts = &cluster.objects[&("ResourceContext".to_owned(), "web".to_owned())]["spec"]["contexts"];
-    let named: BTreeSet<&str> =
+    let alive: BTreeSet<&str> =
         contexts.as_array().unwrap().iter().filter_map(|each| each["data"]["hitless.dev/pod"].as_str()).collect();
     let own = cluster.own_pods();
     prop_assert_eq!(i64::try_from(own.len()).unwrap(), spec["replicas"].as_i64().unwrap());
     let names: BTreeSet<&str> = own.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
-    prop_assert_eq!(named, names);
+    prop_assert_eq!(alive, names);
     for pod in own {
         prop_assert_eq!(&pod["spec"]["containers"][0]["image"], &image);
         let labels = pod["metadata"]["labels"].as_object().unwrap();

@@ -96,9 +96,9 @@ impl World {
         let objects = || self.ground.server.objects.values().map(|each| &*each.view);
         let sets_of = |owner: &str| {
             let is_own = |object: &&Object| object.owner.as_ref().is_some_and(|of| of.uid == owner);
-            objects().filter(is_own).filter_map(|object| object.replica_set()).collect::<Vec<_>>()
+            objects().filter(is_own).filter_map(hitless_workloads::Object::replica_set).collect::<Vec<_>>()
         };
-        objects().filter_map(|object| object.deployment()).find_map(|deployment| {
+        objects().filter_map(hitless_workloads::Object::deployment).find_map(|deployment| {
             let mark = deployment.annotations.get(annotations::HALTED)?;
             let mark: Value = serde_json::from_str(mark).ok()?;
             let bad = deployment.body.template.revision();

@@ -190,7 +190,7 @@ impl<'a> Claims<'a> {
     }
 }
 
-impl<'a> Work<'a, '_> {
+impl Work<'_, '_> {
     /// Hashes of claim templates that the target does not have any more.
     pub(super) fn outdated_claims(&self) -> BTreeSet<String> {
         let wanted: BTreeSet<String> = self.set.body.claims.iter().map(hash).collect();

@@ -213,7 +213,7 @@ impl<'a> Work<'a, '_> {
                 count => normal(self.set, "TargetsDeleted", format!("deletes {count} pods, {} first", pod.id.name)),
             });
             writes.extend(look);
-            writes.push(Write { needs, tells, ..deletion });
+            writes.push(Write { tells, needs, ..deletion });
         }
         writes
     }
@@ -247,7 +247,11 @@ impl<'a> Work<'a, '_> {
                 continue;
             };
             let replaces = origins.get(id).and_then(|origin| self.roster.instances.get(origin));
-            let plan = pod::Plan { template, claims: needed.mounts, replaces: replaces.map(|each| each.pod_name()) };
+            let plan = pod::Plan {
+                template,
+                claims: needed.mounts,
+                replaces: replaces.map(super::roster::Instance::pod_name),
+            };
             let needs = needed.writes.iter().map(Write::key).collect();
             let tells = match replaces {
                 Some(origin) => {
@@ -263,7 +267,7 @@ impl<'a> Work<'a, '_> {
                 None => None,
             };
             writes.extend(needed.writes);
-            writes.push(Write { needs, tells, ..pod::create(self.set, *id, instance, &plan) });
+            writes.push(Write { tells, needs, ..pod::create(self.set, *id, instance, &plan) });
         }
         writes
     }

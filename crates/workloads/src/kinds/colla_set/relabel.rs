@@ -28,10 +28,10 @@ impl Work<'_, '_> {
             }
             let mut patch = tested(pod);
             for (name, value) in changes {
-                let path = ["metadata", "labels", name];
+                let label = ["metadata", "labels", name];
                 patch = match value {
-                    Some(value) => patch.add(&path, value),
-                    None => patch.remove(&path),
+                    Some(value) => patch.add(&label, value),
+                    None => patch.remove(&label),
                 };
             }
             writes.push(pod::write("label-pod", pod, Request::Patch(patch)));

@@ -13,7 +13,7 @@ pub(super) fn rows() -> Vec<Row> {
     [gates(), operators(), controller(), deletions()].into_iter().flatten().collect()
 }
 
-fn label(name: &str, key: &str, value: Value) -> Call {
+fn label(name: &str, key: &str, value: &Value) -> Call {
     Call::merge(format!("{}/{name}", pods(NAMESPACE)), json!({"metadata": {"labels": {key: value}}}))
 }
 
@@ -63,8 +63,12 @@ fn operators() -> Vec<Row> {
             Call::merge(at("free"), begin()),
             [(waits, Value::Null)],
         ),
-        allowed(Who::User, "he takes it back", label("takes-part", &Step::UndoOperationType.key("x"), json!("update"))),
-        denied(Who::User, "he permits nothing", not_his, label("takes-part", &permission("update"), json!("1"))),
+        allowed(
+            Who::User,
+            "he takes it back",
+            label("takes-part", &Step::UndoOperationType.key("x"), &json!("update")),
+        ),
+        denied(Who::User, "he permits nothing", not_his, label("takes-part", &permission("update"), &json!("1"))),
         denied(
             Who::User,
             "also not by the status",
@@ -80,13 +84,13 @@ fn operators() -> Vec<Row> {
             not_his,
             Call::create(pods(NAMESPACE), pod("new", NODE, &json!({"labels": {Step::Operate.key("x"): "1"}}))),
         ),
-        denied(Who::User, "nor when he was", not_his, label("leaving", &Step::Operate.key("pod-delete"), json!("2"))),
-        allowed(Who::User, "he may remove it", label("leaving", &Step::Operate.key("pod-delete"), Value::Null)),
-        allowed(Who::Admin, "masters may repair", label("takes-part", &Step::Operate.key("x"), json!("1"))),
+        denied(Who::User, "nor when he was", not_his, label("leaving", &Step::Operate.key("pod-delete"), &json!("2"))),
+        allowed(Who::User, "he may remove it", label("leaving", &Step::Operate.key("pod-delete"), &Value::Null)),
+        allowed(Who::Admin, "masters may repair", label("takes-part", &Step::Operate.key("x"), &json!("1"))),
     ];
     for step in [Step::PreChecked, Step::Preparing, Step::Operate, Step::Operated, Step::PostChecked, Step::Completing]
     {
-        rows.push(denied(Who::User, "nor anything else", not_his, label("takes-part", &step.key("x"), json!("1"))));
+        rows.push(denied(Who::User, "nor anything else", not_his, label("takes-part", &step.key("x"), &json!("1"))));
     }
     rows
 }
@@ -99,18 +103,18 @@ fn controller() -> Vec<Row> {
     let at = format!("{}/takes-part", pods(NAMESPACE));
     let (part, labels, other) = ("that take part", "only set those of", "may only set labels");
     vec![
-        allowed(Who::Controller, "the controller permits", label("takes-part", &Step::Operate.key("x"), json!("1"))),
+        allowed(Who::Controller, "the controller permits", label("takes-part", &Step::Operate.key("x"), &json!("1"))),
         allowed(Who::Controller, "it sets the condition of the gate", condition("takes-part")),
         denied(Who::Controller, "not at pods that do not take part", "only set the condition", condition("free")),
         denied(
             Who::Controller,
             "where it sets no label either",
             part,
-            label("free", &Step::Operate.key("x"), json!("1")),
+            label("free", &Step::Operate.key("x"), &json!("1")),
         ),
-        denied(Who::Controller, "nor makes one take part", part, label("free", CONTROL, json!("true"))),
-        denied(Who::Controller, "nor another label", labels, label("takes-part", "app", json!("other"))),
-        denied(Who::Controller, "nor the deletion", labels, label("takes-part", TO_DELETE, json!("true"))),
+        denied(Who::Controller, "nor makes one take part", part, label("free", CONTROL, &json!("true"))),
+        denied(Who::Controller, "nor another label", labels, label("takes-part", "app", &json!("other"))),
+        denied(Who::Controller, "nor the deletion", labels, label("takes-part", TO_DELETE, &json!("true"))),
         denied(
             Who::Controller,
             "nor an annotation",
@@ -127,7 +131,7 @@ fn controller() -> Vec<Row> {
             Who::Agent,
             "an agent sets none of them",
             "only set revision labels",
-            label("takes-part", &Step::Operate.key("x"), json!("1")),
+            label("takes-part", &Step::Operate.key("x"), &json!("1")),
         ),
     ]
 }
