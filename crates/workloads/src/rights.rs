@@ -32,7 +32,7 @@ pub fn manifests() -> [(&'static str, Vec<Right>); 3] {
     [
         ("manifests/rbac/controller.yaml", controller()),
         ("manifests/kusionstack/rbac.yaml", component(Component::KusionStack)),
-        ("manifests/uninstall/account.yaml", uninstall(&[Component::Base])),
+        ("manifests/uninstall/account.yaml", uninstall()),
     ]
 }
 
@@ -69,10 +69,10 @@ fn of_controller(resources: &[&Resource]) -> Vec<Right> {
     rights
 }
 
-/// What the uninstall needs for the kinds of these components.
+/// What the uninstall needs.
 #[must_use]
-pub fn uninstall(components: &[Component]) -> Vec<Right> {
-    let resources = kind::resources_of(components).map(|(_, resource)| resource);
+pub fn uninstall() -> Vec<Right> {
+    let resources = kind::resources().map(|(_, resource)| resource);
     let changed = resources.filter(|resource| !resource.uninstall_verbs.is_empty());
     changed.map(|resource| right(resource, resource.uninstall_verbs, resource.uninstall_why)).collect()
 }
@@ -152,8 +152,8 @@ mod tests {
     /// The API server lets nobody hand out more than he has, and the controller makes the uninstall's role.
     #[test]
     fn the_controller_has_what_the_uninstall_has() {
-        let all: Vec<Right> = [Component::Base, Component::KusionStack].into_iter().flat_map(component).collect();
-        for right in uninstall(&[Component::Base, Component::KusionStack]) {
+        let all = controller();
+        for right in uninstall() {
             let own = all.iter().find(|own| (&own.group, own.resource) == (&right.group, right.resource)).unwrap();
             assert!(right.verbs.iter().all(|verb| own.verbs.contains(verb)), "{right:?}");
         }

@@ -178,7 +178,7 @@ impl Kubernetes {
                 let Some(object) = ground.server.objects.get(&at).cloned() else { return };
                 match &object.view.body {
                     Body::Deployment(_) => self.sync(&object, ground),
-                    Body::CollaSet(_) | Body::ResourceContext(_) | Body::Claim(_) | Body::ControllerRevision(_) => {}
+                    Body::CollaSet(_) | Body::ResourceContext(_) | Body::ControllerRevision(_) => {}
                     Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_) => {
                         let due = ground.now + ground.chance.delay(MS, 100 * MS);
                         self.later(due, Job::Pods(object));
@@ -288,7 +288,6 @@ fn empty(id: PodRef) -> NodePod {
         ip,
         created: None,
         lifecycle: None,
-        claims: Vec::new(),
     };
     let grace = std::time::Duration::from_secs(30);
     NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), grace }

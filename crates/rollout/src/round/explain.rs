@@ -133,13 +133,8 @@ impl<'a> Pass<'a, '_> {
         let (basis, draft) = (&self.basis, &self.draft);
         let (uid, ended) = (pod.id.uid.as_str(), &basis.ended);
         let wished = basis.wishes.by_pod.get(uid);
-        let assumed = || Wish {
-            pod,
-            intent: Ok(PodIntent::assumed(pod)),
-            workload: basis.wishes.workload_of(pod),
-            rank: 0,
-            delay_seconds: 0,
-        };
+        let assumed =
+            || Wish { pod, intent: Ok(PodIntent::assumed(pod)), workload: basis.wishes.workload_of(pod), rank: 0 };
         let wish = wished.cloned().unwrap_or_else(assumed);
         let is_under_way = ended.busy.contains(uid) || ended.regrant.contains_key(uid);
         let mut in_the_way: Vec<WaitReason> = basis.in_the_way(&wish, draft).collect();

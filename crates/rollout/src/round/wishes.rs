@@ -21,8 +21,6 @@ pub(super) struct Wish<'a> {
     pub(super) workload: Option<usize>,
     /// Place in the workload's order.
     pub(super) rank: i32,
-    /// Shortest time out of service before it is operated, in seconds, as the workload wants.
-    pub(super) delay_seconds: u32,
 }
 
 /// All wishes, and the indices to look things up.
@@ -147,22 +145,15 @@ pub(super) fn target(grant: &Grant) -> Option<&str> {
 pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Timestamp) -> Wishes<'a> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
     let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).after(left(snapshot));
-    let world = world.at(&snapshot.pods, now).refusing(snapshot.own_writes.refused.clone());
+    let world = world.at(&snapshot.pods, now);
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
     let components = [&[Component::Base], snapshot.components.as_slice()].concat();
     let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload, components };
     for (index, plan) in wishes.plans.iter().enumerate() {
-        for PodWish { pod, intent, rank, delay_seconds } in &plan.wishes {
+        for PodWish { pod, intent, rank } in &plan.wishes {
             if let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) {
-                let wish = Wish {
-                    pod,
-                    intent: intent.clone(),
-                    workload: Some(index),
-                    rank: *rank,
-                    delay_seconds: *delay_seconds,
-                };
-                wishes.by_pod.insert(uid, wish);
+                wishes.by_pod.insert(uid, Wish { pod, intent: intent.clone(), workload: Some(index), rank: *rank });
             }
         }
     }
@@ -175,7 +166,7 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
     let requested: Vec<(bool, PodWish)> = kinds
         .flat_map(|kind| kind.wishes(&snapshot.pods, &plan_of).into_iter().map(|wish| (kind.goes_first(), wish)))
         .collect();
-    for (goes_first, PodWish { pod, intent, rank, delay_seconds }) in requested {
+    for (goes_first, PodWish { pod, intent, rank }) in requested {
         let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) else { continue };
         let (uid, pod) = (*uid, *pod);
         // It is there for a while only, and would leave while the pod is away that it stands in for.
@@ -184,11 +175,11 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
         }
         if goes_first {
             // It is no part of what its workload does: neither waits for the other's order, images or failures.
-            wishes.by_pod.insert(uid, Wish { pod, intent, workload: None, rank, delay_seconds });
+            wishes.by_pod.insert(uid, Wish { pod, intent, workload: None, rank });
             continue;
         }
         let workload = wishes.workload_of(pod);
-        wishes.by_pod.entry(uid).or_insert(Wish { pod, intent, workload, rank, delay_seconds });
+        wishes.by_pod.entry(uid).or_insert(Wish { pod, intent, workload, rank });
     }
     pin(&mut wishes, images);
     wishes

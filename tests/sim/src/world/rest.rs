@@ -130,7 +130,6 @@ impl World {
                 | Body::ReplicaSet(_)
                 | Body::CollaSet(_)
                 | Body::ResourceContext(_)
-                | Body::Claim(_)
                 | Body::ControllerRevision(_) => return None,
             };
             (template.revision() == bad).then(|| {

@@ -1,16 +1,15 @@
 //! Which pods get the template's revision, and how.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use hitless_api::grant::ImageChange;
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 
 use super::body::{Scope, UpgradePolicy};
+use super::names;
 use super::plan::Work;
 use super::roster::Instance;
-use super::{claims, names};
 use crate::intent::{PodIntent, PodWish};
 use crate::kinds::revision;
 use crate::need::{Goal, Need, Origin, need};
@@ -22,8 +21,6 @@ enum Way {
     InPlace(Box<PodIntent>),
     /// The pod is removed and made anew.
     Anew,
-    /// Another one is made before, as soon as there is room.
-    Replaced,
     /// Its owner does not let it be done as it would have to be.
     Refused(Because),
 }
@@ -33,37 +30,26 @@ impl Work<'_, '_> {
         let scope = self.scope();
         self.retarget(&scope);
         let restarts = RestartAnnotations::of(self.set.object, &self.set.body.template);
-        let pairs = self.roster.pairs();
-        let news: BTreeSet<i32> = pairs.values().copied().collect();
         for id in scope {
             let Some((pod, uid)) =
                 self.roster.instances.get(&id).and_then(|each| each.pod).map(|pod| (pod, &pod.id.uid))
             else {
                 continue;
             };
-            if news.contains(&id) {
-                continue;
-            }
             self.total += 1;
-            if self.is_at_target(pod) || (self.going.contains(&id) && !pairs.contains_key(&id)) {
+            if self.is_at_target(pod) || self.going.contains(&id) {
                 continue;
             }
             self.behind.insert(uid.clone());
-            // Who is replaced is not updated.
-            if self.set.body.paused || pairs.contains_key(&id) {
+            if self.set.body.paused {
                 continue;
             }
             // It has left service for good.
             let way = if self.world.left.contains(uid) { Way::Anew } else { self.way(pod, &restarts) };
             match way {
-                Way::InPlace(intent) => {
-                    let delay_seconds = self.set.body.update_delay_seconds;
-                    self.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(*intent)) });
-                }
-                Way::Replaced => {}
+                Way::InPlace(intent) => self.wishes.push(PodWish::new(pod, Ok(*intent))),
                 Way::Anew => {
-                    let fetch = self.new_images(pod);
-                    if self.remove_once_fetched(id, self.set.body.update_delay_seconds, fetch)
+                    if self.remove(id)
                         && let Some(instance) = self.roster.instances.get_mut(&id)
                     {
                         instance.data.insert(names::REVISION.to_owned(), self.target.to_owned());
@@ -75,24 +61,11 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Images of the template that differ from the pod's: a tag that nobody can pull takes no pod out of service.
-    fn new_images(&self, pod: &PodView) -> BTreeMap<String, ImageChange> {
-        let template = &self.set.body.template;
-        let change = |(name, wanted): (&str, &str)| {
-            let container = pod.container(name).filter(|container| container.image != wanted)?;
-            Some((name.to_owned(), ImageChange { from: container.image.clone(), to: wanted.to_owned() }))
-        };
-        template.images().filter_map(change).collect()
-    }
-
     /// Ids that are to be at the template's revision.
-    pub(super) fn scope(&self) -> BTreeSet<i32> {
-        let pairs = self.roster.pairs();
-        let news: BTreeSet<i32> = pairs.values().copied().collect();
-        let counts = |(id, instance): &(&i32, &Instance<'_>)| !instance.is(names::SCALE_IN) && !news.contains(id);
-        let instances = self.roster.instances.iter().filter(counts);
+    fn scope(&self) -> BTreeSet<i32> {
+        let instances = self.roster.instances.iter().filter(|(_, instance)| !instance.is(names::SCALE_IN));
         let instances = instances.map(|(id, instance)| (*id, instance));
-        let mut scope: BTreeSet<i32> = match self.set.body.scope {
+        match self.set.body.scope {
             Scope::ByLabel => {
                 let is_meant = |instance: &Instance<'_>| {
                     instance.pod.is_some_and(|pod| pod.labels.contains_key(names::UPDATE_INCLUDED))
@@ -108,12 +81,7 @@ impl Work<'_, '_> {
                 }
                 all.into_iter().map(|(id, _)| id).collect()
             }
-        };
-        // Both pods of a pair are one.
-        scope.extend(
-            pairs.into_iter().filter(|(origin, _)| scope.contains(origin)).map(|(_, new)| new).collect::<Vec<_>>(),
-        );
-        scope
+        }
     }
 
     /// Upstream's order: those that are there already or on their way, then those that don't serve.
@@ -127,7 +95,6 @@ impl Work<'_, '_> {
         let ready = instance.pod.and_then(PodView::ready_since);
         let created = instance.pod.and_then(|pod| pod.created);
         let is_available = instance.pod.is_some_and(PodView::available);
-        let is_moving = is_moving || instance.data.contains_key(names::REPLACE_NEW);
         (!at_target, !is_moving, instance.pod.is_none(), is_available, Reverse(ready), Reverse(created), id)
     }
 
@@ -135,9 +102,8 @@ impl Work<'_, '_> {
     fn retarget(&mut self, scope: &BTreeSet<i32>) {
         let current = &self.set.body.status.current_revision;
         let current = if self.revisions.has(current) { current.as_str() } else { self.target };
-        let news: BTreeSet<i32> = self.roster.pairs().into_values().collect();
         for (id, instance) in &mut self.roster.instances {
-            if instance.pod.is_some() || news.contains(id) {
+            if instance.pod.is_some() {
                 continue;
             }
             let is_new = instance.is(names::JUST_CREATE);
@@ -162,17 +128,13 @@ impl Work<'_, '_> {
             return Way::Anew;
         }
         if policy == UpgradePolicy::Replace {
-            return Way::Replaced;
+            let text = "podUpgradePolicy Replace is not supported yet; use InPlaceIfPossible or ReCreate".to_owned();
+            return Way::Refused(Because { reason: "NotSupported", text });
         }
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
         let template = &self.set.body.template;
         let shape = self.revisions.shape(label);
-        let has_same_claims = self
-            .revisions
-            .claims(label)
-            .is_some_and(|claims| claims::normal(claims) == claims::normal(&self.set.body.claims));
-        let allowed = shape.filter(|shape| has_same_claims && restarts.allow(shape, template.shape()));
-        let in_place = allowed.and_then(|shape| {
+        let in_place = shape.filter(|shape| restarts.allow(shape, template.shape())).and_then(|shape| {
             let goal = Goal::of(self.set.object, template, revision::label(self.target));
             let origin = Origin { recorded: Some(&shape.revision), annotations: None };
             match need(pod, &goal, &origin, [shape]) {
@@ -186,12 +148,7 @@ impl Work<'_, '_> {
                 let because = shape
                     .and_then(|shape| restarts.first_native_change(&shape.annotations, &template.shape().annotations));
                 Way::Refused(because.unwrap_or_else(|| {
-                    let what = if has_same_claims {
-                        "something else than images and restart annotations in spec.template"
-                    } else {
-                        "spec.volumeClaimTemplates"
-                    };
-                    Because::field(what)
+                    Because::field("something else than images and restart annotations in spec.template")
                 }))
             }
             None => Way::Anew,
