@@ -66,7 +66,19 @@ impl Fixture {
         install()?;
         let controller_replicas = stop_controller(api).await?;
         let fixture = Self { agent_uid: String::new(), controller_replicas };
-        fixture.clear(api).await?;
+        match fixture.fill(api).await {
+            Ok(agent_uid) => Ok(Self { agent_uid, ..fixture }),
+            Err(error) => {
+                // Other tests need the controller.
+                fixture.remove(api).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the uid of the agent's pod.
+    async fn fill(&self, api: &Api) -> anyhow::Result<String> {
+        self.clear(api).await?;
         for name in [NODE, OTHER_NODE] {
             // No agent is started here.
             let metadata = json!({"name": name, "labels": {"kubernetes.io/os": "linux", "type": "kwok"}});
@@ -94,7 +106,7 @@ impl Fixture {
         let mut agent = pod(AGENT_POD, NODE, &json!({}));
         agent["spec"]["serviceAccountName"] = json!(names::AGENT);
         let agent = api.admin(&Call::create(pods(names::SYSTEM_NAMESPACE), agent)).await?;
-        Ok(Self { agent_uid: agent["metadata"]["uid"].as_str().context("a pod without uid")?.to_owned(), ..fixture })
+        Ok(agent["metadata"]["uid"].as_str().context("a pod without uid")?.to_owned())
     }
 
     /// Removes everything and starts the controller again.
@@ -217,9 +229,6 @@ async fn create_pods(api: &Api) -> anyhow::Result<Reserved> {
         ("companion", NAMESPACE, NODE, Some("True"), false),
     ] {
         let mut body = pod(name, node, &metadata);
-        if name == "companion" {
-            body["metadata"]["labels"][names::labels::COMPANION] = json!("0123");
-        }
         if name == "operated" {
             body["metadata"]["labels"]["controller-revision-hash"] = json!("new");
             body["metadata"]["annotations"][names::annotations::REVISION] = json!("new");
@@ -240,6 +249,11 @@ async fn create_pods(api: &Api) -> anyhow::Result<Reserved> {
         let status = json!({"phase": "Running", "podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}], "conditions": conditions,
             "containerStatuses": [{"name": "web", "image": "web:1", "imageID": "", "ready": true, "restartCount": 0}]});
         api.admin(&Call::merge(format!("{}/{name}/status", pods(namespace)), json!({"status": status}))).await?;
+        if name == "companion" {
+            // Whoever makes one with the label is asked for its Deployment.
+            let label = json!({"metadata": {"labels": {(names::labels::COMPANION): "0123"}}});
+            api.admin(&Call::merge(format!("{}/{name}", pods(namespace)), label)).await?;
+        }
         if is_reserved {
             reserved
                 .push((name.to_owned(), created["metadata"]["uid"].as_str().context("a pod without uid")?.to_owned()));
