@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
-use hitless_workloads::Component;
+use hitless_workloads::Installed;
+use hitless_workloads::switch::{ComponentNames, SwitchNames};
 
 /// Settings, read once at start-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,34 +27,12 @@ pub struct Config {
     /// `SKIP_POD_TRANSITION_RULES`, upstream's name: comma-separated kinds of rules (`availablePolicy`, `labelCheck`, `webhook`) that
     /// are not evaluated.
     pub gate: hitless_gate::Settings,
-    /// `HITLESS_COMPONENTS`: comma-separated components of the manifests that are installed, whose kinds of workloads it looks after,
-    /// too: `kusionstack`. None by default.
-    pub components: Vec<Component>,
+    /// What is looked after besides. `HITLESS_COMPONENTS`: comma-separated components of the manifests that are installed:
+    /// `kusionstack`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
+    /// `OperationJob`, `PodDecoration`, `PodOpsLifecycle`, `Traffic`; none by default.
+    pub installed: Installed,
     /// `KUBECONFIG`: to run outside a pod; else the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
-}
-
-/// Components that are installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Components(Vec<Component>);
-
-impl Default for Components {
-    fn default() -> Self {
-        Self(vec![Component::Base])
-    }
-}
-
-impl FromStr for Components {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let more = names.map(|name| match name {
-            "kusionstack" => Ok(Component::KusionStack),
-            other => Err(format!("there is no component {other}; known is kusionstack")),
-        });
-        std::iter::once(Ok(Component::Base)).chain(more).collect::<Result<_, _>>().map(Self)
-    }
 }
 
 impl Config {
@@ -70,7 +48,10 @@ impl Config {
                 implicit: settings.parsed(hitless_gate::Settings::IMPLICIT_PERCENT, ImplicitPercent::default())?.0,
                 skipped_kinds: settings.parsed(hitless_gate::Settings::SKIPPED_KINDS, SkippedKinds::default())?.0,
             },
-            components: settings.parsed("HITLESS_COMPONENTS", Components::default())?.0,
+            installed: Installed {
+                components: settings.parsed(Installed::COMPONENTS, ComponentNames::default())?.0,
+                off: settings.parsed(Installed::SWITCHED_OFF, SwitchNames::default())?.0,
+            },
             kubeconfig: settings.optional("KUBECONFIG").map(PathBuf::from),
         })
     }
@@ -80,6 +61,7 @@ impl Config {
 mod tests {
     use super::*;
     use hitless_gate::ImplicitBudget;
+    use hitless_workloads::{Component, Switch};
 
     #[test]
     fn only_the_pods_name_is_required() {
@@ -90,6 +72,23 @@ mod tests {
         assert_eq!((config.listen.port(), config.lease.as_str()), (CONTROLLER_PORT, CONTROLLER));
         assert_eq!(read(None), Err(ConfigError::Missing("POD_NAME")));
         assert_eq!(config.gate, hitless_gate::Settings::default());
+    }
+
+    #[test]
+    fn kinds_of_a_component_are_switched_off_by_name() {
+        let read = |off: &'static str| {
+            Config::read(&Settings::new(move |name| match name {
+                "POD_NAME" => Some("p".to_owned()),
+                "HITLESS_COMPONENTS" => Some("kusionstack".to_owned()),
+                "HITLESS_SWITCHED_OFF" => Some(off.to_owned()),
+                _ => None,
+            }))
+        };
+        assert_eq!(read("").unwrap().installed, Installed::with(&[Component::KusionStack]));
+        let off = read("collaset, Traffic").unwrap().installed.off;
+        assert_eq!(off.into_iter().collect::<Vec<_>>(), [Switch::CollaSet, Switch::Traffic]);
+        let error = read("StatefulSet").unwrap_err().to_string();
+        assert!(error.contains("HITLESS_SWITCHED_OFF") && error.contains("StatefulSet"), "{error}");
     }
 
     #[test]

@@ -221,9 +221,15 @@ impl Writer {
                 self.caches.pods.put(send::look(&api, write).await?);
                 Ok(())
             }
-            Request::Patch(_) | Request::Status(_) => {
-                Err(WriteError::Invalid { message: format!("{} patches a pod: only its agent does", write.verb) })
+            Request::Patch(patch) => {
+                let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.on.namespace);
+                let (params, patch) = (patching(), patch.clone().build());
+                self.caches.pods.put(self.writes.send("pods", api.patch(&write.on.name, &params, &patch)).await?);
+                Ok(())
             }
+            Request::Status(_) => Err(WriteError::Invalid {
+                message: format!("{} writes a pod's status: only its agent does", write.verb),
+            }),
         }
     }
 

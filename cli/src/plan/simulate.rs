@@ -105,8 +105,9 @@ fn stays(waiting: &WaitReason) -> bool {
         | WaitReason::ImageNotFetched { .. }
         | WaitReason::PrefetchOnly
         | WaitReason::OwnerUnreadable(_)
+        | WaitReason::LeftToKuperator(_)
         | WaitReason::Halted { .. } => true,
-        WaitReason::Obstacle(Obstacle::NotItsTurn { .. })
+        WaitReason::Obstacle(Obstacle::NotItsTurn { .. } | Obstacle::RestartNotRecorded)
         | WaitReason::InProgress
         | WaitReason::ReleasePending
         | WaitReason::PodNotCached

@@ -176,6 +176,8 @@ impl Live {
             namespace: self.first.namespace.clone(),
             events: self.events.values(),
             settings: self.first.settings.clone(),
+            installed: self.first.installed.clone(),
+            kuperator: self.first.kuperator.clone(),
             unread: self.first.unread.clone(),
         };
         let mut snapshot = snapshot.with_objects(self.objects.iter().flat_map(Cache::values).collect());

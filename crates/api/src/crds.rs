@@ -8,7 +8,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 use crate::{
-    CollaSet, DrainPolicy, NodeTransition, PodTransitionRule, ResourceContext, TransitionBudget, TransitionLedger,
+    CollaSet, DrainPolicy, NodeTransition, OperationJob, PodTransitionRule, ResourceContext, TransitionBudget,
+    TransitionLedger,
 };
 
 /// Path under `manifests` and content of each CRD.
@@ -25,6 +26,7 @@ pub fn all() -> Result<Vec<(&'static str, String)>, serde_saphyr::ser::Error> {
         ("crds/drainpolicies.yaml", DrainPolicy::crd()),
         ("kusionstack/collasets.yaml", CollaSet::crd()),
         ("kusionstack/resourcecontexts.yaml", ResourceContext::crd()),
+        ("kusionstack/operationjobs.yaml", OperationJob::crd()),
     ]
     .into_iter()
     .map(|(name, mut crd)| {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::companion;
+use crate::kuperator::Kuperator;
 use crate::mode::{AgentStatus, PolicyView, ServiceView};
 use crate::prefetch::{NodeImages, PrefetchView};
 use crate::reload::Finds;
@@ -177,6 +178,13 @@ pub struct Snapshot {
     /// Kinds of workloads whose objects can't be read now, though there may be some. Nothing begins for their pods, and nothing that is
     /// under way for them is ended.
     pub unreadable: BTreeSet<GroupKind>,
+    /// Kinds that are left alone: they are off, or KusionStack's own manager is there. Nothing that is under way for their pods is ended,
+    /// and no pod is kept out of service for them.
+    pub left: BTreeSet<GroupKind>,
+    /// Objects of these kinds, as far as they are read.
+    pub left_objects: Vec<Arc<Object>>,
+    /// KusionStack's own manager is there.
+    pub kuperator: Option<Kuperator>,
     /// All pods but those that fetch images, and companions that were never put in service.
     pub pods: Vec<Arc<PodView>>,
     /// Companion pods. Those that were ever put in service are among [`Self::pods`], too; the others are nobody's.
@@ -264,6 +272,11 @@ impl Snapshot {
     /// Whether the grant is for a workload whose objects can't be read now.
     pub(crate) fn is_of_unreadable(&self, grant: &Grant) -> bool {
         grant.owner.as_ref().is_some_and(|owner| self.unreadable.contains(&owner.group_kind))
+    }
+
+    /// Whether the grant is for a workload of a kind that is left alone now.
+    pub(crate) fn is_of_left(&self, grant: &Grant) -> bool {
+        grant.owner.as_ref().is_some_and(|owner| self.left.contains(&owner.group_kind))
     }
 
     /// With these pods, but those that fetch images: companions are set apart.

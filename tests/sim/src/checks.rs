@@ -28,6 +28,7 @@
 mod budget;
 mod companions;
 mod holds;
+mod jobs;
 mod native;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,7 @@ use crate::server::Server;
 
 pub(crate) use budget::{number as image_number, partition};
 use holds::{Replaced, Services};
+use jobs::Jobs;
 
 /// The operation that an agent's write belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +93,7 @@ pub(crate) struct Checks {
     /// Operations that an agent has seen cancelled.
     cancelled: BTreeSet<(String, Timestamp)>,
     services: Services,
+    jobs: Jobs,
     /// What has happened around Holds.
     pub(crate) counted: HoldCounts,
     off: bool,
@@ -303,6 +306,7 @@ impl Checks {
             return self
                 .fail(server.now, format!("an image of pod {name} was patched without its place in the ledger"));
         };
+        self.restarted(server.now, before, after, operation);
         let images = if operation.forward { &place.images } else { &place.from_images };
         for (container, old) in after.containers.iter().zip(&before.containers) {
             if container.image != old.image && images.get(&container.name) != Some(&container.image) {

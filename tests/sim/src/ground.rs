@@ -34,12 +34,17 @@ pub(crate) enum Flight {
 /// From this seed on there are companion pods.
 const COMPANIONS_FROM: u64 = 1_000_000;
 
+/// Tells what is drawn of OperationJobs apart from everything else.
+const JOBS: u64 = 0x006a_6f62;
+
 pub(crate) struct Ground {
     pub(crate) now: Micros,
     pub(crate) server: Server,
     pub(crate) chance: Chance,
     /// Which Services serve by node. Of its own, so that seeds of before keep their meaning otherwise.
     pub(crate) node_local: Chance,
+    /// Which OperationJobs users make. Of its own, for the same reason.
+    pub(crate) jobs: Chance,
     /// Workloads with a single pod get companion pods.
     pub(crate) has_companions: bool,
     pub(crate) weather: Weather,
@@ -61,6 +66,7 @@ impl Ground {
             server: Server::default(),
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
+            jobs: Chance::new(seed.rotate_left(32) ^ JOBS),
             has_companions: seed >= COMPANIONS_FROM,
             weather: Weather::default(),
             faults: Counts::default(),

@@ -6,6 +6,7 @@ use hitless_api::{GroupKind, Hook, InvalidDrain, NodeTransitionSpec};
 use hitless_workloads::Obstacle;
 
 use super::companions::Companion;
+use crate::kuperator::Kuperator;
 use crate::snapshot::{AgentState, NodeUnfit, Snapshot};
 
 /// What a pod waits for.
@@ -90,6 +91,8 @@ pub enum WaitReason {
     Reload,
     /// The objects of its workload's kind can't be read now.
     OwnerUnreadable(GroupKind),
+    /// Its workload is of a kind of KusionStack's, whose own manager is there.
+    LeftToKuperator(Kuperator),
     /// The namespace's ledger has as many reservations as fit.
     LedgerFull,
     /// An operation of its workload has failed on the way to this target.
@@ -166,6 +169,7 @@ impl WaitReason {
             Self::PrefetchOnly => "PrefetchOnly",
             Self::Reload => "Reload",
             Self::OwnerUnreadable(_) => "OwnerUnreadable",
+            Self::LeftToKuperator(_) => "LeftToKuperator",
             Self::LedgerFull => "LedgerFull",
             Self::Halted { .. } => "Halted",
         }
@@ -244,6 +248,7 @@ impl WaitReason {
                 "a ConfigMap or Secret that it uses has changed a moment ago; both changes are made at once".to_owned()
             }
             Self::OwnerUnreadable(kind) => format!("its workload is a {kind}, and the controller can't list those now"),
+            Self::LeftToKuperator(kuperator) => format!("{kuperator}, and its workload is left to it"),
             Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
             Self::Halted { pod, reason, way_back: false } => format!("the operation of pod {pod} ended as {reason}"),
             Self::Halted { pod, reason, way_back: true } => format!(
@@ -303,6 +308,7 @@ impl WaitReason {
             ),
             Self::NodeFull(_) => Some("wait until some of its operations end"),
             Self::OwnerUnreadable(_) => Some("see the controller's log for what the API server says"),
+            Self::LeftToKuperator(_) => Some("remove it to go on with hitless (docs/migration.md)"),
             Self::LedgerFull => Some("wait until some operations end"),
             Self::Halted { way_back: false, .. } => Some("set another image, or the old one again"),
             // The template has nothing to do with it.

@@ -6,6 +6,7 @@ mod companion;
 mod controller;
 mod gate;
 mod objects;
+mod operation_job;
 mod prefetch;
 mod sets;
 mod workloads;
@@ -24,6 +25,7 @@ pub(crate) fn all() -> Vec<Row> {
         controller::rows(),
         gate::rows(),
         objects::rows(),
+        operation_job::rows(),
         prefetch::rows(),
         sets::rows(),
         workloads::rows(),
