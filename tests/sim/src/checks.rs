@@ -17,6 +17,10 @@
 //!
 //! **Images.** No pod is operated to an image that its node does not have.
 //!
+//! **CollaSets.** There are never more pods than their owner has wanted since it was last at rest, beside those that leave; an instance
+//! id has one pod. A pod that serves, or whose clients are connected, is not deleted before the deadline of its drain. A revision
+//! that a pod has is kept.
+//!
 //! **Companions.** A companion pod that serves leaves only while no pod of its workload is operated and somebody else serves, and is
 //! deleted only once its clients are gone. No pod goes for a version that does not run in its workload's companion pod.
 //!
@@ -29,6 +33,7 @@
 //! owner wants open is ever written to.
 
 mod budget;
+mod colla_sets;
 mod companions;
 mod holds;
 mod native;
@@ -47,6 +52,8 @@ use crate::counts::HoldCounts;
 use crate::server::Server;
 
 pub(crate) use budget::{number as image_number, partition};
+use colla_sets::CollaSets;
+pub(crate) use colla_sets::{TO_DELETE, at_rest as colla_set_at_rest, unfinished as colla_set_unfinished};
 use holds::{Replaced, Services};
 
 /// The operation that an agent's write belongs to.
@@ -87,6 +94,10 @@ struct Truth {
     raised: bool,
     /// Its place rests on its being unavailable.
     free: bool,
+    /// When it was last taken out of service.
+    lowered: Option<Micros>,
+    /// Until when clients are connected to it, as far as that is known.
+    clients: Option<Micros>,
 }
 
 /// The first broken invariant, and what is needed to find it.
@@ -99,6 +110,7 @@ pub(crate) struct Checks {
     /// Operations that an agent has seen cancelled.
     cancelled: BTreeSet<(String, Timestamp)>,
     services: Services,
+    colla_sets: CollaSets,
     /// What has happened around Holds.
     pub(crate) counted: HoldCounts,
     off: bool,
@@ -282,6 +294,7 @@ impl Checks {
         let free = truth.free;
         (truth.out, truth.replaced) = (Some(operation.id.clone()), None);
         truth.raised = false;
+        truth.lowered = Some(server.now);
         if free {
             self.free_place(server, before);
         }

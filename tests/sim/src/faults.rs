@@ -50,6 +50,11 @@ counted! {
         ServiceApplied: "Service that we hold open applied again by its owner, our mark kept",
         ServiceReplaced: "Service that we hold open replaced by its owner, our mark dropped",
         ServiceDeleted: "Service that we hold open deleted",
+        MadeAnew: "template of a CollaSet changed so that its pods are made anew",
+        PartitionChanged: "partition of a CollaSet changed",
+        PolicyChanged: "upgrade policy of a CollaSet changed",
+        PodLabelled: "pod of a CollaSet labelled to be removed",
+        PodNamed: "pod of a CollaSet named to be removed first",
     }
 }
 

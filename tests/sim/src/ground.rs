@@ -36,6 +36,15 @@ pub(crate) enum Flight {
 const BALANCER_FROM: u64 = 2_000_000;
 /// From this seed on there are companion pods.
 const COMPANIONS_FROM: u64 = 1_000_000;
+/// From this seed on there are CollaSets, too.
+const COLLA_SETS_FROM: u64 = 3_000_000;
+
+/// The seed with this number, where clusters of all kinds take turns: without companion pods, with them, behind a load balancer, with
+/// CollaSets.
+#[must_use]
+pub fn seed_of_all(number: u64) -> u64 {
+    [0, COMPANIONS_FROM, BALANCER_FROM, COLLA_SETS_FROM][usize::try_from(number % 4).unwrap_or_default()] + number / 4
+}
 
 pub(crate) struct Ground {
     pub(crate) now: Micros,
@@ -43,6 +52,8 @@ pub(crate) struct Ground {
     pub(crate) chance: Chance,
     /// Which Services serve by node. Of its own, so that seeds of before keep their meaning otherwise.
     pub(crate) node_local: Chance,
+    /// What CollaSets there are, and what their owners do to them; `None`: there are none.
+    pub(crate) colla_sets: Option<Chance>,
     /// Workloads with a single pod get companion pods.
     pub(crate) has_companions: bool,
     pub(crate) weather: Weather,
@@ -64,6 +75,7 @@ impl Ground {
             server: Server { balancer: (seed >= BALANCER_FROM).then(|| Balancer::new(seed)), ..Server::default() },
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
+            colla_sets: (seed >= COLLA_SETS_FROM).then(|| Chance::new(seed.rotate_left(32))),
             has_companions: seed >= COMPANIONS_FROM,
             weather: Weather::default(),
             faults: Counts::default(),
@@ -108,7 +120,8 @@ impl Ground {
         let writes = !matches!(request, Request::Read(_) | Request::ReadTransition(_));
         // A write to a ReplicaSet that arrives after the un-pausing that was decided without it would make the Deployment
         // controller roll; nothing fences that off yet, and requests do not live on for seconds in a real API server.
-        let lingers = !matches!(&request, Request::Lead { write, .. } if matches!(**write, Write::Workload(_)));
+        // So would a pod that is made after one of its name was made, removed and gone.
+        let lingers = !matches!(&request, Request::Lead { write, .. } if is_prompt(write));
         let there = self.now + self.chance.delay(MS, 8 * MS);
         let mut back = self.chance.delay(MS, 8 * MS);
         if !writes && self.chance.happens(self.weather.slow_answer) {
@@ -161,6 +174,14 @@ impl Ground {
             }
         }
     }
+}
+
+/// Whether the request may not arrive late: a write to an object that a native controller looks after, or a pod that is made.
+fn is_prompt(write: &Write) -> bool {
+    let Write::Workload(write) = write else { return false };
+    let on = &write.on.group_kind;
+    let makes_a_pod = on.is("", "Pod") && matches!(write.request, hitless_workloads::Request::Create(_));
+    makes_a_pod || on.group == "apps" && on.kind != "ControllerRevision"
 }
 
 /// For the trace.

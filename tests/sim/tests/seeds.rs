@@ -10,6 +10,8 @@ const SEEDS: u64 = 2_000;
 /// From this seed on there is a load balancer outside of the cluster, and so many of these are run.
 const BALANCERS: u64 = 2_000_000;
 const BALANCED: u64 = 300;
+/// And so many of clusters with CollaSets, from the seed on from which there are any.
+const COLLA_SETS: (u64, u64) = (3_000_000, 500);
 
 #[test]
 fn two_thousand_clusters_keep_every_promise_under_every_fault() {
@@ -19,9 +21,10 @@ fn two_thousand_clusters_keep_every_promise_under_every_fault() {
         let (mut faults, mut holds, mut broken) = (Counts::default(), HoldCounts::default(), Vec::new());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= SEEDS {
+            if seed >= SEEDS + COLLA_SETS.1 {
                 return (faults, holds, broken);
             }
+            let seed = if seed < SEEDS { seed } else { COLLA_SETS.0 + seed - SEEDS };
             let outcome = run(seed, false);
             faults.merge(&outcome.faults);
             holds.merge(&outcome.holds);
@@ -57,7 +60,7 @@ fn clusters_behind_a_load_balancer_keep_their_promises_too() {
 
 #[test]
 fn the_same_seed_is_the_same_run_to_the_last_line() {
-    for seed in [4, 2, 3, 5, 7, BALANCERS] {
+    for seed in [4, 2, 3, 5, 7, BALANCERS, 3_000_004] {
         let [first, again]: [Outcome; 2] = [run(seed, true), run(seed, true)];
         assert!(first.trace.len() > 100, "seed {seed} does something");
         assert_eq!(first.trace, again.trace, "seed {seed}");

@@ -116,6 +116,7 @@ impl Agent {
             }
             if let Some(watched) = self.watched.get_mut(uid) {
                 watched.follow(draining, ground.now);
+                ground.checks.clients(uid, watched.gone_at().unwrap_or(NEVER));
             }
         }
     }

@@ -118,6 +118,7 @@ impl Checks {
                     format!("ReplicaSet {} was deleted with {} pods", set.id.name, set.body.status_replicas),
                 );
             }
+            None if object.controller_revision().is_some() => {}
             None => self.fail(now, format!("{} was deleted", object.id.label())),
         }
     }

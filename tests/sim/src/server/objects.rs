@@ -80,6 +80,9 @@ impl Server {
 
     /// A write of a controller.
     pub(super) fn workload(&mut self, write: &Write, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
+        if write.on.group_kind.is("", "Pod") {
+            return self.pod_of_colla_set(write, checks);
+        }
         let at = object_key(&write.on.group_kind.kind, &write.on.namespace, &write.on.name);
         let known = self.objects.get(&at).cloned();
         let version = self.bump();

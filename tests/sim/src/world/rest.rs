@@ -9,14 +9,16 @@ use hitless_world::native::stateful_set::ordinal;
 use serde_json::Value;
 
 use super::World;
-use crate::checks::{image_number, partition};
+use crate::checks::{colla_set_unfinished, image_number, partition};
 use crate::kubelet::Image;
 use crate::server::WorkloadObject;
 
 impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
     pub(super) fn rest(&mut self, cured: bool) -> bool {
-        let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
+        let sets = self.colla_sets_at_rest();
+        let faults =
+            sets.or_else(|| self.pods_at_rest()).or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
         let faults = faults
             .or_else(|| self.bad_versions_at_rest())
             .or_else(|| self.halted_deployments_at_rest())
@@ -170,6 +172,9 @@ impl World {
         let server = &self.ground.server;
         if workload.view.held_by_guard() || workload.json["spec"]["paused"] == true {
             return Some("it is still held".to_owned());
+        }
+        if workload.view.colla_set().is_some() {
+            return colla_set_unfinished(server, workload);
         }
         let image = workload.json["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
         let wanted = image.and_then(image_number);
