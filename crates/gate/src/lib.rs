@@ -14,9 +14,10 @@ mod index;
 pub mod ledger;
 mod order;
 mod policy;
-pub mod selector;
 pub mod settings;
 pub mod verdict;
+
+pub use hitless_api::selector;
 
 pub use approval::{Answer, Approval, Approvals, Question};
 pub use decide::decide;

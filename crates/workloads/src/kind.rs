@@ -7,6 +7,7 @@ use crate::kinds::BadVersion;
 use crate::kinds::colla_set::CollaSets;
 use crate::kinds::daemon_set::DaemonSets;
 use crate::kinds::deployment::Deployments;
+use crate::kinds::pod_decoration::PodDecorations;
 use crate::kinds::stateful_set::StatefulSets;
 use crate::manifest::RolledOut;
 use crate::object::{Object, ReadError};
@@ -16,7 +17,7 @@ use crate::world::World;
 use crate::write::Write;
 
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
-pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets];
+pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets, &PodDecorations];
 
 /// Why no pod may run beside a workload's own.
 pub(crate) const NO_SURGE: &str = "the workload's strategy lets no pod run beside its own";

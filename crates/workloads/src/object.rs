@@ -63,6 +63,8 @@ pub enum Body {
     CollaSet(kinds::colla_set::CollaSetBody),
     /// Of a ResourceContext.
     ResourceContext(kinds::colla_set::ContextBody),
+    /// Of a PodDecoration.
+    PodDecoration(Box<kinds::pod_decoration::DecorationBody>),
     /// Of a ControllerRevision.
     ControllerRevision(kinds::revision::RevisionBody),
 }
@@ -76,7 +78,9 @@ impl Object {
             Body::StatefulSet(body) => Some(&body.template),
             Body::DaemonSet(body) => Some(&body.template),
             Body::CollaSet(body) => Some(&body.template),
-            Body::ReplicaSet(_) | Body::ResourceContext(_) | Body::ControllerRevision(_) => None,
+            Body::ReplicaSet(_) | Body::ResourceContext(_) | Body::PodDecoration(_) | Body::ControllerRevision(_) => {
+                None
+            }
         }
     }
 

@@ -107,6 +107,12 @@ impl Template {
         self.images().find(|(name, _)| *name == container).map(|(_, image)| image)
     }
 
+    /// The same under another revision's name: what decorations add is not part of it.
+    pub(crate) fn with_revision(self, revision: &str) -> Self {
+        let shape = Shape { revision: revision.to_owned(), ..self.shape };
+        Self { shape, ..self }
+    }
+
     /// What has to be known of it once it is left.
     #[must_use]
     pub fn shape(&self) -> &Shape {

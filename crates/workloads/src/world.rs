@@ -25,6 +25,8 @@ pub struct World<'a> {
     pub left: BTreeSet<String>,
     /// Objects that workloads refer to by their name: by kind, namespace and name.
     parts: HashMap<(&'a GroupKind, &'a str, &'a str), &'a Object>,
+    /// PodDecorations by namespace.
+    decorations: HashMap<&'a str, Vec<&'a Object>>,
     /// Pods that are Ready, but not for as long as their workload wants before they count as available: until when, by uid.
     pub recently_ready: BTreeMap<&'a str, Timestamp>,
 }
@@ -48,8 +50,12 @@ impl<'a> World<'a> {
             operating,
             left: BTreeSet::new(),
             parts: objects.iter().filter_map(|object| named(object)).collect(),
+            decorations: HashMap::new(),
             recently_ready: BTreeMap::new(),
         };
+        for object in objects.iter().filter(|object| object.pod_decoration().is_some()) {
+            world.decorations.entry(object.id.namespace.as_str()).or_default().push(object);
+        }
         let roots = objects.iter().filter_map(|object| {
             let kind = kind::of_workload(&object.id.group_kind)?;
             kind.concerns(object, &world).then_some((kind, &**object))
@@ -101,6 +107,17 @@ impl<'a> World<'a> {
     #[must_use]
     pub fn part(&self, kind: &GroupKind, namespace: &str, name: &str) -> Option<&'a Object> {
         self.parts.get(&(kind, namespace, name)).copied()
+    }
+
+    /// All PodDecorations of a namespace.
+    pub(crate) fn decorations(&self, namespace: &str) -> impl Iterator<Item = &'a Object> {
+        self.decorations.get(namespace).into_iter().flatten().copied()
+    }
+
+    /// All CollaSets of a namespace.
+    pub(crate) fn colla_sets(&self, namespace: &str) -> impl Iterator<Item = &'a Object> {
+        let roots = self.roots.iter().map(|(_, root)| *root);
+        roots.filter(move |root| root.id.namespace == namespace && root.colla_set().is_some())
     }
 
     /// The object with this uid.

@@ -3,7 +3,8 @@
 
 mod body;
 mod context;
-mod naming;
+mod decorations;
+pub(crate) mod naming;
 mod plan;
 mod pod;
 mod revisions;
@@ -19,6 +20,7 @@ pub use body::{CollaSet, CollaSetBody, Scope, UpgradePolicy};
 pub use context::ContextBody;
 
 use super::BadVersion;
+use super::pod_decoration::POD_DECORATION;
 use super::revision::{self, CONTROLLER_REVISION};
 use crate::kind::{Component, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
@@ -62,7 +64,7 @@ impl Kind for CollaSets {
     }
 
     fn resources(&self) -> &'static [Resource] {
-        const { &[COLLA_SET, RESOURCE_CONTEXT, CONTROLLER_REVISION] }
+        const { &[COLLA_SET, RESOURCE_CONTEXT, CONTROLLER_REVISION, POD_DECORATION] }
     }
 
     fn component(&self) -> Component {
@@ -87,6 +89,8 @@ impl Kind for CollaSets {
             object::read(of, object, Body::CollaSet)
         } else if *of == RESOURCE_CONTEXT.group_kind {
             object::read(of, object, Body::ResourceContext)
+        } else if *of == POD_DECORATION.group_kind {
+            object::read(of, object, |body| Body::PodDecoration(Box::new(body)))
         } else {
             object::read(of, object, Body::ControllerRevision)
         }

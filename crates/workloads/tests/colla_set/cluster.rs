@@ -145,8 +145,9 @@ impl Cluster {
             for (name, change) in &intent.operation.annotations {
                 pod["metadata"]["annotations"][name] = json!(change.to);
             }
-            for change in intent.operation.containers.values() {
-                pod["spec"]["containers"][0]["image"] = json!(change.to);
+            for (container, change) in &intent.operation.containers {
+                let all = pod["spec"]["containers"].as_array_mut().into_iter().flatten();
+                all.filter(|each| each["name"] == container.as_str()).for_each(|each| each["image"] = json!(change.to));
             }
         }
     }
@@ -192,15 +193,23 @@ impl Seen {
         self.pods = cluster.objects.iter().filter(|(key, _)| is_pod(key)).map(clone).collect();
     }
 
-    /// The plan for what is seen.
+    /// The plan for the CollaSet, with the writes of the PodDecorations' plans at its end.
     pub(crate) fn plan(&self, left: &BTreeSet<String>) -> Plan {
+        self.plan_of("web", left)
+    }
+
+    /// The same for the CollaSet with this name.
+    pub(crate) fn plan_of(&self, name: &str, left: &BTreeSet<String>) -> Plan {
         let objects: Vec<Arc<Object>> =
             self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
         let world = World::new(&objects, &pods, BTreeSet::new()).after(left.clone());
-        let root = objects.iter().find(|object| object.colla_set().is_some()).unwrap();
-        kind::of_workload(&root.id.group_kind).unwrap().plan(root, &world)
+        let is_the_set = |plan: &Plan| plan.workload.group_kind.kind == "CollaSet";
+        let (sets, others): (Vec<Plan>, Vec<Plan>) = world.plans().into_iter().partition(is_the_set);
+        let mut plan = sets.into_iter().find(|plan| plan.workload.name == name).unwrap();
+        plan.writes.extend(others.into_iter().flat_map(|other| other.writes));
+        plan
     }
 }
 

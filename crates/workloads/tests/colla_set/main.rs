@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod decorations;
+#[cfg(test)]
 mod orders;
 #[cfg(test)]
 mod steps;

@@ -51,6 +51,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
             "rbac",
             "-f",
             "kusionstack/collasets.yaml",
+            "-f",
+            "kusionstack/poddecorations.yaml",
         ])
         .output()?;
     ensure!(output.status.success(), "kubectl apply: {}", String::from_utf8_lossy(&output.stderr));
@@ -315,7 +317,13 @@ async fn create_colla_set(api: &Api) -> anyhow::Result<()> {
     set["kind"] = json!("CollaSet");
     api.admin(&Call::create(colla_sets(), set)).await?;
     let status = json!({"status": {"updatedRevision": "new"}});
-    api.admin(&Call::merge(format!("{}/colla/status", colla_sets()), status)).await.map(drop)
+    api.admin(&Call::merge(format!("{}/colla/status", colla_sets()), status.clone())).await?;
+    let path = format!("/apis/apps.kusionstack.io/v1alpha1/namespaces/{NAMESPACE}/poddecorations");
+    let decoration = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration", "metadata": {"name": "log"},
+        "spec": {"template": {"containers": [{"name": "log", "image": "log:1", "command": ["/log"]}],
+            "primaryContainers": [{"targetPolicy": "First", "image": "decorated:1"}]}}});
+    api.admin(&Call::create(path.clone(), decoration)).await?;
+    api.admin(&Call::merge(format!("{path}/log/status"), status)).await.map(drop)
 }
 
 /// The kinds that are held by their own strategy.

@@ -131,6 +131,7 @@ impl World {
                 | Body::ReplicaSet(_)
                 | Body::CollaSet(_)
                 | Body::ResourceContext(_)
+                | Body::PodDecoration(_)
                 | Body::ControllerRevision(_) => return None,
             };
             (template.revision() == bad).then(|| {

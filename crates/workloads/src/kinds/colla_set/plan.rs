@@ -15,6 +15,7 @@ use super::revisions::Revisions;
 use super::roster::{Roster, stays};
 use super::{COLLA_SET, CollaSet, pod};
 use crate::intent::{PodIntent, PodWish, share};
+use crate::kinds::pod_decoration::Decorations;
 use crate::plan::{Because, Plan, Stage, note};
 use crate::world::World;
 use crate::write::{Request, Write};
@@ -36,6 +37,8 @@ pub(super) struct Work<'a, 'w> {
     pub(super) behind: BTreeSet<String>,
     pub(super) total: usize,
     pub(super) refused: Option<Because>,
+    /// What its pods get beside the template.
+    pub(super) decorations: Decorations<'a>,
 }
 
 pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
@@ -73,6 +76,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         behind: BTreeSet::new(),
         total: 0,
         refused: None,
+        decorations: Decorations::none(),
     };
     work.scale();
     work.update();
@@ -83,6 +87,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
     }
     writes.extend(work.report());
     let mut notes: Vec<EventNote> = work.notes().collect();
+    let (goal, single) = work.goals();
     let Work { mut wishes, behind, total, refused, .. } = work;
     share(&mut wishes);
     let stage = match refused {
@@ -93,7 +98,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         _ if behind.is_empty() && wishes.is_empty() => Stage::Idle,
         _ => Stage::Rolling,
     };
-    Plan { writes, wishes, behind, total, notes, ..idle(stage) }
+    Plan { target: goal, single, writes, wishes, behind, total, notes, ..idle(stage) }
 }
 
 impl<'a> Work<'a, '_> {
@@ -128,9 +133,10 @@ impl<'a> Work<'a, '_> {
     fn creations(&self) -> impl Iterator<Item = Write> {
         let there = self.pods.iter().filter(|pod| stays(pod)).count().max(1);
         let missing = self.roster.instances.iter().filter(|(_, instance)| instance.is_free);
-        missing.take(there).map(|(id, instance)| {
+        missing.take(there).filter_map(|(id, instance)| {
             let template = self.revisions.template(instance.revision());
-            pod::create(self.set, *id, instance, template.unwrap_or(self.set.body.template.content()))
+            let template = self.decorated(*id, instance, template.unwrap_or(self.set.body.template.content()))?;
+            Some(pod::create(self.set, *id, instance, &template))
         })
     }
 

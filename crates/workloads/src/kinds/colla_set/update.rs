@@ -15,6 +15,7 @@ use crate::kinds::revision;
 use crate::need::{Goal, Need, Origin, need};
 use crate::plan::Because;
 use crate::restart_annotations::RestartAnnotations;
+use crate::template::Shape;
 
 /// How one pod gets it.
 enum Way {
@@ -25,40 +26,55 @@ enum Way {
     Refused(Because),
 }
 
-impl Work<'_, '_> {
+impl<'a> Work<'a, '_> {
     pub(super) fn update(&mut self) {
         let scope = self.scope();
         self.retarget(&scope);
+        self.decorate();
+        let is_refused = self.refused.is_some();
         let restarts = RestartAnnotations::of(self.set.object, &self.set.body.template);
-        for id in scope {
+        for (id, to) in self.aims(&scope) {
             let Some((pod, uid)) =
                 self.roster.instances.get(&id).and_then(|each| each.pod).map(|pod| (pod, &pod.id.uid))
             else {
                 continue;
             };
             self.total += 1;
-            if self.is_at_target(pod) || self.going.contains(&id) {
+            if is_at(pod, to) && self.is_decorated(pod) || self.going.contains(&id) {
                 continue;
             }
             self.behind.insert(uid.clone());
-            if self.set.body.paused {
+            if self.set.body.paused || is_refused {
                 continue;
             }
             // It has left service for good.
-            let way = if self.world.left.contains(uid) { Way::Anew } else { self.way(pod, &restarts) };
+            let way = if self.world.left.contains(uid) { Way::Anew } else { self.way(pod, to, &restarts) };
             match way {
                 Way::InPlace(intent) => self.wishes.push(PodWish::new(pod, Ok(*intent))),
                 Way::Anew => {
                     if self.remove(id)
                         && let Some(instance) = self.roster.instances.get_mut(&id)
                     {
-                        instance.data.insert(names::REVISION.to_owned(), self.target.to_owned());
+                        instance.data.insert(names::REVISION.to_owned(), to.to_owned());
                         instance.mark(names::RECREATE);
                     }
                 }
                 Way::Refused(because) => self.refused = Some(because),
             }
         }
+    }
+
+    /// Which revision each id is to have: the template's, or, outside of the scope, its own where only its decorations differ.
+    fn aims(&self, scope: &BTreeSet<i32>) -> Vec<(i32, &'a str)> {
+        let inside = scope.iter().map(|id| (*id, self.target));
+        let outside =
+            self.roster.instances.iter().filter(|(id, each)| !scope.contains(id) && !each.is(names::SCALE_IN));
+        let outside = outside.filter_map(|(id, instance)| {
+            let pod = instance.pod.filter(|pod| !self.is_decorated(pod))?;
+            let own = pod.labels.get(labels::CONTROLLER_REVISION_HASH)?;
+            Some((*id, own.as_str())).filter(|_| self.revisions.has(own))
+        });
+        inside.chain(outside).collect()
     }
 
     /// Ids that are to be at the template's revision.
@@ -119,10 +135,10 @@ impl Work<'_, '_> {
 
     /// The label tells.
     pub(super) fn is_at_target(&self, pod: &PodView) -> bool {
-        pod.labels.get(labels::CONTROLLER_REVISION_HASH).is_some_and(|label| label == self.target)
+        is_at(pod, self.target)
     }
 
-    fn way(&self, pod: &PodView, restarts: &RestartAnnotations) -> Way {
+    fn way(&self, pod: &PodView, to: &str, restarts: &RestartAnnotations) -> Way {
         let policy = self.set.body.policy;
         if policy == UpgradePolicy::Recreate {
             return Way::Anew;
@@ -134,14 +150,13 @@ impl Work<'_, '_> {
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
         let template = &self.set.body.template;
         let shape = self.revisions.shape(label);
-        let in_place = shape.filter(|shape| restarts.allow(shape, template.shape())).and_then(|shape| {
-            let goal = Goal::of(self.set.object, template, revision::label(self.target));
-            let origin = Origin { recorded: Some(&shape.revision), annotations: None };
-            match need(pod, &goal, &origin, [shape]) {
-                Need::Operation(Ok(intent)) => Some(intent),
-                Need::Operation(Err(_)) | Need::Nothing => None,
-            }
-        });
+        let goal = Goal::of(self.set.object, template, revision::label(to));
+        let in_place = if self.decorations.is_empty() && to == self.target {
+            shape.and_then(|shape| in_place(pod, shape, &goal, restarts))
+        } else {
+            let change = self.change(pod, to);
+            change.and_then(|change| in_place(pod, change.from.shape(), &change.goal(goal), restarts))
+        };
         match in_place {
             Some(intent) => Way::InPlace(Box::new(intent)),
             None if policy == UpgradePolicy::InPlaceOnly => {
@@ -163,5 +178,22 @@ impl Work<'_, '_> {
         let status = &self.set.body.status;
         let reported = [status.current_revision.as_str(), status.updated_revision.as_str(), self.target];
         of_pods.chain(of_ids).chain(reported).collect()
+    }
+}
+
+/// Whether the pod's label names this revision.
+fn is_at(pod: &PodView, revision: &str) -> bool {
+    pod.labels.get(labels::CONTROLLER_REVISION_HASH).is_some_and(|label| label == revision)
+}
+
+/// The operation that brings the pod there, if all that differs can be changed in a running pod.
+fn in_place(pod: &PodView, from: &Shape, goal: &Goal<'_>, restarts: &RestartAnnotations) -> Option<PodIntent> {
+    if !restarts.allow(from, goal.template.shape()) {
+        return None;
+    }
+    let origin = Origin { recorded: Some(&from.revision), annotations: None };
+    match need(pod, goal, &origin, [from]) {
+        Need::Operation(Ok(intent)) => Some(intent),
+        Need::Operation(Err(_)) | Need::Nothing => None,
     }
 }

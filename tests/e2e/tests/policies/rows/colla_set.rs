@@ -24,7 +24,22 @@ fn make(revision: &str, changes: &[(&str, Value)]) -> Call {
     Call::create(pods(NAMESPACE), pod)
 }
 
+/// A pod that has the PodDecoration `log`: image and command of its sidecar, image of its own container.
+fn decorated(image: &str, command: &str, own: &str) -> Call {
+    let sidecar = json!({"name": "log", "image": image, "command": [command]});
+    decorated_with(&sidecar, own)
+}
+
+fn decorated_with(sidecar: &Value, own: &str) -> Call {
+    let mut first = workload("colla", 1, &json!({}))["spec"]["template"]["spec"]["containers"][0].clone();
+    first["image"] = json!(own);
+    let labels = json!({"app": "colla", "kusionstack.io/control": "true", "hitless.dev/made-for": "CollaSet",
+        "controller-revision-hash": "new", "poddecoration.kusionstack.io/pd-log": "new"});
+    make("new", &[("/metadata/labels", labels), ("/spec/containers", json!([first, sidecar]))])
+}
+
 pub(super) fn rows() -> Vec<Row> {
+    let decoration = "PodDecoration's updated revision has what it says";
     let (template, rights, labels) =
         ("runs what the CollaSet's template says", "gets no right on its node", "has its labels");
     let one = |path: &str, value: Value| make("new", &[(path, value)]);
@@ -72,7 +87,31 @@ pub(super) fn rows() -> Vec<Row> {
             make("new", &[]),
         ),
         allowed(Who::Controller, "the controller keeps a CollaSet's revisions", revision("CollaSet")),
+        allowed(Who::Controller, "and a PodDecoration's", revision("PodDecoration")),
         denied(Who::Controller, "and nobody else's", "only write those of CollaSets", revision("StatefulSet")),
+        allowed(Who::Controller, "a pod gets what its PodDecoration says", decorated("log:1", "/log", "decorated:1")),
+        denied(
+            Who::Controller,
+            "its sidecar runs no other image",
+            decoration,
+            decorated("other:1", "/log", "decorated:1"),
+        ),
+        denied(Who::Controller, "nor another command", decoration, decorated("log:1", "/bin/sh", "decorated:1")),
+        denied(
+            Who::Controller,
+            "nor the pod's own container another image",
+            decoration,
+            decorated("log:1", "/log", "other:1"),
+        ),
+        denied(
+            Who::Controller,
+            "and a decoration gives no right on the node",
+            rights,
+            decorated_with(
+                &json!({"name": "log", "image": "log:1", "command": ["/log"], "securityContext": {"privileged": true}}),
+                "decorated:1",
+            ),
+        ),
         allowed(
             Who::Controller,
             "it writes down what it has learned",

@@ -12,7 +12,8 @@ pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> b
 }
 
 /// Whether `selector` selects something of which `get` gives the labels.
-pub(crate) fn matches_by<'a>(selector: &LabelSelector, get: impl Fn(&str) -> Option<&'a str>) -> bool {
+#[must_use]
+pub fn matches_by<'a>(selector: &LabelSelector, get: impl Fn(&str) -> Option<&'a str>) -> bool {
     selector.match_labels.iter().flatten().all(|(key, value)| get(key) == Some(value.as_str()))
         && selector.match_expressions.iter().flatten().all(|requirement| meets(requirement, get(&requirement.key)))
 }
