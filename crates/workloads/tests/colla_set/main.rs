@@ -8,3 +8,5 @@ mod decorations;
 mod orders;
 #[cfg(test)]
 mod steps;
+#[cfg(test)]
+mod upstream;
