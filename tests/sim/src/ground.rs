@@ -72,7 +72,7 @@ impl Ground {
     pub(crate) fn new(seed: u64, traced: bool) -> Self {
         Self {
             now: 0,
-            server: Server { balancer: (seed >= BALANCER_FROM).then(|| Balancer::new(seed)), ..Server::default() },
+            server: Server::with((seed >= BALANCER_FROM).then(|| Balancer::new(seed))),
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
             colla_sets: (seed >= COLLA_SETS_FROM).then(|| Chance::new(seed.rotate_left(32))),

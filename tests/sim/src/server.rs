@@ -171,6 +171,11 @@ pub(crate) fn key(namespace: &str, name: &str) -> Key {
 }
 
 impl Server {
+    /// Empty, with this load balancer outside of the cluster.
+    pub(crate) fn with(balancer: Option<Balancer>) -> Self {
+        Self { balancer, ..Self::default() }
+    }
+
     pub(crate) fn is_away(&self) -> bool {
         self.now < self.away_until
     }
