@@ -3,8 +3,9 @@
 //! `kubectl delete -k manifests` takes the controller's own account and rights away at once. So each controller makes another
 //! account at its start, which is deleted with the namespace and not before. When it is told to stop and the namespace is
 //! being deleted, it lifts what is held, takes our labels off and raises every pod; otherwise it is a plain restart and it
-//! just stops. Every write is conditional, so several controllers may do this at the same time.
+//! just stops. Companion pods leave last ([`companions`]). Every write is conditional, so several controllers may do this at the same time.
 
+mod companions;
 mod restore;
 mod service_account;
 
@@ -67,6 +68,7 @@ async fn restore_all(client: Client, writes: &Writes) {
     }
     tracing::info!("hitless is being uninstalled: lifting what is held, raising every pod");
     let mut quiet_since = Instant::now();
+    let mut waited_for = Vec::new();
     while quiet_since.elapsed() < QUIET {
         let passed = restore::pass(&client, writes).await;
         if passed.changed > 0 {
@@ -76,6 +78,15 @@ async fn restore_all(client: Client, writes: &Writes) {
         if let Some(error) = passed.failed {
             tracing::warn!(%error, "could not put everything back, trying again");
             quiet_since = Instant::now();
+        }
+        if !passed.waiting.is_empty() {
+            quiet_since = Instant::now();
+        }
+        if passed.waiting != waited_for {
+            for (pod, why) in &passed.waiting {
+                tracing::info!(pod = %format!("{}/{}", pod.namespace, pod.name), why, "a companion pod stays for now");
+            }
+            waited_for = passed.waiting;
         }
         sleep(LOOK_AGAIN).await;
     }

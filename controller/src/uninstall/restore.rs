@@ -1,5 +1,7 @@
 //! One pass over everything that hitless may have left in somebody else's object.
 
+use std::sync::Arc;
+
 use hitless_api::names::{self, labels};
 use hitless_api::pod::PodView;
 use hitless_api::{GroupKind, PodRef};
@@ -13,6 +15,7 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 
+use super::companions::{Farewell, farewells};
 use crate::{watches, writer};
 use hitless_rollout::round::ServiceWrite;
 
@@ -41,7 +44,12 @@ enum Restore {
         pod: PodRef,
         resource_version: String,
     },
-    /// A pod of ours that fetches an image, or a companion pod.
+    /// A companion pod that serves.
+    Lower {
+        pod: PodRef,
+        resource_version: String,
+    },
+    /// A pod of ours that fetches an image, or a companion pod that serves nobody.
     Delete(PodRef),
 }
 
@@ -50,6 +58,8 @@ enum Restore {
 pub(super) struct Passed {
     /// Objects that were changed, by us or by somebody who was faster.
     pub(super) changed: usize,
+    /// Companion pods that are waited for, and why.
+    pub(super) waiting: Vec<(PodRef, &'static str)>,
     /// The first request that failed. The others were sent all the same: what one object's owner refuses, or one resource that
     /// cannot be read, is no reason to leave another's pods out of service.
     pub(super) failed: Option<RestoreError>,
@@ -68,7 +78,7 @@ impl Passed {
 pub(super) async fn pass(client: &Client, writes: &Writes) -> Passed {
     let mut passed = Passed::default();
     let pods: Api<Pod> = Api::all(client.clone());
-    let pods = list::all(&pods, ListParams::default(), |pod| Some(PodView::from(&pod))).await;
+    let pods = list::all(&pods, ListParams::default(), |pod| Some(Arc::new(PodView::from(&pod)))).await;
     let pods = passed.take(pods.map_err(RestoreError::Read));
     let mut wanted: Vec<Restore> = raise(&pods).chain(delete(&pods)).collect();
     let mut without_parts: Vec<&GroupKind> = Vec::new();
@@ -87,14 +97,29 @@ pub(super) async fn pass(client: &Client, writes: &Writes) -> Passed {
         wanted.extend(release(kind, &objects));
     }
     let services: Api<Service> = Api::all(client.clone());
-    let services = list::all(&services, ListParams::default(), |service| Some(ServiceView::from(&service))).await;
-    wanted.extend(close(&passed.take(services.map_err(RestoreError::Read))));
+    let services =
+        list::all(&services, ListParams::default(), |service| Some(Arc::new(ServiceView::from(&service)))).await;
+    match services {
+        Ok(services) => {
+            wanted.extend(close(&services));
+            for farewell in farewells(&pods, &services, jiff::Timestamp::now()) {
+                match farewell {
+                    Farewell::Delete(pod) => wanted.push(Restore::Delete(pod)),
+                    Farewell::Lower { pod, resource_version } => wanted.push(Restore::Lower { pod, resource_version }),
+                    Farewell::Wait(pod, why) => passed.waiting.push((pod, why)),
+                }
+            }
+        }
+        // Without them nobody knows whether a companion has clients.
+        Err(error) => passed.take(Err(RestoreError::Read(error))),
+    }
     let restorer = Restorer { client, writes };
     for restore in &wanted {
         let answer = match restore {
             Restore::Workload(write) => restorer.workload(write).await,
             Restore::Close(write) => restorer.close(write).await,
-            Restore::Raise { pod, resource_version } => restorer.raise(pod, resource_version).await,
+            Restore::Raise { pod, resource_version } => restorer.in_service(pod, resource_version, true).await,
+            Restore::Lower { pod, resource_version } => restorer.in_service(pod, resource_version, false).await,
             Restore::Delete(pod) => restorer.delete(pod).await,
         };
         let changed = passed.take(answer);
@@ -104,16 +129,15 @@ pub(super) async fn pass(client: &Client, writes: &Writes) -> Passed {
 }
 
 /// Pods come first, because requests wait for them.
-fn raise(pods: &[PodView]) -> impl Iterator<Item = Restore> {
+fn raise(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
     pods.iter()
         .filter(|pod| pod.gated && !pod.terminating && !pod.finished && !pod.is(names::IN_SERVICE))
         .filter(|pod| !pod.labels.contains_key(labels::COMPANION))
         .map(|pod| Restore::Raise { pod: pod.id.clone(), resource_version: pod.resource_version.clone() })
 }
 
-fn delete(pods: &[PodView]) -> impl Iterator<Item = Restore> {
-    let ours = |pod: &&PodView| [labels::PREFETCH, labels::COMPANION].iter().any(|name| pod.labels.contains_key(*name));
-    let ours = pods.iter().filter(ours).filter(|pod| !pod.terminating);
+fn delete(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
+    let ours = pods.iter().filter(|pod| pod.labels.contains_key(labels::PREFETCH) && !pod.terminating);
     ours.map(|pod| Restore::Delete(pod.id.clone()))
 }
 
@@ -129,7 +153,7 @@ fn release(kind: &dyn Kind, objects: &[Object]) -> impl Iterator<Item = Restore>
 }
 
 /// Services that were opened for a Hold.
-fn close(services: &[ServiceView]) -> impl Iterator<Item = Restore> {
+fn close(services: &[Arc<ServiceView>]) -> impl Iterator<Item = Restore> {
     services
         .iter()
         .filter(|service| service.held_by.is_some())
@@ -158,12 +182,13 @@ impl Restorer<'_> {
         once(writer::delete_pod(self.writes, self.client, pod, None, None).await.map(drop))
     }
 
-    async fn raise(&self, pod: &PodRef, resource_version: &str) -> Result<usize, RestoreError> {
+    async fn in_service(&self, pod: &PodRef, resource_version: &str, wanted: bool) -> Result<usize, RestoreError> {
+        let status = if wanted { "True" } else { "False" };
         let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_default().to_string();
         let patch = Patch::Strategic(json!({
             "metadata": {"uid": pod.uid, "resourceVersion": resource_version},
             "status": {"conditions": [{
-                "type": names::IN_SERVICE, "status": "True", "reason": "Uninstalled",
+                "type": names::IN_SERVICE, "status": status, "reason": "Uninstalled",
                 "message": "hitless is being uninstalled", "lastTransitionTime": now,
             }]},
         }));
@@ -210,7 +235,6 @@ mod tests {
     use kube::client::Body;
     use serde::de::DeserializeOwned;
     use serde_json::Value;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn object<T: DeserializeOwned>(name: &str, rest: &Value) -> T {
@@ -219,13 +243,13 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn pod(name: &str, gated: bool, in_service: Option<&str>, rest: &Value) -> PodView {
+    fn pod(name: &str, gated: bool, in_service: Option<&str>, rest: &Value) -> Arc<PodView> {
         let readiness_gates = if gated { json!([{"conditionType": names::IN_SERVICE}]) } else { json!([]) };
         let conditions: Vec<Value> =
             in_service.iter().map(|status| json!({"type": names::IN_SERVICE, "status": status})).collect();
         let mut all = json!({"spec": {"containers": [], "readinessGates": readiness_gates}, "status": {"conditions": conditions}});
         json_patch::merge(&mut all, rest);
-        PodView::from(&object::<Pod>(name, &all))
+        Arc::new(PodView::from(&object::<Pod>(name, &all)))
     }
 
     #[test]
@@ -284,7 +308,7 @@ mod tests {
 
     #[test]
     fn opened_services_are_closed_and_others_left_alone() {
-        let service = |name: &str, rest: &Value| ServiceView::from(&object::<Service>(name, rest));
+        let service = |name: &str, rest: &Value| Arc::new(ServiceView::from(&object::<Service>(name, rest)));
         let marked = json!({"metadata": {"annotations": {"hitless.dev/held-by": "u.h,false"}}, "spec": {"publishNotReadyAddresses": true}});
         let services = [service("open", &marked), service("own", &json!({"spec": {"publishNotReadyAddresses": true}}))];
         let closed: Vec<Restore> = close(&services).collect();

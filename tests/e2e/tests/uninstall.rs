@@ -1,22 +1,45 @@
-//! `kubectl delete -k manifests` in mid-rollout leaves nothing stuck.
+//! `kubectl delete -k manifests` in mid-rollout leaves nothing stuck, and nobody without a pod that serves.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::ensure;
-use hitless_e2e::app::{self, PATIENCE, Shape, condition};
-use hitless_e2e::{App, Stack};
+use hitless_e2e::app::{self, COMPANIONS, PATIENCE, Shape, condition};
+use hitless_e2e::{App, Stack, Watch};
+use serde_json::Value;
 
 #[test]
 fn after_uninstall_nothing_is_held_out_of_service_or_stuck() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
     let app = App::start(&stack.cluster, "t-uninstall", &Shape::default())?;
-    app.set_version("v2")?;
-    app.pods.wait("a pod out of service", PATIENCE, |pods| {
-        pods.values().any(|pod| condition(pod, "hitless.dev/InService") == Some("False")).then_some(())
+    let single =
+        App::start(&stack.cluster, "t-uninstall-companion", &Shape { replicas: 1, mode: None, ..Shape::default() })?;
+    let single_serves = Serving::watch(&single)?;
+    // Its only pod would be away for longer than clients can be held, so a companion pod serves meanwhile.
+    stack.push_echo("echo", "slower", &[("START_DELAY", "8000")], None)?;
+    single.set_version("slower")?;
+    single_serves.watch.wait("a companion pod in service", PATIENCE, |pods| {
+        pods.values()
+            .any(|pod| is_companion(pod) && condition(pod, "hitless.dev/InService") == Some("True"))
+            .then_some(())
     })?;
+    app.set_version("v2")?;
+    for out in [&app, &single] {
+        out.pods.wait("a pod out of service", PATIENCE, |pods| {
+            pods.values().any(|pod| condition(pod, "hitless.dev/InService") == Some("False")).then_some(())
+        })?;
+    }
     stack.uninstall()?;
     let outcome = (|| {
-        app.wait_unheld()?;
-        app.rollout_status()?;
+        for app in [&app, &single] {
+            app.wait_unheld()?;
+            app.rollout_status()?;
+        }
         app.pods.wait("every pod to be ready", PATIENCE, |pods| app::all_ready(pods, 3).then_some(()))?;
+        single_serves
+            .watch
+            .wait("no companion pod", PATIENCE, |pods| (!pods.values().any(is_companion)).then_some(()))?;
+        single_serves.ensure_always()?;
         // A template change now rolls natively, and new pods are not gated.
         let before = app.identities();
         app.set_version("v3")?;
@@ -34,4 +57,58 @@ fn after_uninstall_nothing_is_held_out_of_service_or_stuck() -> anyhow::Result<(
     })();
     stack.install()?;
     outcome
+}
+
+fn is_companion(pod: &Value) -> bool {
+    pod["metadata"]["labels"][COMPANIONS].is_string()
+}
+
+/// Which pods of an application serve, companion pods among them, at every moment.
+struct Serving {
+    watch: Watch,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    now: BTreeSet<String>,
+    /// The event after which none served any more.
+    none_after: Option<Value>,
+}
+
+impl Serving {
+    fn watch(app: &App) -> anyhow::Result<Self> {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let noted = Arc::clone(&seen);
+        let watch = Watch::start_seeing(&app.kubectl, &["pods", "-l", "app=web"], move |event| {
+            noted.lock().unwrap_or_else(PoisonError::into_inner).note(event);
+        })?;
+        watch.wait("a pod", PATIENCE, |pods| pods.values().any(app::is_ready).then_some(()))?;
+        Ok(Self { watch, seen })
+    }
+
+    fn ensure_always(&self) -> anyhow::Result<()> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(seen.none_after.is_none(), "no pod served after {:?}", seen.none_after);
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn note(&mut self, event: &Value) {
+        let pod = &event["object"];
+        let Some(name) = pod["metadata"]["name"].as_str() else { return };
+        let serves = event["type"] != "DELETED"
+            && app::is_ready(pod)
+            && condition(pod, "hitless.dev/InService") != Some("False");
+        let was_there = if serves {
+            self.now.insert(name.to_owned());
+            true
+        } else {
+            self.now.remove(name)
+        };
+        if was_there && self.now.is_empty() {
+            self.none_after.get_or_insert_with(|| event.clone());
+        }
+    }
 }

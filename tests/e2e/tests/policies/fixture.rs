@@ -209,8 +209,12 @@ async fn create_pods(api: &Api) -> anyhow::Result<Reserved> {
         ("fresh", NAMESPACE, NODE, None, false),
         ("elsewhere", NAMESPACE, OTHER_NODE, Some("True"), true),
         ("bare", BARE, NODE, Some("True"), false),
+        ("companion", NAMESPACE, NODE, Some("True"), false),
     ] {
         let mut body = pod(name, node, &metadata);
+        if name == "companion" {
+            body["metadata"]["labels"][names::labels::COMPANION] = json!("0123");
+        }
         if name == "operated" {
             body["metadata"]["labels"]["controller-revision-hash"] = json!("new");
             body["metadata"]["annotations"][names::annotations::REVISION] = json!("new");

@@ -47,6 +47,8 @@ fn stand_in() -> Vec<Row> {
         ),
         allowed(Who::Uninstall, "at the end everything is put into service", in_service("left", "True")),
         denied(Who::Uninstall, "and nothing out of it", add, in_service("free", "False")),
+        allowed(Who::Uninstall, "but companion pods that are not needed", in_service("companion", "False")),
+        denied(Who::Controller, "which agents take out at all other times", add, in_service("companion", "False")),
     ]
 }
 
