@@ -1,14 +1,16 @@
 //! The images are patched: is the new container there, is it good, and do the rules let it return?
 
-use hitless_api::{HookTime, Outcome, Phase, PostCheck};
+use hitless_api::pod::ContainerView;
+use hitless_api::{HookTime, Outcome, Phase, PostCheck, VerifySpec};
 use jiff::Timestamp;
 
 use super::hooks::{self, Step};
 use super::operation::Operation;
 use super::reason;
-use crate::decision::{Decision, WaitingFor};
+use crate::decision::{Decision, Direction, WaitingFor};
 use crate::deed::Effect;
 use crate::instant::after_seconds;
+use crate::view::Observation;
 
 /// How long after the image patch the kubelet may try again to start a container before it counts as a failure, in seconds.
 const START_PATIENCE_SECONDS: u32 = 10;
@@ -73,10 +75,34 @@ fn in_service(operation: &Operation<'_>) -> Decision {
     }
 }
 
+/// How long the new containers have to run. One that ends at once would else be Done, where nothing but its start says that it is
+/// ready.
+fn soak_seconds(operation: &Operation<'_>) -> u32 {
+    let is_shown = operation.containers().all(|container| container.delays_ready || listens(operation, container));
+    let least = if is_shown { 0 } else { VerifySpec::RUNS_FOR_SECONDS.into() };
+    operation.grant.verify.soak_seconds.max(least)
+}
+
+/// Its ports were seen to be listened to again since it was started. Where several containers are replaced, nobody tells whose ports
+/// those are, so it must declare one.
+fn listens(operation: &Operation<'_>, container: &ContainerView) -> bool {
+    let is_its = !container.ports.is_empty() || operation.containers().nth(1).is_none();
+    let since = container.status.as_ref().and_then(|status| status.running_since);
+    // What is seen just now is remembered only after this decision.
+    let now = match operation.observation {
+        Observation::Counted(count) => count.listening,
+        Observation::Held(held) if held.direction == Direction::Forward => held.listening,
+        Observation::Held(_) | Observation::None | Observation::Failed(_) => None,
+    };
+    let seen = operation.memory.listening.or(now);
+    is_its && seen.is_some_and(|listening| since.is_some_and(|since| listening.at >= since))
+}
+
 /// Ready; is it to stay so for a while?
 fn soak(operation: &Operation<'_>, operated: Timestamp) -> Decision {
     let verify = operation.grant.verify;
-    if verify.soak_seconds > 0 {
+    let soak_seconds = soak_seconds(operation);
+    if soak_seconds > 0 {
         let since = operation
             .containers()
             .filter_map(|container| container.status.as_ref()?.running_since)
@@ -84,15 +110,16 @@ fn soak(operation: &Operation<'_>, operated: Timestamp) -> Decision {
             .max()
             .map_or(operated, |since| operation.not_after_now(since));
         // Both times are truncated to seconds.
-        let end = after_seconds(after_seconds(since, verify.soak_seconds), 1);
+        let end = after_seconds(after_seconds(since, soak_seconds), 1);
         // However often the soak begins anew, it ends.
-        let latest = after_seconds(after_seconds(operated, verify.progress_seconds), verify.soak_seconds);
+        let latest = after_seconds(after_seconds(operated, verify.progress_seconds), soak_seconds);
         if operation.now < end && operation.now < latest {
             let end = end.min(latest);
             return Decision::at(Phase::Verifying).waiting_for(WaitingFor::Soak(end)).until(end);
         }
         if operation.now < end {
-            return undo("ProgressDeadlineExceeded", "the containers do not stay ready for soakSeconds");
+            let message = format!("the containers do not stay ready for {soak_seconds} s");
+            return undo("ProgressDeadlineExceeded", &message);
         }
     }
     if operation.is_hold() { super::returned::held(operation, operated) } else { check(operation) }

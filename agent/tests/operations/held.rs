@@ -198,6 +198,28 @@ fn what_is_thought_to_serve_nobody_is_replaced_if_that_is_so_and_refused_else() 
 }
 
 #[test]
+fn a_container_without_a_probe_has_to_run_for_a_while_unless_it_listens() {
+    let unprobed = |image, mode: GrantMode, ports| {
+        run(image, |world| {
+            world.transition.spec.grants[0].mode = mode;
+            world.pod.view.containers[0].delays_ready = false;
+            world.holder.ports = ports;
+        })
+    };
+    for mode in [GrantMode::Hold, GrantMode::Leave] {
+        let world = unprobed(Image::RunsFor(1500), mode.clone(), 0);
+        assert_eq!(end(&world), ended(Outcome::RolledBack, "CrashLoopBackOff"), "{mode:?}");
+        assert_eq!((world.image(), world.in_service()), (FROM, true));
+        let world = unprobed(Image::Good(0), mode, 0);
+        assert_eq!(end(&world), ended(Outcome::Done, "Done"));
+        assert!((3000..7000).contains(&passed(&world)), "{} ms", passed(&world));
+    }
+    let world = unprobed(Image::Good(0), GrantMode::Hold, 1);
+    assert_eq!(end(&world), ended(Outcome::Done, "Done"));
+    assert!(passed(&world) < 1000, "it listens: {} ms", passed(&world));
+}
+
+#[test]
 fn clients_do_not_wait_for_a_lag_of_admission() {
     let mut world = world(Image::Good(0));
     world.denied = true;

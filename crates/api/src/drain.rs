@@ -89,6 +89,12 @@ pub struct VerifySpec {
     pub soak_seconds: u32,
 }
 
+impl VerifySpec {
+    /// A container of which nothing else tells that it runs, neither a readiness or startup probe nor a listening port, is taken to
+    /// run once it has run for so long, in seconds: the kubelet calls it ready as soon as it is started (docs/contract.md 32).
+    pub const RUNS_FOR_SECONDS: u8 = 3;
+}
+
 mod defaults {
     pub(super) const fn min_seconds() -> u32 {
         1

@@ -16,6 +16,5 @@ pub use gap::Gaps;
 pub use not_operable::NotOperable;
 pub use policy::{Policies, PolicyView, Resolved};
 pub use service::{ServiceView, Target};
-pub(crate) use settings::RUNS_FOR_SECONDS;
 pub use settings::{AgentStatus, OperationSettings, PodContext, Start, WorkloadFacts};
 pub use traffic::{ServiceConflict, ServiceReadiness, Serving, StandIn, Traffic};

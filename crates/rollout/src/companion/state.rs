@@ -1,9 +1,8 @@
 //! How far a companion pod is.
 
+use hitless_api::VerifySpec;
 use hitless_api::pod::{ContainerView, PodView};
 use jiff::{SignedDuration, Timestamp};
-
-use crate::mode::RUNS_FOR_SECONDS;
 
 /// How far it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +56,8 @@ impl State {
         let started = starts.max().unwrap_or(ready_since);
         let is_probed = pod.containers.iter().all(|container| !container.probe_periods.is_empty());
         // The kubelet calls a container without a probe ready as soon as it is started.
-        let sure = started.saturating_add(SignedDuration::from_secs(RUNS_FOR_SECONDS.into())).unwrap_or(now);
+        let sure =
+            started.saturating_add(SignedDuration::from_secs(VerifySpec::RUNS_FOR_SECONDS.into())).unwrap_or(now);
         if !is_probed && now < sure {
             let words = "it has just started, and has no readiness probe".to_owned();
             return Self::Starting { words, until: Some(sure) };

@@ -13,9 +13,6 @@ use super::not_operable::NotOperable;
 use super::policy::Policies;
 use super::traffic::{ServiceReadiness, Serving, StandIn, Traffic};
 
-/// A container without a readiness probe is taken to run once it has run for so long, in seconds (docs/contract.md 33, 34).
-pub(crate) const RUNS_FOR_SECONDS: u8 = 3;
-
 /// What is known of a pod that is to be operated.
 #[derive(Clone, Copy)]
 pub struct PodContext<'a> {
@@ -184,14 +181,6 @@ impl OperationSettings {
     #[must_use]
     pub fn gap_milliseconds(&self) -> Option<u32> {
         self.inputs.gap_milliseconds
-    }
-
-    /// How the result is judged in this mode. A container without a probe is ready as soon as it is started, and nobody else would
-    /// notice that it ends at once.
-    #[must_use]
-    pub fn verify_of(&self, mode: &Mode) -> VerifySpec {
-        let least = if mode.unless_serving { RUNS_FOR_SECONDS.into() } else { 0 };
-        VerifySpec { soak_seconds: self.verify.soak_seconds.max(least), ..self.verify }
     }
 
     /// For a pod that leaves service for good.

@@ -283,7 +283,7 @@ impl<'a> Basis<'a, '_> {
             annotations: operation.annotations.clone(),
             before: operation.containers.keys().map(|name| (name.clone(), running(name))).collect(),
             drain: settings.drain.clone(),
-            verify: settings.verify_of(mode),
+            verify: settings.verify,
             hooks: settings.hooks.clone(),
             config: config.cloned().map(Box::new),
             rules: Vec::new(),
