@@ -201,7 +201,7 @@ impl Agent {
             }
         }
         if let Some(transition) = transition.as_deref().filter(|_| view.synced) {
-            self.info.serving = info::serving(&self.info, transition, &steps, &pods);
+            self.info = info::with_refusals(&self.info, transition, &steps, &pods);
             wake_at = wake_at.into_iter().chain(self.report(transition, &entries, now).await).min();
         }
         self.next_round(wake_at, now, clock)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{DrainSpec, Grant, GrantOp, Hook, NodeTransition, TransitionResult};
+use hitless_api::{DrainSpec, Grant, GrantOp, Hook, NodeTransition, Outcome, TransitionResult};
 use hitless_kernel::exec::can_exec;
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::telemetry;
@@ -14,7 +14,8 @@ use crate::view::NodePod;
 
 /// As it is when it starts.
 pub(super) fn of_this_agent() -> AgentInfo {
-    AgentInfo { version: telemetry::VERSION.to_owned(), boot_id: boot_id(), features: features(), serving: Vec::new() }
+    let (serving, not_held) = (Vec::new(), Vec::new());
+    AgentInfo { version: telemetry::VERSION.to_owned(), boot_id: boot_id(), features: features(), serving, not_held }
 }
 
 /// What this agent can do beyond what every version can. A capability that it was not given is not made up for by words.
@@ -42,21 +43,90 @@ fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
-/// Containers that were refused to be replaced without a drain, by this process or one before it, as long as their pods are there.
-pub(super) fn serving(
+/// The same with what was refused, by this process or one before it, as long as the pods are there: the reports of those refusals
+/// go with their grants, and the controller may not have seen them.
+pub(super) fn with_refusals(
     info: &AgentInfo,
     stored: &NodeTransition,
     steps: &[(&Grant, Decision)],
     pods: &BTreeMap<String, Arc<NodePod>>,
-) -> Vec<String> {
-    let stored = stored.status.iter().filter_map(|status| status.agent.as_ref()).flat_map(|agent| &agent.serving);
-    let is_refused = |decision: &Decision| {
-        decision.result.as_ref().is_some_and(|(_, reason)| reason == TransitionResult::CONTAINER_SERVES)
+) -> AgentInfo {
+    let stored = stored.status.as_ref().and_then(|status| status.agent.as_ref());
+    let refused = |wanted: &'static str| {
+        let is_refused = move |decision: &Decision| {
+            decision.result.as_ref().is_some_and(|(outcome, reason)| *outcome == Outcome::Refused && reason == wanted)
+        };
+        steps.iter().filter(move |(_, decision)| is_refused(decision)).map(|(grant, _)| *grant)
     };
-    let refused = steps.iter().filter(|(_, decision)| is_refused(decision));
-    let refused =
-        refused.flat_map(|(grant, _)| grant.containers.keys().map(|name| AgentInfo::container(&grant.pod.uid, name)));
-    let all: BTreeSet<String> = info.serving.iter().chain(stored).cloned().chain(refused).collect();
-    let is_there = |entry: &String| entry.split_once('/').is_some_and(|(uid, _)| pods.contains_key(uid));
-    all.into_iter().filter(is_there).take(AgentInfo::MOST_SERVING).collect()
+    let is_there = |uid: &str| pods.contains_key(uid);
+    let kept = |all: BTreeSet<String>, uid: fn(&str) -> &str| -> Vec<String> {
+        all.into_iter().filter(|entry| is_there(uid(entry))).take(AgentInfo::MOST_REFUSED).collect()
+    };
+    let serve = refused(TransitionResult::CONTAINER_SERVES)
+        .flat_map(|grant| grant.containers.keys().map(|name| AgentInfo::container(&grant.pod.uid, name)));
+    let known = info.serving.iter().chain(stored.iter().flat_map(|agent| &agent.serving)).cloned();
+    let serving = kept(known.chain(serve).collect(), |entry| entry.split_once('/').map_or("", |(uid, _)| uid));
+    // Another agent, or a node that was started anew, may be able to.
+    let stored = stored.filter(|agent| agent.is_of_same(info));
+    let fail = refused(TransitionResult::HOLD_FAILED).map(|grant| grant.pod.uid.clone());
+    let known = info.not_held.iter().chain(stored.iter().flat_map(|agent| &agent.not_held)).cloned();
+    let not_held = kept(known.chain(fail).collect(), |entry| entry);
+    AgentInfo { serving, not_held, ..info.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    fn grant(uid: &str) -> Grant {
+        serde_json::from_value(json!({
+            "id": format!("{uid}.0"), "epoch": 1, "pod": {"namespace": "a", "name": uid, "uid": uid}, "op": "Update", "mode": "Hold",
+            "containers": {"web": {"from": "web:1", "to": "web:2"}}, "before": {}, "drain": {}, "verify": {}, "rules": [], "ttlSeconds": 60, "granted": "2026-01-01T00:00:00.000000Z"
+        }))
+        .unwrap()
+    }
+
+    fn agent(version: &str) -> AgentInfo {
+        AgentInfo { version: version.to_owned(), ..AgentInfo::default() }
+    }
+
+    fn stored(agent: &AgentInfo) -> NodeTransition {
+        serde_json::from_value(json!({"metadata": {"name": "n1"}, "spec": {"nodeUID": "u", "epoch": 1, "grants": []},
+            "status": {"agent": agent, "transitions": []}}))
+        .unwrap()
+    }
+
+    /// What is remembered on a node with the pods `a` and `b`.
+    fn after(own: &AgentInfo, before: &AgentInfo, uid: &str, reason: &str) -> AgentInfo {
+        let pod = |uid: &str| {
+            let pod: Pod =
+                serde_json::from_value(json!({"metadata": {"name": uid, "uid": uid}, "spec": {"containers": []}}))
+                    .unwrap();
+            (uid.to_owned(), Arc::new(NodePod::from(&pod)))
+        };
+        let grant = grant(uid);
+        let steps = [(&grant, Decision::refused(reason, "words"))];
+        with_refusals(own, &stored(before), &steps, &BTreeMap::from([pod("a"), pod("b")]))
+    }
+
+    #[test]
+    fn a_refusal_outlives_its_report_as_long_as_the_pod_is_there() {
+        let own = agent("1");
+        let one = after(&own, &own, "a", "HoldFailed");
+        assert_eq!((one.not_held.as_slice(), one.serving.len()), (&["a".to_owned()][..], 0));
+        // The process is another one, and the grant is gone.
+        let two = after(&own, &one, "b", "ContainerServes");
+        assert_eq!((two.not_held, two.serving), (vec!["a".to_owned()], vec!["b/web".to_owned()]));
+        assert_eq!(after(&own, &own, "gone", "HoldFailed"), own);
+        assert_eq!(after(&own, &own, "a", "Expired"), own);
+    }
+
+    #[test]
+    fn what_an_earlier_version_could_not_hold_another_one_may() {
+        let before = AgentInfo { not_held: vec!["a".to_owned()], serving: vec!["a/web".to_owned()], ..agent("1") };
+        let now = after(&agent("2"), &before, "b", "Expired");
+        assert_eq!((now.not_held.len(), now.serving.len()), (0, 1));
+    }
 }

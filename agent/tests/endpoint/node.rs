@@ -94,6 +94,7 @@ impl Node {
                 boot_id: text("boot"),
                 features: vec![text("hold")],
                 serving: vec![],
+                not_held: Vec::new(),
             },
             missing_capabilities: vec![text("NET_RAW is missing")],
             pods: Box::new(fake.clone()),

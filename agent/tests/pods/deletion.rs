@@ -70,7 +70,7 @@ async fn agent(shop: Shop, seen: Arc<Notify>, token: CancellationToken, tell: im
     let (published, waiters) = (Published::default(), Waiters::new(wake.clone()));
     let state = AppState::new(Parts {
         node: "n1".to_owned(),
-        agent: AgentInfo { version: String::new(), boot_id: String::new(), features: vec![], serving: vec![] },
+        agent: AgentInfo::default(),
         missing_capabilities: vec![],
         pods: Box::new(shop.clone()),
         published: published.clone(),

@@ -60,6 +60,11 @@ pub struct AgentInfo {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub serving: Vec<String>,
+    /// uids of pods whose new connections it could not hold (`HoldFailed`). Until it is another agent's word, they leave service
+    /// instead (docs/contract.md 28). One that is gone is dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub not_held: Vec<String>,
 }
 
 impl AgentInfo {
@@ -75,8 +80,15 @@ impl AgentInfo {
         format!("{pod_uid}/{name}")
     }
 
-    /// Most entries of [`Self::serving`] (its schema).
-    pub const MOST_SERVING: usize = 1024;
+    /// Most entries of [`Self::serving`] and of [`Self::not_held`] (their schema).
+    pub const MOST_REFUSED: usize = 1024;
+
+    /// Whether this is the word of the same program since the same start of its node, so that what it could not do then it can't do
+    /// now.
+    #[must_use]
+    pub fn is_of_same(&self, other: &Self) -> bool {
+        self.version == other.version && self.boot_id == other.boot_id && self.features == other.features
+    }
 }
 
 /// How far each granted operation is. Written by that node's agent only.

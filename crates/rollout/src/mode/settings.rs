@@ -92,7 +92,11 @@ impl AgentStatus<'_> {
     /// Whether it can hold the pod, as far as it has said.
     fn can_hold(&self, uid: &str) -> Option<bool> {
         let has_refused = self.has_refused(uid, &["UnsupportedMode", TransitionResult::HOLD_FAILED]);
-        if has_refused { Some(false) } else { Some(self.info?.can("Hold")) }
+        if has_refused {
+            return Some(false);
+        }
+        // The report of a refusal goes with its grant; the agent remembers it.
+        self.info.map(|agent| agent.can("Hold") && !agent.not_held.iter().any(|known| known == uid))
     }
 
     /// Whether it can tell if these containers of the pod serve, and has not said that one does.
@@ -284,6 +288,10 @@ mod tests {
             GrantMode::Hold,
             "that was another pod"
         );
+        let remembers = |uid: &str| AgentInfo { not_held: vec![uid.to_owned()], ..able.clone() };
+        let (of_this, of_other) = (remembers("a"), remembers("b"));
+        assert_eq!(chosen(says(Some(&of_this))), (GrantMode::Leave, "AgentCannotHold".to_owned()));
+        assert_eq!(chosen(says(Some(&of_other))).0, GrantMode::Hold);
     }
 
     #[test]
