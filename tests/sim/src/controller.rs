@@ -46,6 +46,8 @@ pub(crate) struct Controller {
     next: Micros,
     /// Decisions so far.
     pub(crate) rounds: u64,
+    /// Whether the last decision was made in this term.
+    has_decided: bool,
     /// The last decision, for people.
     pub(crate) last: Round,
     /// Not running until then.
@@ -82,6 +84,7 @@ impl Controller {
             doing: Doing::Nothing,
             next: NEVER,
             rounds: 0,
+            has_decided: false,
             last: Round::default(),
             down_until: None,
         }
@@ -95,9 +98,15 @@ impl Controller {
         self.down_until.is_none() && self.term.is_some_and(|(_, until)| now < until)
     }
 
+    /// It leads, has decided since it does, and all writes of that decision are answered.
+    pub(crate) fn is_done_for_now(&self, now: Micros) -> bool {
+        self.leads(now) && self.has_decided && matches!(self.doing, Doing::Nothing)
+    }
+
     /// Begins a term, or ends the one that is.
     pub(crate) fn lead(&mut self, epoch: Option<i64>, now: Micros) {
         self.term = epoch.map(|epoch| (epoch, NEVER));
+        self.has_decided = false;
         self.memory.end_of_term();
         self.next = now;
     }
@@ -213,6 +222,7 @@ impl Controller {
             ground.checks.decided(ground.now, &self.snapshot, &steps);
             let seen = self.seen(&steps);
             self.last = round;
+            self.has_decided = true;
             let keys = steps.iter().map(|step| step.write.key()).collect();
             let outcomes = vec![None; steps.len()];
             self.doing = Doing::Writing { steps, outcomes, keys, flying: BTreeSet::new(), seen };

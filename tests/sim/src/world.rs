@@ -135,9 +135,10 @@ impl World {
         let (end, mut steps) = (self.ground.now + PATIENCE, 0);
         while self.ground.checks.broken.is_none() {
             let next = self.next();
-            // Only images that can't be pulled are tried again and again.
+            // Only images that can't be pulled are tried again and again. What a new leader makes of all this is not known before
+            // it has decided.
             let is_quiet = next.saturating_sub(self.ground.server.changed_at) > QUIET
-                && self.controllers.iter().any(|each| each.leads(self.ground.now));
+                && self.controllers.iter().any(|each| each.is_done_for_now(self.ground.now));
             if next == NEVER || is_quiet {
                 return true;
             }
