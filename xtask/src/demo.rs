@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: what hitless does, from nothing or on a cluster that somebody has, for a person to watch.
 
 mod acts;
+mod article;
 mod bad_tag;
 mod hints;
 mod progress;
@@ -35,6 +36,8 @@ enum Show {
     Deployments,
     /// KusionStack's tutorial, with its own manifests.
     Tutorial,
+    /// What the figures of Alibaba Cloud's article on downtime show, natively and with hitless.
+    Article,
 }
 
 /// Upgrades Deployments in place under load on a real cluster, and natively beside it.
@@ -102,7 +105,7 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
     let say = Say::new();
     ensure!(
         options.show == Show::Deployments || options.kubeconfig.is_none(),
-        "the tutorial brings its own images, so it runs on a cluster that it makes: leave --kubeconfig away"
+        "tutorial and article bring their own images, so they run on a cluster that is made for them: leave --kubeconfig away"
     );
     if let (Some(kubeconfig), Some(image)) = (&options.kubeconfig, &options.image) {
         say.line("looking for hitless on the cluster, and building the plugin kubectl-hitless");
@@ -133,16 +136,16 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
     say.line("bringing up a Kubernetes of two nodes");
     let up = UpOptions { name: options.name.clone(), nodes: 2 };
     let cluster = Arc::new(Cluster::up(&up, &|line| say.line(line))?);
-    if options.show == Show::Tutorial {
-        let outcome = Stack::install_on(cluster, programs).and_then(|stack| tutorial::play(&say, &stack, options.runs));
+    if let Some(play) = other_show(options) {
+        let outcome = Stack::install_on(cluster, programs).and_then(|stack| play(options, &say, &stack));
         if !options.keep {
             Cluster::down(&options.name)?;
         }
-        let outcome = outcome?;
+        let (is_good, json) = outcome?;
         if options.json {
-            println!("{}", serde_json::to_string(&outcome)?);
+            println!("{json}");
         }
-        return Ok(if outcome.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        return Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let outcome = install_and_show(options, &say, cluster, programs);
     let hints = Hints::Made { name: options.name.clone() };
@@ -153,6 +156,23 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<ExitCode> {
         hints.print_kept();
     }
     finish(options, &say, outcome?, &hints)
+}
+
+/// What shows something else than Deployments on a cluster of its own: whether it is as it should be, and the last line of `--json`.
+type Play = fn(&Demo, &Say, &Stack) -> anyhow::Result<(bool, String)>;
+
+fn other_show(options: &Demo) -> Option<Play> {
+    match options.show {
+        Show::Deployments => None,
+        Show::Tutorial => Some(|options, say, stack| {
+            let outcome = tutorial::play(say, stack, options.runs)?;
+            Ok((outcome.is_good(), serde_json::to_string(&outcome)?))
+        }),
+        Show::Article => Some(|_, say, stack| {
+            let outcome = article::play(say, stack)?;
+            Ok((outcome.is_good(), serde_json::to_string(&outcome)?))
+        }),
+    }
 }
 
 fn install_and_show(options: &Demo, say: &Say, cluster: Arc<Cluster>, programs: Programs) -> anyhow::Result<Outcome> {

@@ -1,16 +1,15 @@
 //! What clients see of a single replica that is operated.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use hitless_cluster::Place;
 use hitless_e2e::app::{OWN, PATIENCE, Shape, is_closed, is_opened};
+use hitless_e2e::node_ports::{self, Policy};
 use hitless_e2e::traffic::Rate;
-use hitless_e2e::{App, Stack, Traffic, Watch, endpoint};
-use serde_json::{Value, json};
+use hitless_e2e::{App, NodePorts, Stack, Traffic, Watch};
+use serde_json::json;
 
 /// Longest time that clients are parked, in milliseconds: the most that a policy may say. How long a restart takes is the machine's
 /// affair.
@@ -133,65 +132,53 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
     Ok(())
 }
 
-/// Two replicas, one on each node, behind a load balancer's Service that sends what comes to a node to its own pods only.
-fn node_local(stack: &Stack, namespace: &str) -> anyhow::Result<(App, Vec<IpAddr>, Value)> {
-    let apart = json!({"requiredDuringSchedulingIgnoredDuringExecution":
-        [{"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}]});
-    let mut shape = Shape { replicas: 2, ..held() };
-    shape.patch["spec"]["template"]["spec"] = json!({"affinity": {"podAntiAffinity": apart}});
-    let app = App::start(&stack.cluster, namespace, &shape)?;
-    let spec = json!({"spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}}).to_string();
-    app.kubectl.run(&["patch", "service", "web", "-p", &spec])?;
-    let service = app.kubectl.get(&["service", "web"])?["spec"].take();
-    let nodes = app.kubectl.list(&["nodes"])?;
-    let addresses = nodes.iter().filter_map(|node| {
-        let addresses = node["status"]["addresses"].as_array()?;
-        addresses.iter().find(|each| each["type"] == "InternalIP")?["address"].as_str()?.parse().ok()
-    });
-    Ok((app, addresses.collect(), service))
+/// What was seen of the nodes, again and again, while something else happened.
+#[derive(Debug, Default)]
+struct Looks {
+    /// How often somebody looked.
+    looks: usize,
+    /// Nodes whose health check said that they have no pod.
+    unhealthy: usize,
+    /// Nodes whose kernel sent what came to the port to no pod of theirs.
+    without_a_pod: usize,
+}
+
+impl Looks {
+    fn during(stack: &Stack, ports: &NodePorts, happens: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Self> {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                let mut seen = Self::default();
+                while !done.load(Ordering::Relaxed) {
+                    seen.looks += 1;
+                    seen.unhealthy += ports.unhealthy(&stack.cluster);
+                    seen.without_a_pod += ports.without_a_pod(&stack.cluster)?;
+                }
+                anyhow::Ok(seen)
+            });
+            let outcome = happens();
+            done.store(true, Ordering::Relaxed);
+            let seen = looking.join().map_err(|_panic| anyhow::anyhow!("the thread that looks panicked"))?;
+            outcome.and(seen)
+        })
+    }
 }
 
 #[test]
-fn where_a_node_serves_itself_no_node_port_fails_and_the_load_balancer_never_hears_otherwise() -> anyhow::Result<()> {
+fn where_a_node_serves_itself_no_node_port_fails_and_no_node_is_without_a_pod() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let (app, nodes, service) = node_local(&stack, "t-node-local")?;
-    let port = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok()).context("no port");
-    let (node_port, health) = (port(&service["ports"][0]["nodePort"])?, port(&service["healthCheckNodePort"])?);
-    let healthy = |node: &IpAddr| -> anyhow::Result<bool> {
-        Ok(endpoint::get_at(&stack.cluster, Place::Outside, SocketAddr::new(*node, health), "/")?.0 == 200)
-    };
-    let begin = Instant::now();
-    while !nodes.iter().all(|node| healthy(node).unwrap_or(false)) {
-        ensure!(begin.elapsed() < PATIENCE, "the health check's port never says that both nodes serve");
-        // Nobody else tells when kube-proxy has written its rules.
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let start = |node: &IpAddr| {
-        let target = SocketAddr::new(*node, node_port);
-        Traffic::start_from(Place::Outside, &stack.cluster, &stack.programs, target, FRESH)
-    };
-    let traffic: Vec<Traffic> = nodes.iter().map(start).collect::<anyhow::Result<_>>()?;
-    traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(200, PATIENCE))?;
+    let mut shape = Shape { replicas: 2, ..held() };
+    shape.patch["spec"]["template"]["spec"] = json!({"affinity": node_ports::apart()});
+    let app = App::start(&stack.cluster, "t-node-local", &shape)?;
+    let ports = NodePorts::open(&stack, &app, Policy::Local)?;
+    let traffic = ports.start_traffic(&stack, FRESH)?;
     let why = "Hold — OnlyPod: no other pod on its node serves, and Service web";
     ensure_planned(&stack, &app, "v2", why)?;
     for version in ["v2", "v3"] {
         app.set_version(version)?;
-        let done = AtomicBool::new(false);
-        let unhealthy = std::thread::scope(|scope| {
-            let look = || {
-                let mut unhealthy = 0;
-                while !done.load(Ordering::Relaxed) {
-                    unhealthy += nodes.iter().filter(|node| !healthy(node).unwrap_or(false)).count();
-                }
-                unhealthy
-            };
-            let looking = scope.spawn(look);
-            let outcome = app.rollout_status();
-            done.store(true, Ordering::Relaxed);
-            let unhealthy = looking.join().map_err(|_panic| anyhow::anyhow!("the thread that looks panicked"))?;
-            outcome.map(|_| unhealthy)
-        })?;
-        ensure!(unhealthy == 0, "the health check's port said {unhealthy} times that nobody serves, with {version}");
+        let seen = Looks::during(&stack, &ports, || app.rollout_status().map(drop))?;
+        println!("{version}: {seen:?}");
+        ensure!(seen.looks > 0 && seen.unhealthy == 0 && seen.without_a_pod == 0, "with {version}: {seen:?}");
     }
     for traffic in traffic {
         traffic.wait_for_more(100, PATIENCE)?;
@@ -203,6 +190,14 @@ fn where_a_node_serves_itself_no_node_port_fails_and_the_load_balancer_never_hea
             "{:?}",
             report.versions
         );
+    }
+    // The same kernels, asked in the same way, tell of a node whose pod is gone.
+    app.kubectl.run(&["scale", "deployment/web", "--replicas=1"])?;
+    app.wait_ready(1)?;
+    let begin = Instant::now();
+    while ports.without_a_pod(&stack.cluster)? != 1 {
+        ensure!(begin.elapsed() < PATIENCE, "the look at the kernel never sees that a node has no pod");
+        std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
 }

@@ -1,0 +1,157 @@
+//! A Service as a load balancer outside of the cluster reaches it: by a port of every node.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use hitless_cluster::{Cluster, Place};
+use serde_json::{Value, json};
+
+use crate::app::PATIENCE;
+use crate::traffic::Rate;
+use crate::{App, Stack, Traffic, endpoint};
+
+/// Between two looks at what nobody tells.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Which pods a node sends to what comes to its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Any.
+    Cluster,
+    /// Its own only.
+    Local,
+}
+
+/// The ports of a Service on the nodes.
+pub struct NodePorts {
+    namespace: String,
+    /// Addresses of the nodes, in the order of their names.
+    nodes: Vec<IpAddr>,
+    port: u16,
+    /// Where a node serves itself: the port that says whether it has a pod.
+    health: Option<u16>,
+}
+
+impl NodePorts {
+    /// Makes the application's Service one of that kind, and waits until every node's port answers.
+    pub fn open(stack: &Stack, app: &App, policy: Policy) -> anyhow::Result<Self> {
+        let spec =
+            json!({"spec": {"type": "LoadBalancer", "externalTrafficPolicy": format!("{policy:?}")}}).to_string();
+        app.kubectl.run(&["patch", "service", "web", "-p", &spec])?;
+        let service = app.kubectl.get(&["service", "web"])?["spec"].take();
+        let nodes = app.kubectl.list(&["nodes"])?;
+        let address = |node: &Value| {
+            let addresses = node["status"]["addresses"].as_array()?;
+            addresses.iter().find(|each| each["type"] == "InternalIP")?["address"].as_str()?.parse().ok()
+        };
+        let number = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok());
+        let ports = Self {
+            namespace: app.kubectl.namespace().to_owned(),
+            nodes: nodes.iter().filter_map(address).collect(),
+            port: number(&service["ports"][0]["nodePort"]).context("the Service has no node port")?,
+            health: number(&service["healthCheckNodePort"]).filter(|port| *port > 0),
+        };
+        let begin = Instant::now();
+        // Nobody else tells when kube-proxy has written its rules.
+        while !ports.answers(&stack.cluster) {
+            ensure!(begin.elapsed() < PATIENCE, "the node ports do not all answer");
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(ports)
+    }
+
+    fn answers(&self, cluster: &Cluster) -> bool {
+        let is_answered =
+            |target| endpoint::get_at(cluster, Place::Outside, target, "/").is_ok_and(|(code, _)| code == 200);
+        self.targets().all(is_answered) && self.unhealthy(cluster) == 0
+    }
+
+    /// The port on each node.
+    pub fn targets(&self) -> impl Iterator<Item = SocketAddr> {
+        self.nodes.iter().map(|node| SocketAddr::new(*node, self.port))
+    }
+
+    /// Load from outside of the cluster on each node's port.
+    pub fn start_traffic(&self, stack: &Stack, rate: Rate) -> anyhow::Result<Vec<Traffic>> {
+        let start = |target| Traffic::start_from(Place::Outside, &stack.cluster, &stack.programs, target, rate);
+        let traffic: Vec<Traffic> = self.targets().map(start).collect::<anyhow::Result<_>>()?;
+        traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(rate.per_second(), PATIENCE))?;
+        Ok(traffic)
+    }
+
+    /// How many nodes tell a load balancer that they have no pod.
+    #[must_use]
+    pub fn unhealthy(&self, cluster: &Cluster) -> usize {
+        let Some(health) = self.health else { return 0 };
+        let is_healthy = |node: &&IpAddr| {
+            let target = SocketAddr::new(**node, health);
+            endpoint::get_at(cluster, Place::Outside, target, "/").is_ok_and(|(code, _)| code == 200)
+        };
+        self.nodes.len() - self.nodes.iter().filter(is_healthy).count()
+    }
+
+    /// How many nodes' kernels send what comes to the port nowhere at this moment. What is asked is the node's own packet filter
+    /// (kube-proxy's table), and not the API.
+    pub fn without_a_pod(&self, cluster: &Cluster) -> anyhow::Result<usize> {
+        let mut without = 0;
+        for index in (1..).take(self.nodes.len()) {
+            let mut nft = cluster.command(Place::Node(index), "nft")?;
+            let output = nft.args(["list", "table", "ip", "kube-proxy"]).output().context("nft list table")?;
+            ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
+            let rules = String::from_utf8_lossy(&output.stdout);
+            without += usize::from(!sends_to_own_pod(&rules, &self.namespace, self.port));
+        }
+        Ok(without)
+    }
+}
+
+/// Whether these rules of kube-proxy send what comes to the port of Service `web`, which is served by pods of the same node, to one
+/// of them.
+fn sends_to_own_pod(rules: &str, namespace: &str, port: u16) -> bool {
+    let service = format!("-{namespace}/web/");
+    let mut blocks = rules.split("\n\t}\n");
+    let is_local = |block: &&str| {
+        let name = block.split_once("chain ").map_or("", |(_, rest)| rest);
+        name.starts_with("local-") && name.split_whitespace().next().is_some_and(|name| name.contains(&service))
+    };
+    let has_pod = blocks.clone().filter(is_local).any(|chain| chain.contains("dnat"));
+    let refused = format!("tcp . {port} ");
+    let is_refused = blocks.any(|block| block.contains("map no-endpoint-nodeports") && block.contains(&refused));
+    has_pod && !is_refused
+}
+
+/// Part of a workload that keeps its pods on nodes of their own.
+#[must_use]
+pub fn apart() -> Value {
+    json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        [{"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}]}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: &str = "table ip kube-proxy {
+\tmap no-endpoint-nodeports {
+\t\ttype inet_proto . inet_service : verdict
+\t\telements = { tcp . 30002 comment \"a/other\" : drop }
+\t}
+
+\tchain local-ABCD-a/web/tcp/ {
+\t\tmeta l4proto tcp dnat ip to numgen random mod 1 map { 0 : 10.0.1.5 . 8080 }
+\t}
+
+\tchain local-ABCE-b/web/tcp/ {
+\t}
+}
+";
+
+    #[test]
+    fn a_node_has_a_pod_if_its_rules_lead_to_one() {
+        assert!(sends_to_own_pod(RULES, "a", 30001));
+        assert!(!sends_to_own_pod(RULES, "a", 30002), "the port is refused");
+        assert!(!sends_to_own_pod(RULES, "b", 30003), "the chain is empty");
+        assert!(!sends_to_own_pod(RULES, "c", 30004), "there is no chain");
+    }
+}
