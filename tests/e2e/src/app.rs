@@ -2,6 +2,7 @@
 
 mod images;
 mod manifest;
+mod objects;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -11,14 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use hitless_cluster::{Cluster, Place};
-use hitless_workloads::image::unpinned;
 use serde_json::{Value, json};
 
 pub use manifest::manifest;
 use manifest::{HEADLESS, service};
+pub use objects::{all_ready, condition, image_of, is_closed, is_held, is_opened, is_ready};
 
 use crate::stack::{REGISTRY, TIMES};
-use crate::watch::Objects;
 use crate::{Kubectl, Watch};
 
 /// Longest wait for something that normally takes seconds; machines are busy.
@@ -348,54 +348,4 @@ impl Drop for App {
         // A time that can't be written is no reason to fail a test.
         let _ = OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(line.as_bytes()));
     }
-}
-
-/// Whether the guard holds it.
-#[must_use]
-pub fn is_held(workload: &Value) -> bool {
-    workload["metadata"]["annotations"]["hitless.dev/rollout"] == "held"
-}
-
-/// Whether the controller has opened this Service for a Hold.
-#[must_use]
-pub fn is_opened(service: &Value) -> bool {
-    publishes_not_ready(service) && is_marked(service)
-}
-
-/// Whether nothing of a Hold is left in this Service.
-#[must_use]
-pub fn is_closed(service: &Value) -> bool {
-    !publishes_not_ready(service) && !is_marked(service)
-}
-
-fn publishes_not_ready(service: &Value) -> bool {
-    service["spec"]["publishNotReadyAddresses"] == true
-}
-
-fn is_marked(service: &Value) -> bool {
-    service["metadata"]["annotations"]["hitless.dev/held-by"].is_string()
-}
-
-/// Whether the pod's condition Ready is True and it is not being deleted.
-#[must_use]
-pub fn is_ready(pod: &Value) -> bool {
-    pod["metadata"]["deletionTimestamp"].is_null() && condition(pod, "Ready") == Some("True")
-}
-
-/// Status of a pod's condition.
-#[must_use]
-pub fn condition<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
-    pod["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == name)?["status"].as_str()
-}
-
-/// Image of the pod's first container as its owner names it: an operation may have pinned it to its digest.
-#[must_use]
-pub fn image_of(pod: &Value) -> String {
-    unpinned(pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default())
-}
-
-/// Whether there are exactly `count` pods, all ready.
-#[must_use]
-pub fn all_ready(pods: &Objects, count: usize) -> bool {
-    pods.len() == count && pods.values().all(is_ready)
 }

@@ -4,9 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod generators;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::GroupKind;
 use hitless_api::ledger::LedgerLeader;
 use hitless_api::{MicroTime, Reservation, TransitionLedgerSpec};
 use hitless_gate::{
@@ -17,6 +18,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use generators::{a_cluster, churn, owner_key, weird_rule, weird_selector};
 
 #[derive(Clone, Debug)]
 struct Cluster {
@@ -177,95 +180,6 @@ fn limit(value: Option<&Value>, base: u64, round: u64) -> Option<u64> {
     }
 }
 
-fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
-    (0..3_u8, 0..3_u8).prop_map(|(app, zone)| {
-        BTreeMap::from([("app".to_owned(), format!("app{app}")), ("zone".to_owned(), format!("z{zone}"))])
-    })
-}
-
-fn owner_key(number: u8) -> ObjectRef {
-    let name = format!("owner{number}");
-    ObjectRef { group_kind: GroupKind::new("apps", "Deployment"), namespace: "default".into(), uid: name.clone(), name }
-}
-
-fn a_pod() -> impl Strategy<Value = PodFacts> {
-    (0..40_u8, labels(), prop::option::weighted(0.8, 0..3_u8), prop::bool::weighted(0.8)).prop_map(
-        |(number, labels, owner, available)| PodFacts {
-            uid: format!("uid{number}"),
-            namespace: "default".into(),
-            name: format!("pod{number}"),
-            labels,
-            node: None,
-            owner: owner.map(owner_key),
-            available,
-            unavailable_since: None,
-            returned_at: None,
-        },
-    )
-}
-
-fn a_limit() -> impl Strategy<Value = Value> {
-    prop_oneof![(0..6_u8).prop_map(|count| json!(count)), (0..=100_u8).prop_map(|percent| json!(format!("{percent}%"))),]
-}
-
-fn a_selector() -> impl Strategy<Value = Value> {
-    prop_oneof![
-        Just(json!({})),
-        (0..3_u8).prop_map(|app| json!({"matchLabels": {"app": format!("app{app}")}})),
-        (0..3_u8).prop_map(
-            |zone| json!({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": [format!("z{zone}")]}]})
-        ),
-    ]
-}
-
-fn a_rule() -> impl Strategy<Value = Value> {
-    let max = a_limit().prop_map(|max| json!({"name": "max", "availablePolicy": {"maxUnavailableValue": max}}));
-    let min = a_limit().prop_map(|min| json!({"name": "min", "availablePolicy": {"minAvailableValue": min}}));
-    let both = (a_limit(), a_limit()).prop_map(
-        |(max, min)| json!({"name": "both", "availablePolicy": {"maxUnavailableValue": max, "minAvailableValue": min}}),
-    );
-    let check = a_selector().prop_map(|requires| json!({"name": "labels", "labelCheck": {"requires": requires}}));
-    let webhook = Just(json!({"name": "hook", "webhook": {"clientConfig": {"url": "http://x"}}}));
-    prop_oneof![8 => max, 8 => min, 6 => both, 2 => check, 1 => webhook]
-}
-
-fn a_cluster() -> impl Strategy<Value = Cluster> {
-    let rule_sets = prop::collection::vec((a_selector(), prop::collection::vec(a_rule(), 0..3)), 0..4);
-    let pods = prop::collection::vec(a_pod(), 0..16);
-    let owners = prop::collection::btree_map(0..3_u8, 0..12_u32, 0..4);
-    (pods, owners, rule_sets, prop::bool::ANY).prop_map(|(mut pods, owners, rule_sets, implicit)| {
-        pods.sort_by(|a, b| a.uid.cmp(&b.uid));
-        pods.dedup_by(|a, b| a.uid == b.uid);
-        let rule_sets = rule_sets.into_iter().enumerate().map(|(number, (selector, rules))| RuleSet {
-            name: format!("ptr{number}"),
-            namespace: "default".into(),
-            spec: serde_json::from_value(json!({"selector": selector, "rules": rules})).unwrap(),
-        });
-        Cluster {
-            pods,
-            owners: owners.into_iter().map(|(owner, desired)| (owner_key(owner), OwnerFacts::of(desired))).collect(),
-            rule_sets: rule_sets.collect(),
-            ledger: TransitionLedgerSpec::default(),
-            implicit: implicit.then(ImplicitBudget::default),
-        }
-    })
-}
-
-fn churn() -> impl Strategy<Value = Churn> {
-    prop_oneof![
-        any::<usize>().prop_map(Churn::Break),
-        any::<usize>().prop_map(Churn::Mend),
-        any::<usize>().prop_map(Churn::Delete),
-        a_pod().prop_map(|pod| Churn::Add(Box::new(pod))),
-        (any::<usize>(), labels()).prop_map(|(pod, labels)| Churn::Relabel(pod, labels)),
-        (any::<usize>(), prop::option::of(0..3_u8)).prop_map(|(pod, owner)| Churn::Adopt(pod, owner)),
-        any::<usize>().prop_map(Churn::Forget),
-        (any::<usize>(), a_selector()).prop_map(|(set, selector)| Churn::Reselect(set, selector)),
-        (any::<usize>(), 0..12_u32).prop_map(|(owner, desired)| Churn::Scale(owner, desired)),
-        any::<usize>().prop_map(Churn::Done),
-    ]
-}
-
 fn candidates(cluster: &Cluster, wishes: &[(usize, i32)]) -> Vec<Candidate> {
     let pod = |&(number, priority): &(usize, i32)| {
         let pod = cluster.pods.get(number % cluster.pods.len().max(1))?;
@@ -417,42 +331,4 @@ proptest! {
             prop_assert!(!fault.is_empty());
         }
     }
-}
-
-fn weird_limit() -> impl Strategy<Value = Value> {
-    prop_oneof![
-        any::<i32>().prop_map(|count| json!(count)),
-        ".*".prop_map(|text| json!(text)),
-        "[0-9]{0,30}%".prop_map(|text| json!(text)),
-        Just(Value::Null),
-    ]
-}
-
-fn weird_selector() -> impl Strategy<Value = Value> {
-    let requirement = (".{0,4}", "(In|NotIn|Exists|DoesNotExist|.{0,3})", prop::collection::vec(".{0,4}", 0..3))
-        .prop_map(|(key, operator, values)| json!({"key": key, "operator": operator, "values": values}));
-    prop_oneof![
-        Just(Value::Null),
-        Just(json!({})),
-        prop::collection::vec(requirement, 0..3).prop_map(|expressions| json!({"matchExpressions": expressions})),
-    ]
-}
-
-fn weird_rule() -> impl Strategy<Value = Value> {
-    let stage = prop::option::of("(PreCheck|PostCheck|.{0,3})");
-    (".{0,6}", stage, weird_limit(), weird_limit(), weird_selector(), weird_selector(), 0..8_u8).prop_map(
-        |(name, stage, max, min, filter, requires, parts)| {
-            let mut rule = json!({"name": name, "stage": stage, "filter": {"labelSelector": filter}});
-            if parts & 1 != 0 {
-                rule["availablePolicy"] = json!({"maxUnavailableValue": max, "minAvailableValue": min});
-            }
-            if parts & 2 != 0 {
-                rule["labelCheck"] = json!({"requires": requires});
-            }
-            if parts & 4 != 0 {
-                rule["availablePolicy"]["maxUnavailablePolicy"] = json!({"expFunc": {"coeff": name}});
-            }
-            rule
-        },
-    )
 }
