@@ -44,8 +44,7 @@ pub(super) struct Halted {
 impl Halted {
     /// A version that has just been judged.
     pub(super) fn new(bad: &Template, back_to: &str, why: BadVersion<'_>) -> Self {
-        let end = why.message.char_indices().map(|(at, _)| at).take_while(|at| *at <= MOST_WORDS).last().unwrap_or(0);
-        let message = if why.message.len() <= MOST_WORDS { why.message } else { &why.message[..end] };
+        let message = &why.message[..why.message.floor_char_boundary(MOST_WORDS)];
         Self {
             revision: bad.revision().to_owned(),
             back_to: back_to.to_owned(),
