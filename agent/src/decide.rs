@@ -61,7 +61,7 @@ pub struct OperationView<'a> {
 /// of the same wish, which has the same id.
 #[must_use]
 pub fn mark(grant: &Grant) -> String {
-    format!("{}@{}", grant.id, grant.granted.0)
+    grant.returned_mark()
 }
 
 /// Whether anything was done for the grant already; such a grant is ended properly and never refused.

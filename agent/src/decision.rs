@@ -109,6 +109,13 @@ pub enum WaitingFor {
     Soak(Timestamp),
     /// The controller is to say that the rules of stage `PostCheck` allow the return.
     PostCheck,
+    /// Something outside of the pod.
+    Outside {
+        /// Its name.
+        name: String,
+        /// What is missing.
+        words: String,
+    },
     /// The kubelet is to raise Ready.
     Ready,
     /// The pod is to be put into service again, after an earlier operation.
@@ -153,6 +160,7 @@ impl fmt::Display for WaitingFor {
             Self::ContainersReady(names) => write!(f, "{names} to become ready"),
             Self::Soak(until) => write!(f, "soakSeconds, until {until}"),
             Self::PostCheck => write!(f, "the rules of stage PostCheck to pass"),
+            Self::Outside { name, words } => write!(f, "{name}: {words}"),
             Self::Ready => write!(f, "the kubelet to report the pod Ready"),
             Self::InService => write!(f, "the pod to be put into service again"),
             Self::Prepared => write!(f, "the sockets that a Hold needs"),

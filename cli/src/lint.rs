@@ -6,6 +6,7 @@ mod object;
 mod schema;
 mod single;
 mod together;
+mod traffic;
 mod workload;
 
 use std::collections::BTreeSet;
@@ -69,6 +70,7 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Ti
     pods.extend(live.iter().cloned());
     findings.extend(known.iter().flat_map(single::check));
     findings.extend(together::duplicates(&known));
+    findings.extend(traffic::check(objects));
     findings.extend(never::check(&known, &pods, now));
     findings.extend(together::check(&known, &pods, now));
     Report::new(findings, objects.len())

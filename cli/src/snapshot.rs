@@ -85,6 +85,7 @@ pub(crate) enum Part {
     Services,
     DrainPolicies,
     DefaultDrainPolicy,
+    TrafficProviders,
     Elsewhere,
     Nodes,
     Agents,
@@ -105,6 +106,7 @@ impl Part {
             | Self::ClusterBudgets
             | Self::DisruptionBudgets
             | Self::Elsewhere
+            | Self::TrafficProviders
             | Self::Nodes
             | Self::Agents
             | Self::Events
@@ -120,6 +122,7 @@ impl Part {
             Self::Rules => "they are left out of the answer",
             Self::Budgets | Self::ClusterBudgets | Self::DisruptionBudgets => "they may be in the way all the same",
             Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => "which mode pods would get is not known",
+            Self::TrafficProviders => "load balancers outside of the cluster may be in the way all the same",
             Self::Elsewhere => "budgets of the whole cluster count the pods of this namespace only",
             Self::Nodes => "zones are not known",
             Self::Agents => "whether the nodes have an agent is not known",
@@ -142,6 +145,7 @@ impl fmt::Display for Part {
             Self::Services => "Services",
             Self::DrainPolicies => "DrainPolicies",
             Self::DefaultDrainPolicy => "DrainPolicy default of hitless-system",
+            Self::TrafficProviders => "TrafficProviders",
             Self::Elsewhere => "pods and TransitionLedgers of other namespaces",
             Self::Nodes => "nodes",
             Self::Agents => "agents (pods of hitless-system)",

@@ -12,7 +12,8 @@ use futures::future::try_join_all;
 use hitless_api::drain_policy::DEFAULT;
 use hitless_api::pod::PodView;
 use hitless_api::{
-    DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger, names,
+    DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger,
+    names,
 };
 use hitless_rollout::prefetch::{NamePool, PrefetchView};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, Snapshot as Cluster, Unknown, agents};
@@ -79,6 +80,7 @@ struct Apis {
     services: Api<DeserializeGuard<Service>>,
     drain_policies: Api<DeserializeGuard<DrainPolicy>>,
     default_drain_policy: Option<Api<DeserializeGuard<DrainPolicy>>>,
+    providers: Api<DeserializeGuard<TrafficProvider>>,
     agents: Api<DeserializeGuard<Pod>>,
     controller: Api<DeserializeGuard<Deployment>>,
     events: Api<DeserializeGuard<Event>>,
@@ -99,6 +101,7 @@ impl Apis {
             services: typed(client, scope),
             drain_policies: typed(client, scope),
             default_drain_policy: scope.besides_system().map(|system| typed(client, &system)),
+            providers: Api::all(client.clone()),
             agents: typed(client, &Scope::system()),
             controller: typed(client, &Scope::system()),
             events: typed(client, scope),
@@ -188,10 +191,11 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
         ),
         list("list PodDisruptionBudgets", &apis.disruption_budgets, all(), view),
     );
-    let (services, policies, default_policy, agents, controller, events, nodes) = futures::join!(
+    let (services, policies, default_policy, providers, agents, controller, events, nodes) = futures::join!(
         list("list Services", &apis.services, all(), |service| Some((&service).into())),
         list("list DrainPolicies", &apis.drain_policies, all(), view),
         besides("get DrainPolicy default in hitless-system", apis.default_drain_policy.as_ref(), only_default(), view),
+        list("list TrafficProviders", &apis.providers, all(), view),
         list("list pods in hitless-system", &apis.agents, all().labels(&agents_label()), pod),
         list("get the controller's Deployment", &apis.controller, only_controller(), settings),
         list("list Events", &apis.events, our_events(), EventView::of),
@@ -211,6 +215,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
         disruption_budgets: optional(Part::DisruptionBudgets, disruption_budgets, &mut unread)?.unwrap_or_default(),
         services: optional(Part::Services, services, &mut unread)?.unwrap_or_default(),
         drain_policies: optional(Part::DrainPolicies, policies, &mut unread)?.unwrap_or_default(),
+        providers: optional(Part::TrafficProviders, providers, &mut unread)?.unwrap_or_default(),
         nodes: by(optional(Part::Nodes, nodes, &mut unread)?, |each| &each.name),
         ..Cluster::default()
     };
@@ -253,6 +258,7 @@ fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
         images: unread.contains_key(&Part::Nodes) || cluster.nodes.len() > FEW_NODES,
         modes: false,
         companions: false,
+        pools: unread.contains_key(&Part::Services) || unread.contains_key(&Part::TrafficProviders),
         outside: namespace.clone().filter(|_| !reads_all),
     };
     let nodes: Vec<&str> = if cluster.unknown.nodes {

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::approval::client::Approvers;
 use crate::configs::Configs;
 use crate::metrics::Metrics;
+use crate::traffic::Traffic;
 use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
 use hitless_api::ObjectRef;
@@ -80,6 +81,7 @@ struct State {
     memory: Memory,
     retries: Retries<Instant>,
     approval_calls: ApprovalCalls,
+    traffic: Traffic,
     event_debounce: EventDebounce<Instant>,
     /// Since when writes of a later epoch have been seen.
     later_epoch_since: Option<Instant>,
@@ -97,6 +99,7 @@ impl Controller {
             memory: Memory::new(GateCache::new(self.gate.clone())),
             retries: Retries::default(),
             approval_calls: ApprovalCalls::new(Approvers::new(self.client.clone()), Arc::clone(&self.wake)),
+            traffic: Traffic::new(self.client.clone(), self.leadership.clone(), Arc::clone(&self.wake)),
             event_debounce: EventDebounce::default(),
             later_epoch_since: None,
         };
@@ -118,7 +121,7 @@ impl Controller {
 
     /// One round; says when the next one is due even if nothing changes.
     async fn run_round(&mut self, state: &mut State) -> Instant {
-        let State { memory, retries, approval_calls, event_debounce, later_epoch_since } = state;
+        let State { memory, retries, approval_calls, traffic, event_debounce, later_epoch_since } = state;
         let latest = Instant::now() + ROUND_AT_LEAST_EVERY;
         if !self.caches.synced() {
             return latest;
@@ -133,6 +136,7 @@ impl Controller {
             self.configs.watch(&BTreeMap::new());
             *later_epoch_since = None;
             approval_calls.end_of_term();
+            traffic.end_of_term();
             return latest;
         }
         snapshot.epoch = leadership.epoch;
@@ -150,6 +154,7 @@ impl Controller {
         memory.find_reloads(&uses, &self.configs.content(&wanted), now);
         memory.fill(&mut snapshot);
         approval_calls.fill(&mut snapshot, now);
+        traffic.fill(&mut snapshot);
 
         let start = Instant::now();
         let round = round(&snapshot, &mut memory.gate_cache, now);
@@ -159,6 +164,7 @@ impl Controller {
         }
         *later_epoch_since = None;
         let approval_at = approval_calls.follow(&round, &snapshot, now);
+        traffic.follow(&round.pools, &snapshot.providers);
         let read_again = self.read(&round.reads, memory).await;
         let retry_at = self.write(&round, memory, retries).await;
         let (events, event_at) = event_debounce.due(&round.events, Instant::now());

@@ -10,6 +10,7 @@ pub mod config;
 pub mod configs;
 pub mod controller;
 pub mod metrics;
+pub mod traffic;
 pub mod uninstall;
 pub mod watches;
 pub mod writer;

@@ -7,10 +7,12 @@ use futures::future::BoxFuture;
 use hitless_api::names::{self, AGENT, OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
 use hitless_api::{
-    DrainPolicy, GroupKind, NodeTransition, ObjectRef, PodTransitionRule, TransitionBudget, TransitionLedger,
+    DrainPolicy, GroupKind, NodeTransition, ObjectRef, PodTransitionRule, TrafficProvider, TransitionBudget,
+    TransitionLedger,
 };
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
+use hitless_rollout::pools::ProviderView;
 use hitless_rollout::prefetch::{NamePool, PrefetchView};
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
@@ -54,6 +56,7 @@ pub struct Caches {
     pub(crate) disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
     pub(crate) services: Cache<Service, ServiceView>,
     pub(crate) drain_policies: Cache<DrainPolicy, PolicyView>,
+    pub(crate) providers: Cache<TrafficProvider, ProviderView>,
 }
 
 /// The objects of one resource of workloads' kinds.
@@ -112,6 +115,12 @@ impl Caches {
                 metrics.clone(),
             ),
             services: Cache::new("Service", |each| Some(ServiceView::from(&each)), wake.clone(), metrics.clone()),
+            providers: Cache::new(
+                "TrafficProvider",
+                |each| Some(ProviderView::from(each)),
+                wake.clone(),
+                metrics.clone(),
+            ),
             drain_policies: Cache::new(
                 "DrainPolicy",
                 |each| Some(PolicyView::from(each)),
@@ -152,6 +161,7 @@ impl Caches {
             start.watch("transitionbudgets", Api::all(client.clone()), all(), &self.budgets),
             start.watch("poddisruptionbudgets", Api::all(client.clone()), all(), &self.disruption_budgets),
             start.watch("services", Api::all(client.clone()), all(), &self.services),
+            start.watch("trafficproviders", Api::all(client.clone()), all(), &self.providers),
             start.watch("drainpolicies", Api::all(client.clone()), all(), &self.drain_policies),
         ];
         objects.chain(others).collect()
@@ -173,6 +183,7 @@ impl Caches {
             && self.disruption_budgets.synced()
             && self.services.synced()
             && self.drain_policies.synced()
+            && self.providers.synced()
     }
 
     /// Reads a workload and its namespace's ledger afresh. What is gone stays until the watch tells.
@@ -221,6 +232,7 @@ impl Caches {
             disruption_budgets: self.disruption_budgets.values(),
             services: self.services.values(),
             drain_policies: self.drain_policies.values(),
+            providers: self.providers.values(),
             unreadable,
             ..Snapshot::default()
         }

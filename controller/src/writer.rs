@@ -5,7 +5,7 @@ use futures::stream;
 use hitless_api::ledger::CLUSTER;
 use hitless_api::names;
 use hitless_api::{JsonPatch, PodRef};
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
+use hitless_api::{NodeTransition, PodTransitionRule, TrafficProvider, TransitionLedger};
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::Request;
@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use crate::watches::{self, Caches, Objects};
 use hitless_rollout::prefetch;
 use hitless_rollout::round::{
-    CompanionWrite, FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite,
-    RuleStatusWrite, ServiceWrite, Step, Write,
+    CompanionWrite, FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
+    RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step, Write,
 };
 use hitless_rollout::snapshot::{AGENT_ROLE, BindingView};
 
@@ -101,6 +101,7 @@ impl Writer {
             Write::Companion(write) => self.companion(write).await,
             Write::InServiceFallback(write) => self.in_service_fallback(write).await,
             Write::RuleStatus(write) => self.rule_status(write).await,
+            Write::ProviderStatus(write) => self.provider_status(write).await,
         }
     }
 
@@ -315,6 +316,19 @@ impl Writer {
             .build();
         let stored = self.writes.send("pods/status", api.patch_status(&write.pod.name, &patching(), &patch)).await?;
         self.caches.pods.put(stored);
+        Ok(())
+    }
+
+    async fn provider_status(&self, write: &ProviderStatusWrite) -> Result<(), WriteError> {
+        let api: Api<TrafficProvider> = Api::all(self.client.clone());
+        let patch = JsonPatch::of(&write.version.uid)
+            .test(&["metadata", "resourceVersion"], write.version.resource_version.as_str())
+            .add(&["status"], value(&write.status)?)
+            .build();
+        let params = patching();
+        let request = api.patch_status(&write.name, &params, &patch);
+        let stored = self.writes.send("trafficproviders/status", request).await?;
+        self.caches.providers.put(stored);
         Ok(())
     }
 

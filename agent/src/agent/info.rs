@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{DrainSpec, Grant, GrantOp, Hook, NodeTransition, Outcome, TransitionResult};
+use hitless_api::{DrainSpec, Grant, GrantOp, Hook, NodeTransition, Outcome, TransitionResult, Wait};
 use hitless_kernel::exec::can_exec;
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::telemetry;
@@ -32,6 +32,7 @@ fn features() -> Vec<String> {
         ("destroy", destroys),
         ("hold", holds),
         (Grant::UNLESS_SERVING_FEATURE, true),
+        (Wait::FEATURE, true),
         (Hook::FEATURE, true),
         (Hook::EXEC_FEATURE, can_exec()),
     ];

@@ -1,6 +1,6 @@
 //! Out of service, until the pod's connections are gone; then the image patch.
 
-use hitless_api::{Grant, HookTime, Outcome, Phase, StragglerPolicy};
+use hitless_api::{Grant, HookTime, Outcome, Phase, StragglerPolicy, WaitPoint};
 use jiff::Timestamp;
 
 use super::hooks::{self, Step};
@@ -74,19 +74,22 @@ fn draining(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
     let drain = &operation.grant.drain;
     let deadline = after_seconds(lowered, drain.deadline_seconds);
     let minimum = after_seconds(operation.surely_lowered(lowered), drain.min_seconds).min(deadline);
+    // A load balancer may still send new clients: that nobody is connected now does not end this.
+    let outside = operation.outside(WaitPoint::Operate);
     // Its connections were gone once, and what is counted now is the hook's.
-    if hooks::called(operation, HookTime::AfterDrain) {
+    if outside.is_empty() && hooks::called(operation, HookTime::AfterDrain) {
         return gone(operation, deadline);
     }
     let waiting = Decision::at(Phase::Draining).until(deadline).watching(Watch::Draining);
     if operation.now < minimum {
         return waiting.waiting_for(WaitingFor::Minimum(minimum)).waking_at(minimum);
     }
-    let waits = match drained(operation) {
-        Ok(()) => return gone(operation, deadline),
-        Err(waits) => waits,
-    };
+    let connections = drained(operation).err().unwrap_or_default();
+    if outside.is_empty() && connections.is_empty() {
+        return gone(operation, deadline);
+    }
     if operation.now >= deadline {
+        let waits: Vec<WaitingFor> = outside.into_iter().chain(connections).collect();
         return match drain.stragglers {
             StragglerPolicy::Abort => {
                 operation.give_up("DeadlineAborted", format!("not drained in time: waited for {}", texts(&waits)))
@@ -96,7 +99,7 @@ fn draining(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
     }
     let straggling = after_seconds(lowered, drain.straggler_after_seconds);
     let counted = matches!(operation.observation, Observation::Counted(_));
-    if counted && operation.now >= straggling {
+    if counted && outside.is_empty() && operation.now >= straggling {
         match drain.stragglers {
             StragglerPolicy::Close => return gone(operation, deadline),
             StragglerPolicy::Destroy if is_empty(operation) => return gone(operation, deadline),
@@ -112,7 +115,7 @@ fn draining(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
         StragglerPolicy::Destroy => waiting.watching(Watch::Destroying),
         StragglerPolicy::Close | StragglerPolicy::Wait | StragglerPolicy::Abort => waiting,
     };
-    waits.into_iter().fold(waiting, Decision::waiting_for).saying(message)
+    outside.into_iter().chain(connections).fold(waiting, Decision::waiting_for).saying(message)
 }
 
 /// Nobody is waited for any more: the hooks, then the image patch. Nothing is closed meanwhile: it could be the hook's connection.

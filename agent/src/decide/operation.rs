@@ -1,7 +1,7 @@
 //! What the steps of an operation ask about it.
 
 use hitless_api::pod::{ConditionView, ContainerView, PodView};
-use hitless_api::{Grant, GrantMode, Outcome, Phase, Transition};
+use hitless_api::{Grant, GrantMode, Outcome, Phase, Transition, WaitPoint};
 use jiff::Timestamp;
 
 use super::{OperationView, mark};
@@ -93,6 +93,12 @@ impl<'a> Operation<'a> {
     /// The InService condition, if it was raised on behalf of this grant.
     pub(super) fn returned(&self) -> Option<&'a ConditionView> {
         self.pod.in_service().filter(|condition| condition.is_true && condition.message == mark(self.grant))
+    }
+
+    /// What is waited for outside of the pod before that point.
+    pub(super) fn outside(&self, before: WaitPoint) -> Vec<WaitingFor> {
+        let waits = self.grant.pending_waits(before);
+        waits.map(|wait| WaitingFor::Outside { name: wait.name.clone(), words: wait.message.clone() }).collect()
     }
 
     /// Why the way back was begun, if it was.

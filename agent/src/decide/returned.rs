@@ -1,7 +1,7 @@
 //! InService was raised on behalf of the grant: how it ended stands in the condition, the pod and the report.
 
 use hitless_api::pod::ConditionView;
-use hitless_api::{Outcome, Phase, TransitionResult};
+use hitless_api::{Outcome, Phase, TransitionResult, WaitPoint};
 use jiff::Timestamp;
 
 use super::operation::Operation;
@@ -9,6 +9,9 @@ use super::{hold, hooks, reason};
 use crate::decision::{Decision, WaitingFor};
 use crate::deed::Progress;
 use crate::instant::after_seconds;
+
+/// Reason of a result: the pod is Ready and in service, and what was waited for outside of it has not come in time.
+const NOT_SERVING: &str = "NotServing";
 
 /// InService is True with this grant's mark.
 pub(super) fn decide(operation: &Operation<'_>, condition: &ConditionView) -> Decision {
@@ -59,6 +62,16 @@ pub(super) fn held(operation: &Operation<'_>, since: Timestamp) -> Decision {
 
 fn when_ready(operation: &Operation<'_>, since: Timestamp, outcome: Outcome, reason: &str, late: &str) -> Decision {
     let deadline = after_seconds(since, operation.grant.verify.progress_seconds);
+    let outside = operation.outside(WaitPoint::Done);
+    if operation.pod.ready() && !outside.is_empty() {
+        if operation.now >= deadline {
+            let words = "the pod is in service again, and a load balancer does not show that it serves";
+            let reason = if outcome == Outcome::Done { NOT_SERVING } else { reason };
+            return Decision::end(Phase::Returning, outcome, reason).saying(words);
+        }
+        let waiting = Decision::at(Phase::Returning).until(deadline);
+        return outside.into_iter().fold(waiting, Decision::waiting_for);
+    }
     if operation.pod.ready() {
         Decision::end(Phase::Returning, outcome, reason)
     } else if operation.now >= deadline {

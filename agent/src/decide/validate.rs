@@ -1,7 +1,7 @@
 //! Grants that are refused before anything is done.
 
 use hitless_api::pod::PodView;
-use hitless_api::{GrantMode, GrantOp, Hook, PostCheck};
+use hitless_api::{GrantMode, GrantOp, Hook, PostCheck, Wait};
 use jiff::Timestamp;
 
 use super::OperationView;
@@ -18,6 +18,10 @@ pub(super) fn refusal_of_grant(view: &OperationView<'_>, now: Timestamp) -> Opti
         ("UnsupportedMode", format!("this agent does not know the mode {mode:?}"))
     } else if grant.mode == GrantMode::Hold && grant.post_check == Some(PostCheck::Pending) {
         ("UnsupportedMode", "a held pod stays in service, so no rule can keep it out until it has passed".to_owned())
+    } else if let Some(word) = grant.waits.iter().find_map(Wait::unknown_word) {
+        ("UnsupportedWait", format!("this agent does not know how to wait for {word:?}"))
+    } else if grant.mode == GrantMode::Hold && grant.waits.iter().any(Wait::is_pending) {
+        ("UnsupportedMode", "a held pod stays in service, so nothing outside of it can be waited for".to_owned())
     } else if grant.mode == GrantMode::Hold && Hook::need_leave(&grant.hooks) {
         ("UnsupportedMode", "a held pod's connections are never gone, so no hook can be called then".to_owned())
     } else if let Some(hook) = grant.hooks.iter().find(|hook| hook.call().is_none()) {

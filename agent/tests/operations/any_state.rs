@@ -16,7 +16,7 @@ use hitless_api::pod::ConditionView;
 use hitless_api::{
     Cancel, DrainSpec, Grant, GrantMode, Hook, HookFailurePolicy, HookMethod, HookScheme, HookTime, HttpHook,
     MicroTime, NodeTransition, NodeTransitionSpec, NodeTransitionStatus, Outcome, Phase, PostCheck, StragglerPolicy,
-    Transition, TransitionResult, VerifySpec,
+    Transition, TransitionResult, VerifySpec, Wait, WaitPoint, WaitState,
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::option::weighted;
@@ -88,6 +88,14 @@ fn any_saying() -> impl Strategy<Value = Option<Saying>> {
     weighted(0.1, (word, time()).prop_map(|(task, until)| Saying { task, until, message: String::new() }))
 }
 
+fn any_waits() -> impl Strategy<Value = Vec<Wait>> {
+    let point = prop_oneof![Just(WaitPoint::Operate), Just(WaitPoint::Done)];
+    let state = prop_oneof![Just(WaitState::Pending), Just(WaitState::Passed)];
+    let wait = (point, state)
+        .prop_map(|(before, state)| Wait { state, ..Wait::pending("edge/shop".to_owned(), before, "it drains") });
+    proptest::collection::vec(wait, 0..3)
+}
+
 prop_compose! {
     fn any_grant()(
         granted in time(),
@@ -102,6 +110,7 @@ prop_compose! {
         mode in prop_oneof![Just(GrantMode::Leave), Just(GrantMode::Hold)],
         post_check in weighted(0.5, prop_oneof![Just(PostCheck::Pending), Just(PostCheck::Passed)]),
         hooks in any_hooks(),
+        waits in any_waits(),
     ) -> Grant {
         let [min_seconds, straggler_after_seconds, deadline_seconds, progress_seconds, soak_seconds, ttl_seconds] = numbers;
         Grant {
@@ -112,6 +121,7 @@ prop_compose! {
             mode,
             post_check,
             hooks,
+            waits,
             cancel: cancel.then(|| Cancel { reason: "Stop".into(), since: MicroTime(granted) }),
             before: BTreeMap::from([(pod::CONTAINER.to_owned(), before)]),
             ..grant(granted)
@@ -332,6 +342,14 @@ fn assert_safe(state: &State, round: &Round<'_>) {
             } else {
                 let condition = pod.in_service().unwrap();
                 assert!(!pod.ready() && !condition.is_true && condition.message == grant.id);
+                let is_late = condition.since.is_none_or(|since| {
+                    let deadline = SignedDuration::from_secs(grant.drain.deadline_seconds.into());
+                    since > state.now || state.now.duration_since(since) >= deadline
+                });
+                assert!(
+                    is_late || grant.pending_waits(WaitPoint::Operate).next().is_none(),
+                    "its load balancer serves it"
+                );
             }
             assert!(pod.containers[0].image == pod::FROM && grant.cancel.is_none() && rollback.is_none());
             assert!(!pod.terminating && !pod.finished);

@@ -15,4 +15,6 @@ mod refusals;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]
+mod waits;
+#[cfg(test)]
 mod world;

@@ -418,6 +418,7 @@ pub(crate) fn grant(now: Timestamp) -> Grant {
         ttl_seconds: 60,
         while_unavailable: false,
         post_check: None,
+        waits: Vec::new(),
         config: None,
         cancel: None,
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::{PodTransitionRule, TransitionBudget};
+use hitless_api::{PodTransitionRule, TrafficProvider, TransitionBudget};
 use hitless_gate::{Budget, DisruptionBudget, RuleSet};
 use hitless_rollout::snapshot::RuleView;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -96,6 +96,7 @@ pub(super) fn schema_of(group: &str, kind: &str) -> Option<Value> {
     let crd = match (group, kind) {
         ("apps.kusionstack.io", "PodTransitionRule") => PodTransitionRule::crd(),
         ("hitless.dev", "TransitionBudget") => TransitionBudget::crd(),
+        ("hitless.dev", "TrafficProvider") => TrafficProvider::crd(),
         _ => return None,
     };
     let schema = crd.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;

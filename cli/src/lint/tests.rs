@@ -245,3 +245,36 @@ fn a_file_that_is_cut_anywhere_is_no_reason_to_panic() {
     let deep = lint(&"[".repeat(20_000));
     assert_eq!((deep.errors, deep.findings[0].line), (1, 1));
 }
+
+#[test]
+fn a_service_whose_pool_it_does_not_get_is_named_and_so_is_a_provider_that_makes_no_sense() {
+    let text = "
+apiVersion: hitless.dev/v1alpha1
+kind: TrafficProvider
+metadata: {name: edge}
+spec:
+  haproxy: {endpoint: tcp://10.0.0.9:9999, pasword: x}
+  pools:
+  - {name: shop, namespaces: [shop]}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  labels: {kusionstack.io/control: 'true'}
+  annotations:
+    hitless.dev/traffic: edge
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: none, labels: {kusionstack.io/control: 'true'}}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+";
+    let report = lint(text).text();
+    for words in
+        ["rules.yaml:6", "pasword", "rules.yaml:16", "write PROVIDER/POOL", "names no pool", "2 errors, 1 warning"]
+    {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hitless_api::names;
 use hitless_api::pod::PodView;
-use hitless_api::{DrainPolicy, PodTransitionRule, TransitionBudget};
+use hitless_api::{DrainPolicy, PodTransitionRule, TrafficProvider, TransitionBudget};
 use hitless_rollout::snapshot::{NodeView, Snapshot as Cluster, Unknown};
 use hitless_workloads::kind;
 use k8s_openapi::api::core::v1::Service;
@@ -21,7 +21,7 @@ use crate::snapshot::{Snapshot, WorkloadObject};
 /// The picture, and what was assumed. `nodes`: over how many made pods are spread.
 pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapshot, Vec<String>), Failure> {
     let mut snapshot = Cluster {
-        unknown: Unknown { nodes: true, agents: true, images: true, ..Unknown::default() },
+        unknown: Unknown { nodes: true, agents: true, images: true, pools: true, ..Unknown::default() },
         ..Cluster::default()
     };
     let mut said = Vec::new();
@@ -41,6 +41,9 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
             ("", "Service") => snapshot.services.push(Arc::new((&kept::<Service>(object)?).into())),
             (names::GROUP, "DrainPolicy") => {
                 snapshot.drain_policies.push(Arc::new(kept::<DrainPolicy>(object)?.into()));
+            }
+            (names::GROUP, "TrafficProvider") => {
+                snapshot.providers.push(Arc::new(kept::<TrafficProvider>(object)?.into()));
             }
             (names::GROUP, "TransitionBudget") => {
                 snapshot.budgets.push(Arc::new(kept::<TransitionBudget>(object)?.into()));

@@ -119,6 +119,7 @@ fn stays(waiting: &WaitReason) -> bool {
         | WaitReason::Learning(_)
         | WaitReason::Companion { .. }
         | WaitReason::Reload
+        | WaitReason::Pool { .. }
         | WaitReason::LedgerFull => false,
     }
 }

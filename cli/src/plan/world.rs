@@ -114,6 +114,7 @@ impl World {
                 | Write::Companion(_)
                 | Write::InServiceFallback(_)
                 | Write::RuleStatus(_)
+                | Write::ProviderStatus(_)
                 | Write::RoleBinding(_) => false,
             };
         }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use hitless_api::names::{OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
-use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use hitless_api::{
+    DrainPolicy, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger,
+};
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
+use hitless_rollout::pools::ProviderView;
 use hitless_rollout::prefetch::PrefetchView;
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, RuleView, Snapshot as Cluster};
 use hitless_runtime::readiness::Readiness;
@@ -43,6 +46,7 @@ pub(crate) struct Live {
     disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
     services: Cache<Service, ServiceView>,
     drain_policies: Cache<DrainPolicy, PolicyView>,
+    providers: Cache<TrafficProvider, ProviderView>,
     default_drain_policy: Cache<DrainPolicy, PolicyView>,
     agents: Cache<Pod, PodView>,
     events: Cache<Event, EventView>,
@@ -84,6 +88,7 @@ impl Live {
             disruption_budgets: cache("PodDisruptionBudget", view, &changed),
             services: cache("Service", |service: Service| Some((&service).into()), &changed),
             drain_policies: cache("DrainPolicy", view, &changed),
+            providers: cache("TrafficProvider", view, &changed),
             default_drain_policy: cache("DrainPolicy", view, &changed),
             agents: cache("Pod", pod, &changed),
             events: cache("Event", EventView::of, &changed),
@@ -111,6 +116,7 @@ impl Live {
         live.watch(Some(Part::DisruptionBudgets), apis.disruption_budgets, all(), live.disruption_budgets.clone());
         live.watch(Some(Part::Services), apis.services, all(), live.services.clone());
         live.watch(Some(Part::DrainPolicies), apis.drain_policies, all(), live.drain_policies.clone());
+        live.watch(Some(Part::TrafficProviders), apis.providers, all(), live.providers.clone());
         if let Some(api) = apis.default_drain_policy {
             let default = Selection { fields: only_default().field_selector, ..all() };
             live.watch(Some(Part::DefaultDrainPolicy), api, default, live.default_drain_policy.clone());
@@ -166,6 +172,7 @@ impl Live {
             disruption_budgets: self.disruption_budgets.values(),
             services: self.services.values(),
             drain_policies,
+            providers: self.providers.values(),
             nodes: self.first.cluster.nodes.clone(),
             ..Cluster::default()
         };

@@ -78,6 +78,7 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::Reload
         | WaitReason::OwnerUnreadable(_)
         | WaitReason::LedgerFull
+        | WaitReason::Pool { .. }
         | WaitReason::Halted { .. } => waiting.reason(),
     }
 }

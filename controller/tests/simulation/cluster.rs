@@ -252,6 +252,7 @@ impl Cluster {
                     "in-service-fallback"
                 })
             }
+            Write::ProviderStatus(_) => None,
             Write::RuleStatus(write) => self.rules.iter_mut().find(|rule| rule.version == write.version).map(|rule| {
                 rule.status = Some(write.status.clone());
                 rule.version.resource_version = version;

@@ -14,6 +14,8 @@ mod native;
 mod node;
 mod node_local;
 #[cfg(test)]
+mod pools;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod scenarios;

@@ -163,7 +163,7 @@ impl TestController {
             Write::Prefetch(_) => self.cache.prefetches = now.prefetches,
             Write::Companion(_) => (self.cache.pods, self.cache.companions) = (now.pods, now.companions),
             Write::RoleBinding(_) => self.cache.bindings = now.bindings,
-            Write::InServiceFallback(_) => {}
+            Write::InServiceFallback(_) | Write::ProviderStatus(_) => {}
         }
     }
 

@@ -8,7 +8,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 use crate::{
-    CollaSet, DrainPolicy, NodeTransition, PodTransitionRule, ResourceContext, TransitionBudget, TransitionLedger,
+    CollaSet, DrainPolicy, NodeTransition, PodTransitionRule, ResourceContext, TrafficProvider, TransitionBudget,
+    TransitionLedger,
 };
 
 /// Path under `manifests` and content of each CRD.
@@ -23,6 +24,7 @@ pub fn all() -> Result<Vec<(&'static str, String)>, serde_saphyr::ser::Error> {
         ("crds/podtransitionrules.yaml", PodTransitionRule::crd()),
         ("crds/transitionbudgets.yaml", TransitionBudget::crd()),
         ("crds/drainpolicies.yaml", DrainPolicy::crd()),
+        ("crds/trafficproviders.yaml", TrafficProvider::crd()),
         ("kusionstack/collasets.yaml", CollaSet::crd()),
         ("kusionstack/resourcecontexts.yaml", ResourceContext::crd()),
     ]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DrainSpec, Hook, MicroTime, MountedConfig, ObjectRef, VerifySpec, digest};
+use crate::{DrainSpec, Hook, MicroTime, MountedConfig, ObjectRef, VerifySpec, Wait, WaitPoint, digest};
 
 /// Identity of a pod; a name alone never identifies one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -164,6 +164,10 @@ pub struct Grant {
     /// Present where a rule of stage PostCheck concerns the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_check: Option<PostCheck>,
+    /// What is waited for outside of the pod. None in a Hold. [`Self::post_check`] is the same for rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "before"]))]
+    pub waits: Vec<Wait>,
     /// Present when the controller wants it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Cancel>,
@@ -190,6 +194,18 @@ impl Grant {
     #[must_use]
     pub fn pod_uid_of(id: &str) -> Option<&str> {
         id.rsplit_once('.').map(|(uid, _)| uid)
+    }
+
+    /// Message of the InService condition that its agent has raised on behalf of this grant. The time tells a grant from an earlier one
+    /// of the same wish, which has the same id.
+    #[must_use]
+    pub fn returned_mark(&self) -> String {
+        format!("{}@{}", self.id, self.granted.0)
+    }
+
+    /// Its waits before that point that are not over.
+    pub fn pending_waits(&self, before: WaitPoint) -> impl Iterator<Item = &Wait> {
+        self.waits.iter().filter(move |wait| wait.before == before && wait.is_pending())
     }
 
     /// Of everything that an operation writes to its pod.

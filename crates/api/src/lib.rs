@@ -22,9 +22,11 @@ pub mod pod_transition_rule;
 pub mod propagation;
 pub mod pull;
 pub mod resource_context;
+pub mod traffic_provider;
 pub mod transition;
 pub mod transition_budget;
 pub mod version;
+pub mod wait;
 
 pub use colla_set::{CollaSet, CollaSetSpec, CollaSetStatus};
 pub use config::MountedConfig;
@@ -43,9 +45,11 @@ pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
 pub use propagation::Propagation;
 pub use pull::{PullIdentity, PullPolicy};
 pub use resource_context::{ContextDetail, ResourceContext};
+pub use traffic_provider::{TrafficProvider, TrafficProviderSpec};
 pub use transition::{Outcome, Phase, Transition, TransitionResult};
 pub use transition_budget::{TransitionBudget, TransitionBudgetSpec};
 pub use version::Version;
+pub use wait::{Wait, WaitPoint, WaitState};
 
 /// Wall-clock time with microseconds, RFC 3339 on the wire.
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;

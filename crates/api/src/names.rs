@@ -67,6 +67,9 @@ pub mod annotations {
     /// On a Deployment: JSON `{"<revision>": milliseconds, …}`, how long its containers were away (image patch → LISTEN) when
     /// they were brought to each of the last revisions, the newest last. Written by the controller.
     pub const GAP: &str = "hitless.dev/gap";
+    /// On a Service with the label [`super::labels::CONTROL`]: the pools of external load balancers that its pods are in, as
+    /// `<TrafficProvider>/<pool>`, separated by commas; with `<port name>=` before it where the Service has several ports.
+    pub const TRAFFIC: &str = "hitless.dev/traffic";
     /// On a Service whose `publishNotReadyAddresses` the controller has set for a Hold: `<grant id>,<value before>`.
     pub const HELD_BY: &str = "hitless.dev/held-by";
     /// `kubectl apply` keeps what it applied last in this one.
@@ -114,6 +117,8 @@ pub mod labels {
     pub const COMPANION: &str = "hitless.dev/companion";
     /// On a pod that the controller makes, as the controller of its workload: the workload's kind. Admission knows them by it.
     pub const MADE_FOR: &str = "hitless.dev/made-for";
+    /// On a Service, upstream's name, value `true`: load balancers outside of the cluster follow its pods.
+    pub const CONTROL: &str = "kusionstack.io/control";
     /// On a pod or a namespace, value `enabled`: pods get the readiness gate at creation.
     pub const GATE: &str = "hitless.dev/gate";
     /// Label by which the StatefulSet and DaemonSet controllers know a pod's revision.

@@ -114,6 +114,25 @@ pub enum ProviderError {
 }
 
 impl ProviderError {
+    /// Whether the same request would fail again until somebody changes something.
+    #[must_use]
+    pub const fn is_lasting(&self) -> bool {
+        match self {
+            Self::TooLong { .. }
+            | Self::Unexpected { .. }
+            | Self::Denied { .. }
+            | Self::NoPool(_)
+            | Self::NotSupported { .. }
+            | Self::Refused { .. } => true,
+            Self::Unreachable { .. }
+            | Self::TimedOut { .. }
+            | Self::Changed { .. }
+            | Self::NoServer { .. }
+            | Self::Exists { .. }
+            | Self::Busy { .. } => false,
+        }
+    }
+
     /// Whether the provider as a whole did not answer.
     pub(crate) const fn is_away(&self) -> bool {
         match self {

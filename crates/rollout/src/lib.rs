@@ -7,6 +7,7 @@ pub mod companion;
 pub mod gate_cache;
 pub mod mode;
 mod owner_reference;
+pub mod pools;
 pub mod prefetch;
 pub mod reload;
 pub mod round;

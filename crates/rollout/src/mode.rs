@@ -15,6 +15,6 @@ pub use forecast::Forecast;
 pub use gap::Gaps;
 pub use not_operable::NotOperable;
 pub use policy::{Policies, PolicyView, Resolved};
-pub use service::{ServiceView, Target};
+pub use service::{Control, ServiceView, Target};
 pub use settings::{AgentStatus, OperationSettings, PodContext, Start, WorkloadFacts};
 pub use traffic::{ServiceConflict, ServiceReadiness, Serving, StandIn, Traffic};

@@ -20,6 +20,7 @@ mod halts;
 mod images;
 mod in_service_fallback;
 mod policy_conflicts;
+mod pools;
 mod prefetch;
 mod reload;
 mod rule_status;
@@ -29,7 +30,10 @@ mod wait_reason;
 mod wishes;
 mod write;
 
+use std::cell::OnceCell;
+
 use crate::mode::{Forecast, Policies, Traffic};
+use crate::pools::{PoolWish, Pools};
 use hitless_api::event::EventNote;
 use hitless_api::{MicroTime, ObjectRef, PodRef, Propagation};
 use hitless_gate::Verdict;
@@ -38,13 +42,14 @@ use jiff::{Timestamp, Unit};
 pub use companions::Companion;
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
+pub use pools::PoolWait;
 pub use reload::Reload;
 pub use wait_reason::{NotFetched, WaitReason, unfit};
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
 pub use write::{
-    CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, RoleBindingWrite,
-    RuleStatusWrite, ServiceWrite, Step, WithoutAgent, Write,
+    CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
+    RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step, WithoutAgent, Write,
 };
 
 use candidates::Basis;
@@ -101,6 +106,8 @@ pub struct Round {
     pub verdicts: Vec<PodVerdict>,
     /// Approvers to be asked; the same as last time as long as nothing changes.
     pub asks: Vec<Ask>,
+    /// What is wanted of pools of load balancers outside of the cluster; the same as last time as long as nothing changes.
+    pub pools: Vec<PoolWish>,
     /// What people should know; the same as last time as long as it holds.
     pub events: Vec<EventNote>,
     /// When to decide again even if nothing changes.
@@ -156,6 +163,8 @@ impl<'a, 'g> Pass<'a, 'g> {
         let policies = Policies::of(&snapshot.drain_policies, least_seconds);
         let traffic = Traffic::new(&snapshot.services, &snapshot.pods);
         let (post_checks, asked) = approvals::post_checks(&wishes, gate, snapshot, now);
+        let pools = Pools::of(&snapshot.services, &snapshot.providers, &snapshot.pools);
+        let draft = draft.with(pools::waits(&wishes, &pools, snapshot));
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
         let reloads = reload::decide(&wishes, snapshot, now);
         wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, snapshot));
@@ -170,6 +179,8 @@ impl<'a, 'g> Pass<'a, 'g> {
                 policies,
                 traffic,
                 images,
+                pools,
+                pool_members: OnceCell::new(),
                 companions,
                 ready_within,
                 learned,
@@ -186,12 +197,13 @@ impl<'a, 'g> Pass<'a, 'g> {
         let Granted { draft, verdicts } = granted;
         let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
         let companions = companions::decide(&basis, &verdicts, &draft);
-        let Basis { snapshot, wishes, ended, gate, policies, learned, reloads, .. } = basis;
+        let Basis { snapshot, wishes, ended, gate, policies, learned, reloads, pools, .. } = basis;
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
         events.extend(policy_conflicts::notes(&wishes, &policies));
         events.extend(reloads.notes.iter().cloned());
+        events.extend(pools::notes(&pools, snapshot));
         let now = draft.now;
         let (closed, close_at) = service_publishing::close(&wishes, &draft);
         let fallback = in_service_fallback::decide(snapshot, now);
@@ -205,9 +217,11 @@ impl<'a, 'g> Pass<'a, 'g> {
         let draft = draft.with(closed).with(gaps::changes(&wishes, &learned, &reloads)).with(workloads);
         let draft = draft.with(reloads.changes());
         let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
+        let draft = draft.with(pools::statuses(&pools, snapshot, now));
+        let pools = pools::wishes(&pools, &draft);
         let draft = draft.with(prefetches.changes).with(companions.changes);
         let (steps, reads) = (draft.into_steps(), ended.reads.clone());
-        let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, events, wake_at };
+        let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, events, wake_at };
         Finished { round, wishes, ended, reloads }
     }
 }

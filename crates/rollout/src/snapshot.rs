@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::companion;
 use crate::mode::{AgentStatus, PolicyView, ServiceView};
+use crate::pools::{PoolKey, PoolReading, ProviderView};
 use crate::prefetch::{NodeImages, PrefetchView};
 use crate::reload::Finds;
 use hitless_api::node_transition::AgentInfo;
@@ -201,6 +202,10 @@ pub struct Snapshot {
     pub services: Vec<Arc<ServiceView>>,
     /// All DrainPolicies.
     pub drain_policies: Vec<Arc<PolicyView>>,
+    /// All TrafficProviders.
+    pub providers: Vec<Arc<ProviderView>>,
+    /// What their pools were read to have. One that is not listed has not been read.
+    pub pools: BTreeMap<PoolKey, PoolReading>,
     /// What workloads find that reload, by uid; one that is not listed has not been looked at.
     pub reloads: Finds,
     /// What approvers have said.
@@ -231,6 +236,8 @@ pub struct Unknown {
     pub images: bool,
     /// Services, DrainPolicies or NodeTransitions. Leave or Hold is not forecast.
     pub modes: bool,
+    /// Services or TrafficProviders. Whether a pod may leave its pools is not checked.
+    pub pools: bool,
     /// Pods and ledgers of all namespaces but this one. A pod of another namespace is not missing because it is not listed.
     pub outside: Option<String>,
 }

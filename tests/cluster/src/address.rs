@@ -9,7 +9,7 @@ pub(crate) const SERVICES: &str = "172.31.254.0/24";
 /// The cluster IP of the API server's own Service, the first of [`SERVICES`].
 pub(crate) const API_SERVICE: &str = "172.31.254.1";
 /// A network outside of the cluster, for clients and load balancers: not in [`CLUSTER`], or kube-proxy would take them for pods.
-pub(crate) const OUTSIDE: &str = "172.30.255.2";
+pub const OUTSIDE: &str = "172.30.255.2";
 /// The router between it and the nodes.
 pub(crate) const OUTSIDE_ROUTER: &str = "172.30.255.1";
 /// Said to pods to be the DNS server. There is none, but without an address the kubelet warns at every pod.

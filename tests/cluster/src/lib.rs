@@ -50,7 +50,7 @@ mod state;
 mod tools;
 mod workspace;
 
-pub use address::CONTROL_PLANE;
+pub use address::{CONTROL_PLANE, OUTSIDE};
 pub use audit::{Write, WriteCount, count_writes};
 pub use cluster::{Cluster, UpOptions};
 pub use error::{Error, Result};

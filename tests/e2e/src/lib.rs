@@ -9,6 +9,7 @@ pub mod build;
 pub mod client;
 pub mod departures;
 pub mod endpoint;
+pub mod haproxy;
 pub mod kubectl;
 pub mod measure;
 pub mod namespace;
@@ -25,6 +26,7 @@ pub mod watch;
 
 pub use app::App;
 pub use departures::Departures;
+pub use haproxy::HaProxy;
 pub use kubectl::Kubectl;
 pub use node_ports::NodePorts;
 pub use own::Own;

@@ -2,7 +2,7 @@
 //!
 //! Each answers `<version> …` on every path at port 8080; its configuration is in `tests/e2e/servers`.
 
-mod debian;
+pub(crate) mod debian;
 mod upgrade;
 
 use std::fs;
@@ -230,6 +230,6 @@ pub fn fetch_all(progress: &dyn Fn(&str)) -> anyhow::Result<()> {
     SERVERS.iter().try_for_each(|server| server.fetch(progress))
 }
 
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     workspace().join(".cache/servers")
 }

@@ -20,6 +20,9 @@
 //! **Companions.** A companion pod that serves leaves only while no pod of its workload is operated and somebody else serves, and is
 //! deleted only once its clients are gone. No pod goes for a version that does not run in its workload's companion pod.
 //!
+//! **Load balancers.** Before the deadline of its drain no pod is operated that gets sessions from a load balancer outside of the
+//! cluster, or has some.
+//!
 //! **Holds.** A held pod is never lowered by its operation; it counts as taken by us from its image patch until it is Ready with
 //! what its spec says. Its grant is decided only by somebody who sees those Services open that have no other pod, and its images
 //! are patched only if they have been open since its place was taken. None of them is closed by us meanwhile, and none that its
@@ -61,6 +64,9 @@ pub(crate) struct Operation {
 /// 90 s, and the drain of the pod.
 const LATEST_ANSWER: Micros = 240 * SECOND;
 
+/// `drain.deadlineSeconds` of all pods.
+const DEADLINE: Micros = 8 * SECOND;
+
 /// What a controller saw when it decided to reserve.
 pub(crate) struct Seen {
     pub(crate) pods: Vec<Arc<PodView>>,
@@ -73,6 +79,8 @@ pub(crate) struct Seen {
 struct Truth {
     /// Taken out of service or, in a Hold, replaced for this operation, and not back yet.
     out: Option<String>,
+    /// When it left service.
+    lowered_at: Option<Micros>,
     /// In a Hold: what was replaced.
     replaced: Option<Replaced>,
     /// Its agent has given it up: InService is True again, and the pod is not Ready.
@@ -116,7 +124,15 @@ impl Checks {
     }
 
     /// A pod is as `view` says now.
-    pub(crate) fn pod(&mut self, view: &PodView) {
+    pub(crate) fn pod(&mut self, now: Micros, view: &PodView) {
+        match view.in_service() {
+            Some(condition) if !condition.is_true => _ = self.truth(&view.id.uid).lowered_at.get_or_insert(now),
+            Some(_) | None => {
+                if let Some(truth) = self.pods.get_mut(&view.id.uid) {
+                    truth.lowered_at = None;
+                }
+            }
+        }
         if view.ready()
             && view.in_service().is_some_and(|is| is.is_true)
             && let Some(truth) = self.pods.get_mut(&view.id.uid)
@@ -331,6 +347,17 @@ impl Checks {
         }
         if before.ready() || !before.in_service().is_some_and(|is| !is.is_true && is.message == operation.id) {
             let what = format!("an image of pod {name} was patched while the pod is not out of service for that");
+            return self.fail(server.now, what);
+        }
+        let since = self.pods.get(uid).and_then(|truth| truth.lowered_at).unwrap_or(server.now);
+        // One whose Service was deleted while the load balancer could not be read is nobody's.
+        let mut services = server.services.values().map(|service| &service.view);
+        let is_named = services.any(|service| service.control.is_some() && service.selects(before));
+        let balancer = server.balancer.as_ref().filter(|_| is_named);
+        let is_served = balancer.zip(before.ip.as_ref()).is_some_and(|(it, ip)| it.serves(ip, server.now));
+        // Times in conditions are whole seconds.
+        if server.now - since < DEADLINE - SECOND && is_served {
+            let what = format!("pod {name} was operated while its load balancer sends it clients");
             return self.fail(server.now, what);
         }
         if before.terminating {

@@ -14,6 +14,7 @@ use hitless_controller::controller::retries::Retries;
 use hitless_rollout::round::{Read, Round, Step, Write, under_way};
 use hitless_rollout::snapshot::{Evidence, Snapshot};
 
+use crate::balancer::Driver;
 use crate::checks::Seen;
 use crate::clock::{MS, Micros, NEVER, SECOND, micros, passed, when};
 use crate::decide;
@@ -44,6 +45,8 @@ pub(crate) struct Controller {
     doing: Doing,
     /// The next round.
     next: Micros,
+    /// What it does to the load balancer outside of the cluster.
+    driver: Driver,
     /// Decisions so far.
     pub(crate) rounds: u64,
     /// Whether the last decision was made in this term.
@@ -83,6 +86,7 @@ impl Controller {
             term: None,
             doing: Doing::Nothing,
             next: NEVER,
+            driver: Driver::default(),
             rounds: 0,
             has_decided: false,
             last: Round::default(),
@@ -108,7 +112,25 @@ impl Controller {
         self.term = epoch.map(|epoch| (epoch, NEVER));
         self.has_decided = false;
         self.memory.end_of_term();
+        self.driver = Driver::default();
         self.next = now;
+    }
+
+    /// When it looks at the load balancer next. Only the holder of the Lease does: a process asks before each command whether it is.
+    pub(crate) fn drives_at(&self, epoch: i64, ground: &Ground) -> Micros {
+        let balancer = ground.server.balancer.as_ref();
+        let is_holder = self.leads(ground.now) && self.term.is_some_and(|(own, _)| own == epoch);
+        balancer.filter(|_| is_holder).map_or(NEVER, |balancer| self.driver.wake(balancer, ground.now))
+    }
+
+    /// Brings about what it wants of the load balancer.
+    pub(crate) fn drive(&mut self, ground: &mut Ground) {
+        let now = ground.now;
+        let Some(balancer) = &mut ground.server.balancer else { return };
+        if self.driver.drive(balancer, now) {
+            ground.say(Who::Controller(self.index), || "sees the load balancer change".to_owned());
+            self.notify(now);
+        }
     }
 
     /// From now on nobody believes to lead who does not.
@@ -188,6 +210,10 @@ impl Controller {
         }
         self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);
         self.snapshot.bindings.clone_from(&ground.server.bindings);
+        if let Some(balancer) = &ground.server.balancer {
+            self.snapshot.providers.clone_from(&balancer.providers);
+            self.snapshot.pools.clone_from(&self.driver.seen);
+        }
         self.memory.observe(&self.snapshot, wall);
         self.memory.fill(&mut self.snapshot);
         if self.caches.are_old(&ground.server) {
@@ -200,6 +226,7 @@ impl Controller {
             self.next = ground.now + SECOND;
             return;
         }
+        self.driver.follow(round.pools.clone(), ground.now);
         self.next = round.wake_at.map_or(NEVER, |at| when(at) - self.skew);
         let left = round.reads.len();
         for (token, read) in round.reads.iter().enumerate() {

@@ -1,9 +1,11 @@
 //! What all actors of a run share: time, the API server, the wire to it, chance and checks.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use hitless_rollout::round::Write;
 
+use crate::balancer::Balancer;
 use crate::chance::Chance;
 use crate::checks::Checks;
 use crate::clock::{MS, Micros, NEVER, SECOND, stamp};
@@ -31,6 +33,8 @@ pub(crate) enum Flight {
     Answer(Answer, ReplyTo),
 }
 
+/// With these seeds Services have a load balancer outside of the cluster.
+const BALANCERS: Range<u64> = 2_000_000..3_000_000;
 /// From this seed on there are companion pods.
 const COMPANIONS_FROM: u64 = 1_000_000;
 
@@ -58,7 +62,7 @@ impl Ground {
     pub(crate) fn new(seed: u64, traced: bool) -> Self {
         Self {
             now: 0,
-            server: Server::default(),
+            server: Server::with_balancer(BALANCERS.contains(&seed).then(|| Balancer::new(seed))),
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
             has_companions: seed >= COMPANIONS_FROM,

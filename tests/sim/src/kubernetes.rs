@@ -13,6 +13,7 @@ use hitless_rollout::snapshot::NodeView;
 use hitless_workloads::{Body, Object as View, Template};
 use hitless_world::kubelet::set_condition;
 
+use crate::balancer;
 use crate::clock::{MS, Micros, NEVER, SECOND};
 use crate::controller::AGENTS;
 use crate::ground::Ground;
@@ -265,6 +266,7 @@ fn install_agent_pod(node: usize, ground: &mut Ground) {
 }
 
 fn empty(id: PodRef) -> NodePod {
+    let ip = Some(balancer::ip(&id.uid).to_string());
     let view = PodView {
         id,
         resource_version: String::new(),
@@ -282,7 +284,7 @@ fn empty(id: PodRef) -> NodePod {
         grace_seconds: 30,
         terminating: false,
         finished: false,
-        ip: None,
+        ip,
         created: None,
     };
     let grace = std::time::Duration::from_secs(30);

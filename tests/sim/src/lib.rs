@@ -7,6 +7,7 @@
 //! tried again, and how long an agent pauses. [`checks`] says what must hold.
 
 mod agent;
+mod balancer;
 mod chance;
 mod checks;
 mod clock;

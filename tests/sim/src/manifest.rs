@@ -1,7 +1,9 @@
 //! A Service as its owner has it, and what his tools make of the one in the API server.
 
-use hitless_api::names::annotations;
+use hitless_api::names::{annotations, labels};
 use serde_json::{Value, json};
+
+use crate::balancer;
 
 /// What an owner does to his Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub(crate) struct Manifest {
     pub(crate) applied: bool,
     /// `publishNotReadyAddresses`, if it says anything.
     pub(crate) open: Option<bool>,
+    /// The pool of a load balancer outside of the cluster that it names.
+    pub(crate) pool: Option<usize>,
     /// Counts how often it was made.
     made: u32,
 }
@@ -44,6 +48,7 @@ impl Manifest {
             node_local: false,
             applied: true,
             open: None,
+            pool: None,
             made: 0,
         }
     }
@@ -68,6 +73,11 @@ impl Manifest {
         if self.headless {
             content["spec"]["clusterIP"] = json!("None");
         }
+        if let Some(pool) = self.pool {
+            content["metadata"]["labels"] = json!({labels::CONTROL: "true"});
+            content["metadata"]["annotations"] =
+                json!({annotations::TRAFFIC: format!("{}/p{pool}", balancer::PROVIDER)});
+        }
         content
     }
 
@@ -86,7 +96,7 @@ impl Manifest {
             object["spec"]["clusterIP"] = json!("10.0.0.1");
         }
         if self.applied {
-            object["metadata"]["annotations"] = json!({annotations::LAST_APPLIED: content.to_string()});
+            object["metadata"]["annotations"][annotations::LAST_APPLIED] = json!(content.to_string());
         }
         object
     }

@@ -22,6 +22,7 @@ use hitless_runtime::write::WriteError;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::balancer::Balancer;
 use crate::checks::{Checks, Operation, Seen};
 use crate::clock::{Micros, stamp};
 use crate::watch::Key;
@@ -152,6 +153,8 @@ pub(crate) struct Server {
     pub(crate) changed_at: Micros,
     /// They stay as they are.
     pub(crate) drain_policies: Vec<Arc<PolicyView>>,
+    /// A load balancer outside of the cluster, if there is one.
+    pub(crate) balancer: Option<Balancer>,
     admission: Admission,
     /// Not answering until then.
     pub(crate) away_until: Micros,
@@ -167,6 +170,10 @@ pub(crate) fn key(namespace: &str, name: &str) -> Key {
 }
 
 impl Server {
+    pub(crate) fn with_balancer(balancer: Option<Balancer>) -> Self {
+        Self { balancer, ..Self::default() }
+    }
+
     pub(crate) fn is_away(&self) -> bool {
         self.now < self.away_until
     }
@@ -197,7 +204,7 @@ impl Server {
         let key: Key = pod.view.id.uid.as_str().into();
         let node = pod.view.node.as_deref().map(Key::from);
         let object = PodObject { view: Arc::new(pod.view.clone()), node_pod: Arc::new(pod) };
-        checks.pod(&object.view);
+        checks.pod(self.now, &object.view);
         self.pods.insert(key.clone(), object.clone());
         self.outbox.push(Change { version, key, what: Told::Is(Object::Pod(object.clone())), node });
         object
@@ -346,5 +353,6 @@ fn kind_of(write: &Write) -> &'static str {
         Write::Companion(_) => "companion pods",
         Write::InServiceFallback(_) => "pods/status",
         Write::RuleStatus(_) => "podtransitionrules/status",
+        Write::ProviderStatus(_) => "trafficproviders/status",
     }
 }

@@ -156,6 +156,8 @@ impl World {
     fn next(&self) -> Micros {
         let now = self.ground.now;
         let controllers = self.controllers.iter().map(|each| each.wake(now)).min().unwrap_or(NEVER);
+        let drives = self.controllers.iter().map(|each| each.drives_at(self.epoch, &self.ground)).min();
+        let controllers = controllers.min(drives.unwrap_or(NEVER));
         let nodes = self.nodes.iter().map(|node| node.kubelet.wake().min(node.agent.wake())).min().unwrap_or(NEVER);
         [self.ground.next_flight(), controllers, nodes, self.kubernetes.wake(), self.user.wake(), self.election]
             .into_iter()
@@ -199,6 +201,9 @@ impl World {
             }
         }
         for controller in &mut self.controllers {
+            if controller.drives_at(self.epoch, &self.ground) <= now {
+                controller.drive(&mut self.ground);
+            }
             if controller.wake(now) <= now {
                 controller.step(&mut self.ground);
             }

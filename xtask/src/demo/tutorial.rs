@@ -6,8 +6,9 @@ mod update;
 
 use anyhow::ensure;
 use hitless_cluster::image::ImageSpec;
+use hitless_e2e::haproxy::POOL;
 use hitless_e2e::stack::{Stack, image};
-use hitless_e2e::{Kubectl, namespace};
+use hitless_e2e::{HaProxy, Kubectl, Watch, namespace};
 use serde::Serialize;
 
 use super::say::Say;
@@ -15,6 +16,8 @@ use client::Client;
 use update::Update;
 
 const NAMESPACE: &str = "operating-tutorial";
+/// Name of the TrafficProvider.
+const PROVIDER: &str = "edge";
 const SERVER: &str = include_str!("tutorial/server.yaml");
 const SERVICE: &str = include_str!("tutorial/service.yaml");
 const CLIENT: &str = include_str!("tutorial/client.yaml");
@@ -39,6 +42,8 @@ pub(super) struct Outcome {
 #[derive(Serialize)]
 struct Paths {
     cluster_ip: Updates,
+    /// HAProxy as the load balancer of the tutorial's Service, with pods as servers.
+    haproxy: Updates,
 }
 
 /// The two cases.
@@ -50,11 +55,23 @@ struct Updates {
     image_and_command: Update,
 }
 
+impl Updates {
+    const fn failed(&self) -> u64 {
+        self.image.failed + self.image_and_command.failed
+    }
+}
+
+/// What was seen on one path.
+struct Path {
+    without_rule: Updates,
+    /// One entry a run.
+    with_rule: Vec<Updates>,
+}
+
 impl Outcome {
     /// What the tutorial promises: nothing fails with the rule.
     pub(super) fn is_good(&self) -> bool {
-        let failed = |paths: &Paths| paths.cluster_ip.image.failed + paths.cluster_ip.image_and_command.failed;
-        self.with_rule.iter().map(failed).sum::<u64>() == 0
+        self.with_rule.iter().map(|paths| paths.cluster_ip.failed() + paths.haproxy.failed()).sum::<u64>() == 0
     }
 }
 
@@ -75,26 +92,49 @@ pub(super) fn play(say: &Say, stack: &Stack, runs: u32) -> anyhow::Result<Outcom
     kubectl.feed_text(&["apply"], SERVICE)?;
     let address = kubectl.get(&["service", "server"])?["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
     ensure!(!address.is_empty(), "Service server has no address");
+    let cluster_ip = through(say, &kubectl, &address, runs)?;
+    say.line("HAProxy becomes the Service's load balancer: a TrafficProvider, and an annotation on the Service");
+    let haproxy = HaProxy::start(&stack.cluster, 0)?;
+    stack.system().feed(&["apply"], &haproxy.provider(PROVIDER, NAMESPACE))?;
+    kubectl.run(&["annotate", "service", "server", &format!("hitless.dev/traffic={PROVIDER}/{POOL}")])?;
+    let servers = Watch::start(&kubectl, &["pods", "-l", "app=server"])?;
+    haproxy.wait_servers(|| servers.objects())?;
+    let behind = through(say, &kubectl, &haproxy.address().to_string(), runs)?;
+    haproxy.wait_servers(|| servers.objects())?;
+    kubectl.run(&["delete", "namespace", NAMESPACE, "--wait=false"])?;
+    stack.system().run(&["delete", "trafficprovider", PROVIDER])?;
+    let both = cluster_ip.with_rule.into_iter().zip(behind.with_rule);
+    Ok(Outcome {
+        without_rule: Paths { cluster_ip: cluster_ip.without_rule, haproxy: behind.without_rule },
+        with_rule: both.map(|(cluster_ip, haproxy)| Paths { cluster_ip, haproxy }).collect(),
+        total_seconds: say.seconds(),
+    })
+}
+
+/// The tutorial with its client on that path, without and with the rule.
+fn through(say: &Say, kubectl: &Kubectl, address: &str, runs: u32) -> anyhow::Result<Path> {
     say.line(&format!("the tutorial's client: 10 workers with 10 requests/s each to http://{address}/echo"));
-    kubectl.feed_text(&["apply"], &manifest(CLIENT, None).replace("<EXTERNAL_IP>", &address))?;
-    update::wait_available(&kubectl, "client", 1)?;
-    let client = Client::find(&kubectl)?;
+    kubectl.feed_text(&["apply"], &manifest(CLIENT, None).replace("<EXTERNAL_IP>", address))?;
+    update::wait_available(kubectl, "client", 1)?;
+    let client = Client::find(kubectl)?;
     // In its first second the Service may not be known on the client's node.
     let first = client.sum_after(1)?;
     let second = client.sum_after(1)?;
     ensure!(first.failed == second.failed, "requests fail before anything is updated: {first:?}, then {second:?}");
     Say::more(&format!("the client: {}", client.last_line()?));
     say.line("without a rule");
-    let without_rule = updates(say, &kubectl, &client)?;
+    let without_rule = updates(say, kubectl, &client)?;
     say.line("with the tutorial's PodTransitionRule, maxUnavailableValue: 50%");
     kubectl.feed_text(&["apply"], RULE)?;
-    let with_rule = (0..runs).map(|_| updates(say, &kubectl, &client)).collect::<anyhow::Result<_>>()?;
-    kubectl.run(&["delete", "namespace", NAMESPACE, "--wait=false"])?;
-    Ok(Outcome { without_rule, with_rule, total_seconds: say.seconds() })
+    let with_rule = (0..runs).map(|_| updates(say, kubectl, &client)).collect::<anyhow::Result<_>>()?;
+    kubectl.feed_text(&["delete"], RULE)?;
+    kubectl.run(&["delete", "collaset", "client"])?;
+    kubectl.run(&["wait", "pods", "-l", "app=client", "--for=delete", "--timeout=120s"])?;
+    Ok(Path { without_rule, with_rule })
 }
 
 /// From the tutorial's first version to another image, then to another image and command, and back to the first version.
-fn updates(say: &Say, kubectl: &Kubectl, client: &Client<'_>) -> anyhow::Result<Paths> {
+fn updates(say: &Say, kubectl: &Kubectl, client: &Client<'_>) -> anyhow::Result<Updates> {
     let update = |what: &str, manifest: &str| -> anyhow::Result<Update> {
         let update = update::carry_out(kubectl, client, manifest)?;
         Say::more(&format!("{what}: {}", update.text()));
@@ -105,7 +145,7 @@ fn updates(say: &Say, kubectl: &Kubectl, client: &Client<'_>) -> anyhow::Result<
     let image_and_command = update("image and command change", &manifest(UPDATE, None))?;
     update("and back", &manifest(SERVER, None))?;
     say.line("all pods are as the tutorial begins");
-    Ok(Paths { cluster_ip: Updates { image, image_and_command } })
+    Ok(Updates { image, image_and_command })
 }
 
 /// The reference server and the client, under the names that the tutorial's commands have.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::names::{self, annotations};
+use hitless_api::names::{self, annotations, labels};
 use hitless_api::pod::PodView;
 use hitless_api::{PortTreatment, Version};
 use k8s_openapi::api::core::v1::{Service, ServicePort};
@@ -45,6 +45,17 @@ pub struct ServiceView {
     pub has_annotations: bool,
     /// Ports whose `appProtocol` says what travels on them.
     pub treatments: Vec<(Target, PortTreatment)>,
+    /// What it wants of load balancers outside of the cluster, if it has the label `kusionstack.io/control: "true"`.
+    pub control: Option<Control>,
+}
+
+/// What a Service with the label `kusionstack.io/control: "true"` wants of load balancers outside of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Annotation `hitless.dev/traffic`.
+    pub pools: Option<String>,
+    /// Its TCP ports: name and where they lead to.
+    pub ports: Vec<(Option<String>, Target)>,
 }
 
 impl ServiceView {
@@ -67,6 +78,18 @@ impl ServiceView {
     pub fn mark(&self) -> Option<&str> {
         let mark = self.held_by.as_deref()?;
         Some(mark.rsplit_once(',').map_or(mark, |(id, _)| id))
+    }
+
+    /// The port of the pod that this leads to, if the pod has it.
+    #[must_use]
+    pub fn port(&self, pod: &PodView, target: &Target) -> Option<u16> {
+        match target {
+            Target::Number(number) => Some(*number),
+            Target::Name(name) => {
+                let mut ports = pod.containers.iter().flat_map(|container| &container.ports);
+                ports.find(|declared| declared.name.as_deref() == Some(name)).map(|declared| declared.port)
+            }
+        }
     }
 
     /// What travels on that port of the pod, if it says so.
@@ -108,6 +131,7 @@ impl From<&Service> for ServiceView {
             declared_open: is_applied || (open && is_owned_by_another(service)),
             has_annotations: meta.annotations.as_ref().is_some_and(|all| !all.is_empty()),
             treatments: spec.ports.iter().flatten().filter_map(treatment).collect(),
+            control: control(service),
             selector: spec.selector.unwrap_or_default(),
         }
     }
@@ -135,12 +159,25 @@ fn treatment(port: &ServicePort) -> Option<(Target, PortTreatment)> {
         "kubernetes.io/ws" | "kubernetes.io/wss" | "https" | "tcp" | "tls" => PortTreatment::Tcp,
         _ => return None,
     };
-    let target = match &port.target_port {
+    Some((target(port)?, treatment))
+}
+
+fn target(port: &ServicePort) -> Option<Target> {
+    Some(match &port.target_port {
         Some(IntOrString::String(name)) => Target::Name(name.clone()),
         Some(IntOrString::Int(number)) => Target::Number(u16::try_from(*number).ok()?),
         None => Target::Number(u16::try_from(port.port).ok()?),
-    };
-    Some((target, treatment))
+    })
+}
+
+fn control(service: &Service) -> Option<Control> {
+    let labels = service.metadata.labels.as_ref()?;
+    labels.get(labels::CONTROL).filter(|value| *value == "true")?;
+    let pools = service.metadata.annotations.as_ref().and_then(|all| all.get(annotations::TRAFFIC)).cloned();
+    let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+    let ports = ports.filter(|port| port.protocol.as_deref().is_none_or(|protocol| protocol == "TCP"));
+    let ports = ports.filter_map(|port| Some((port.name.clone(), target(port)?))).collect();
+    Some(Control { pools, ports })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Which pods nothing but the rules can keep from being operated.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter::once_with;
 
@@ -13,11 +14,13 @@ use super::companions::Companions;
 use super::draft::Draft;
 use super::endings::{Ended, Failure};
 use super::images::Images;
+use super::pools::Members;
 use super::reload::Reloads;
 use super::wait_reason::{self, WaitReason};
 use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
 use crate::mode::{Gaps, OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts};
+use crate::pools::Pools;
 use crate::snapshot::Snapshot;
 
 /// For so long pods wait for what the first one of their workload teaches.
@@ -32,6 +35,10 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) policies: Policies<'a>,
     pub(super) traffic: Traffic<'a>,
     pub(super) images: Images<'a>,
+    /// Which pods are in which pools of load balancers outside of the cluster.
+    pub(super) pools: Pools<'a>,
+    /// Made when somebody asks: most rounds grant nothing.
+    pub(super) pool_members: OnceCell<Members<'a>>,
     pub(super) companions: Companions<'a>,
     /// How long a new version may take to get Ready, judged by the one before, in seconds, by index of the plan.
     pub(super) ready_within: BTreeMap<usize, u32>,

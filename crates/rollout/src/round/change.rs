@@ -1,8 +1,10 @@
 //! What the phases of a round decide, as data. Nothing is written but by a change: [`super::draft::Draft`] makes the writes of them.
 
-use hitless_api::{Cancel, Grant, PodRef, Reservation};
+use hitless_api::{Cancel, Grant, PodRef, Reservation, WaitPoint};
 
-use super::write::{CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, PrefetchWrite, RuleStatusWrite};
+use super::write::{
+    CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, PrefetchWrite, ProviderStatusWrite, RuleStatusWrite,
+};
 use crate::mode::ServiceView;
 use crate::snapshot::OperationKey;
 
@@ -27,6 +29,15 @@ pub(super) enum Change<'a> {
     Cancel { node: &'a str, grant: &'a Grant, cancel: Cancel },
     /// The rules of stage PostCheck let the operated pod return.
     PassPostCheck { node: &'a str, grant: &'a Grant },
+    /// A wait of the operation is over, or what is missing has changed.
+    Wait {
+        node: &'a str,
+        grant: &'a Grant,
+        name: &'a str,
+        before: WaitPoint,
+        /// What is missing; `None`: it is over.
+        message: Option<String>,
+    },
     /// The NodeTransition is rewritten, so that nothing that was prepared on an older version of it arrives any more.
     FenceNode { node: &'a str, fence: String },
     /// The operation holds its pod, or is about to, and needs these Services open.
@@ -43,4 +54,6 @@ pub(super) enum Change<'a> {
     InServiceFallback(InServiceFallback),
     /// A PodTransitionRule's status is not what it should be.
     RuleStatus(RuleStatusWrite),
+    /// A TrafficProvider's status is not what it should be.
+    ProviderStatus(ProviderStatusWrite),
 }

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::ledger::{CLUSTER, LedgerLeader};
-use hitless_api::{Grant, NodeTransitionSpec, PodRef, PostCheck, Propagation, Reservation, TransitionLedgerSpec};
+use hitless_api::{
+    Grant, NodeTransitionSpec, PodRef, PostCheck, Propagation, Reservation, TransitionLedgerSpec, WaitState,
+};
 use hitless_gate::LedgerError;
 use jiff::Timestamp;
 
@@ -89,6 +91,16 @@ impl<'a> Draft<'a> {
             Change::PassPostCheck { node, grant } => {
                 self.same_grants(node, grant).for_each(|known| known.post_check = Some(PostCheck::Passed));
             }
+            Change::Wait { node, grant, name, before, message } => {
+                let waits = self.same_grants(node, grant).flat_map(|known| &mut known.waits);
+                for wait in waits.filter(|wait| wait.name == name && wait.before == before) {
+                    if let Some(words) = &message {
+                        wait.message.clone_from(words);
+                    } else {
+                        (wait.state, wait.message) = (WaitState::Passed, String::new());
+                    }
+                }
+            }
             Change::FenceNode { node, fence } => self.node(node).fence = Some(fence),
             Change::Hold { operation, services } => {
                 for service in services {
@@ -104,6 +116,7 @@ impl<'a> Draft<'a> {
             Change::Prefetch(write) => self.others.push(Step::alone(Write::Prefetch(write))),
             Change::Companion(write) => self.others.push(Step::alone(Write::Companion(write))),
             Change::InServiceFallback(write) => self.others.push(Step::alone(Write::InServiceFallback(write))),
+            Change::ProviderStatus(write) => self.others.push(Step::alone(Write::ProviderStatus(write))),
             Change::RuleStatus(write) => self.others.push(Step::alone(Write::RuleStatus(write))),
         }
     }

@@ -27,6 +27,7 @@ pub(super) struct Judged<'a> {
     draft: Draft<'a>,
     answers: Vec<(Operable<'a>, Verdict)>,
     verdicts: Vec<PodVerdict>,
+    in_turn: InTurn<'a>,
 }
 
 /// Who goes, and what is said of every pod that wishes something.
@@ -83,7 +84,15 @@ impl<'a> Candidates<'a> {
 impl<'a> Resumed<'a> {
     /// Asks the gate about all candidates together.
     pub(super) fn judge(self, basis: &Basis<'a, '_>) -> Judged<'a> {
-        let Candidates { draft, mut operable, verdicts } = self.0;
+        let Candidates { draft, mut operable, mut verdicts } = self.0;
+        // One that can't leave its load balancer now takes nothing of a budget from those that can be operated.
+        let mut in_turn = InTurn::default();
+        let stuck = operable.iter().filter_map(|(uid, pod)| Some((*uid, basis.stays_in_pools(pod, &draft)?)));
+        for (uid, waiting) in stuck.collect::<Vec<_>>() {
+            let Some(pod) = operable.remove(uid) else { continue };
+            in_turn.wait(basis.wishes.workload_of(pod.pod), pod.rank, pod.pod);
+            verdicts.push(basis.verdict(pod.pod, Err(waiting), None));
+        }
         let candidate = |each: &Operable<'_>| Candidate {
             again: basis.ended.retry_first.contains(each.pod.id.uid.as_str()),
             rank: each.rank,
@@ -99,17 +108,16 @@ impl<'a> Resumed<'a> {
         };
         let with_pod = |answer: Verdict| Some((operable.remove(answer.pod_uid.as_str())?, answer));
         let answers = answers.into_iter().filter_map(with_pod).collect();
-        Judged { draft, answers, verdicts }
+        Judged { draft, answers, verdicts, in_turn }
     }
 }
 
 impl<'a> Judged<'a> {
     /// Reserves and grants, each on what the ones before have left.
     pub(super) fn grant(self, basis: &Basis<'a, '_>) -> Granted<'a> {
-        let Self { mut draft, mut answers, mut verdicts } = self;
+        let Self { mut draft, mut answers, mut verdicts, mut in_turn } = self;
         // Companions that are to leave last: one stays while another pod of its workload goes.
         answers.sort_by_key(|(pod, _)| pod.intent.operation.op == GrantOp::Drain);
-        let mut in_turn = InTurn::default();
         for (pod, answer) in answers {
             let Decided { changes, outcome } = if !answer.allowed {
                 Decided::waits(basis.waits_for_rules(&pod, &answer))
@@ -144,12 +152,24 @@ impl<'a> Basis<'a, '_> {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),
         };
+        if let Some(waiting) = self.leaves_pools(operable, &begin.mode.mode, draft) {
+            return Decided::waits(waiting);
+        }
         let grant = Grant {
             rules: reservation.rules.clone(),
             while_unavailable: reservation.while_unavailable,
             ..self.grant_of(operable, &begin.mode, key.since)
         };
         self.granted(operable, begin, grant, Vec::new(), draft)
+    }
+
+    /// Why the pod could not leave the pools of its load balancers if it were operated as things are.
+    fn stays_in_pools(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Option<WaitReason> {
+        if self.pools.is_empty() {
+            return None;
+        }
+        let begin = self.begin(operable, draft).ok()?;
+        self.leaves_pools(operable, &begin.mode.mode, draft)
     }
 
     /// The rules deny it. A companion pod may help, if what it takes to try the version is there.
@@ -175,6 +195,9 @@ impl<'a> Basis<'a, '_> {
             Ok(begin) => begin,
             Err(waiting) => return Decided::waits(waiting),
         };
+        if let Some(waiting) = self.leaves_pools(operable, &begin.mode.mode, draft) {
+            return Decided::waits(waiting);
+        }
         if let Some(waiting) = self.companion(operable, &begin.mode) {
             return Decided::waits(waiting);
         }
@@ -291,6 +314,7 @@ impl<'a> Basis<'a, '_> {
             ttl_seconds: Grant::DEFAULT_TTL_SECONDS + config.map_or(0, |_| MountedConfig::WAIT_SECONDS),
             while_unavailable: false,
             post_check: self.gate.has_post_check(&pod.id.uid).then_some(PostCheck::Pending),
+            waits: self.waits(pod, &operation.op, &mode.mode),
             cancel: None,
         }
     }

@@ -6,6 +6,7 @@ use hitless_api::{GroupKind, Hook, InvalidDrain, NodeTransitionSpec};
 use hitless_workloads::Obstacle;
 
 use super::companions::Companion;
+use super::pools::PoolWait;
 use crate::snapshot::{AgentState, NodeUnfit, Snapshot};
 
 /// What a pod waits for.
@@ -83,6 +84,13 @@ pub enum WaitReason {
         pod: String,
         /// How far it is.
         stage: Companion,
+    },
+    /// It does not leave a pool of a load balancer outside of the cluster.
+    Pool {
+        /// The pool, or the Service that does not get one.
+        name: String,
+        /// Why.
+        why: PoolWait,
     },
     /// The images are there, and the workload's owner wants no more for now.
     PrefetchOnly,
@@ -163,6 +171,7 @@ impl WaitReason {
             Self::Learning(_) => "Learning",
             Self::Companion { stage: Companion::Failing(_) | Companion::Failed(_), .. } => "CompanionFailed",
             Self::Companion { .. } => "Companion",
+            Self::Pool { why, .. } => why.reason(),
             Self::PrefetchOnly => "PrefetchOnly",
             Self::Reload => "Reload",
             Self::OwnerUnreadable(_) => "OwnerUnreadable",
@@ -237,6 +246,7 @@ impl WaitReason {
                 format!("how long its workload is away is not known yet; pod {pod} goes first, for at most 30 s alone")
             }
             Self::Companion { pod, stage } => stage.text(pod),
+            Self::Pool { name, why } => why.text(name),
             Self::PrefetchOnly => {
                 "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
             }
@@ -283,6 +293,7 @@ impl WaitReason {
                 Some("make room on the node")
             }
             Self::Companion { stage, .. } => stage.unblock(),
+            Self::Pool { why, .. } => why.unblock(),
             Self::PrefetchOnly => Some("remove the annotation to go on"),
             Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
             Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {
@@ -315,6 +326,7 @@ impl WaitReason {
     pub const fn is_brief(&self) -> bool {
         match self {
             Self::Companion { stage, .. } => stage.is_brief(),
+            Self::Pool { why, .. } => why.is_brief(),
             _ => matches!(
                 self,
                 Self::InProgress

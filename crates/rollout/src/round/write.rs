@@ -6,6 +6,7 @@ use hitless_api::JsonPatch;
 use hitless_api::event::EventNote;
 use hitless_api::names::annotations;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
+use hitless_api::traffic_provider::TrafficProviderStatus;
 use hitless_api::{Grant, NodeTransitionSpec, ObjectRef, PodRef, TransitionLedgerSpec};
 use jiff::Timestamp;
 use kube::core::params::Patch;
@@ -138,6 +139,17 @@ pub struct RuleStatusWrite {
     pub status: PodTransitionRuleStatus,
 }
 
+/// The next status of a TrafficProvider.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProviderStatusWrite {
+    /// Name.
+    pub name: String,
+    /// The version that was decided on.
+    pub version: Version,
+    /// The status.
+    pub status: TrafficProviderStatus,
+}
+
 /// Opens a Service for the time of a Hold, or makes it as its owner wants it (docs/contract.md 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceWrite {
@@ -246,6 +258,8 @@ pub enum Write {
     InServiceFallback(InServiceFallback),
     /// To a PodTransitionRule's status.
     RuleStatus(RuleStatusWrite),
+    /// To the status of a TrafficProvider.
+    ProviderStatus(ProviderStatusWrite),
 }
 
 /// A write in its place.
@@ -287,7 +301,8 @@ impl Write {
             | Self::Prefetch(_)
             | Self::Companion(_)
             | Self::InServiceFallback(_)
-            | Self::RuleStatus(_) => {}
+            | Self::RuleStatus(_)
+            | Self::ProviderStatus(_) => {}
         }
     }
 
@@ -318,7 +333,8 @@ impl Write {
             | Self::Prefetch(PrefetchWrite::Delete(_))
             | Self::Companion(CompanionWrite::Delete { .. })
             | Self::InServiceFallback(_)
-            | Self::RuleStatus(_) => {}
+            | Self::RuleStatus(_)
+            | Self::ProviderStatus(_) => {}
         }
     }
 
@@ -344,6 +360,7 @@ impl Write {
             Self::Companion(CompanionWrite::Create { namespace, key, .. }) => format!("companion/{namespace}/{key}"),
             Self::Companion(CompanionWrite::Delete { pod, .. }) => format!("companion/{}/{}", pod.namespace, pod.name),
             Self::InServiceFallback(write) => format!("in-service-fallback/{}", write.pod.uid),
+            Self::ProviderStatus(write) => format!("provider-status/{}", write.name),
             Self::RuleStatus(write) => format!("rule-status/{}/{}", write.namespace, write.name),
         }
     }

@@ -8,7 +8,8 @@ use super::Snapshot;
 
 impl Snapshot {
     /// The same snapshot for somebody who only looks at `now`: with the epoch and the holder that the ledgers and NodeTransitions name,
-    /// and with the answers of approvers as the controller has reported them in the status of the rules.
+    /// with the answers of approvers as the controller has reported them in the status of the rules, and with the state of pools as it
+    /// stands in the status of their TrafficProviders.
     ///
     /// A round of it is neither deposed nor takes ledgers over: it decides what the present leader decides. It differs where
     /// the leader knows more: what it has read itself as evidence ([`Self::evidence`]), and which of its writes were not
@@ -27,6 +28,7 @@ impl Snapshot {
                 Arc::make_mut(ledger).spec = spec;
             }
         }
+        self.pools = super::reported::pools(&self);
         self.approvals = super::reported::approvals(&self, now);
         self
     }

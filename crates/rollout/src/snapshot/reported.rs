@@ -1,12 +1,34 @@
-//! What approvers have said, as the controller last reported it: nobody but the controller asks them.
+//! What approvers have said and which pools can be read, as the controller last reported it: nobody but the controller asks them.
+
+use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
 use hitless_api::pod_transition_rule::PodTransitionRuleStatus;
+use hitless_api::traffic_provider::TrafficPoolState;
 use hitless_gate::{Answer, Approval, Approvals, Question, Reason, selector};
 use jiff::Timestamp;
 
 use super::Snapshot;
+use crate::pools::{PoolKey, PoolReading};
 use crate::round;
+
+/// What the statuses of the TrafficProviders say. Of a pool of which they say nothing nothing is known to be in the way.
+pub(super) fn pools(snapshot: &Snapshot) -> BTreeMap<PoolKey, PoolReading> {
+    let all = snapshot.providers.iter().flat_map(|provider| {
+        let states = provider.status.as_ref().map(|status| status.pools.as_slice()).unwrap_or_default();
+        provider.keys().map(|key| {
+            let state = states.iter().find(|state| state.name == key.pool);
+            let reading = match state.map(|known| known.state) {
+                Some(TrafficPoolState::Unreadable) => {
+                    PoolReading::Unreadable(state.map(|known| known.message.clone()).unwrap_or_default())
+                }
+                Some(TrafficPoolState::Read) | None => PoolReading::Assumed,
+            };
+            (key, reading)
+        })
+    });
+    all.collect()
+}
 
 /// The answers that stand in the statuses of the rules, for every operation that a pod needs, has, or might be asked about.
 pub(super) fn approvals(snapshot: &Snapshot, now: Timestamp) -> Approvals {

@@ -55,13 +55,13 @@ const EMPTY: [&str; 2] = ["run", "tmp"];
 
 /// One package that is needed, as apt has chosen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Package {
-    pub(super) name: String,
-    pub(super) version: String,
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
 }
 
 /// What decides about the content besides the packages' names.
-pub(super) fn recipe() -> String {
+pub(crate) fn recipe() -> String {
     format!("{NOT_NEEDED:?}{PAPERS:?}{MERGED:?}{EMPTY:?}")
 }
 
@@ -69,7 +69,7 @@ pub(super) fn recipe() -> String {
 ///
 /// # Errors
 /// Without apt and dpkg-deb, or if a package can't be found or downloaded.
-pub(super) fn unpack(packages: &[&str], cache: &Path, root: &Path) -> anyhow::Result<Vec<Package>> {
+pub(crate) fn unpack(packages: &[&str], cache: &Path, root: &Path) -> anyhow::Result<Vec<Package>> {
     fs::create_dir_all(cache.join("debs"))?;
     fs::write(cache.join("status"), status())?;
     let all = match download(packages, cache) {

@@ -54,6 +54,11 @@ impl Server {
                 pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
                 Ok(Some(Object::Pod(self.put_pod(checks, pod))))
             }
+            Write::ProviderStatus(write) => {
+                let version = Version { resource_version: self.bump().to_string(), ..write.version.clone() };
+                let balancer = self.balancer.as_mut().ok_or(Refusal::Gone)?;
+                balancer.report(write, version).map(|()| None)
+            }
             Write::RuleStatus(write) => {
                 let known = self.rules.get(&key(&write.namespace, &write.name)).ok_or(Refusal::Gone)?;
                 if !fits(&known.version, &write.version) {

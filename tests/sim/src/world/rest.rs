@@ -151,7 +151,10 @@ impl World {
             if matches!(obstacle.as_str(), "ServicePublishing" | "ServiceOpen") {
                 return Some(format!("{}: {unfinished}, and its Services are not at rest ({obstacle})", wish.name));
             }
-            if cured && !wish.hopeless {
+            // Nobody takes the only server out of its load balancer. Its sessions may last longer than a drain, and then the rule
+            // may want that the operation is given up.
+            let is_balanced = obstacle == "TrafficLast" || self.was_aborted_at_balancer(&workload.view);
+            if cured && !wish.hopeless && !is_balanced {
                 let why = self.unrest();
                 return Some(format!(
                     "{}: {unfinished} though nothing should be in the way ({obstacle}): {why}",
@@ -161,6 +164,20 @@ impl World {
             *self.obstacles.entry(obstacle).or_default() += 1;
         }
         None
+    }
+
+    fn was_aborted_at_balancer(&self, workload: &Object) -> bool {
+        let server = &self.ground.server;
+        let mut results = server.transitions.values().flat_map(|node| {
+            let own = node
+                .view
+                .spec
+                .grants
+                .iter()
+                .filter(|grant| grant.owner.as_ref().is_some_and(|owner| owner.uid == workload.id.uid));
+            own.filter_map(|grant| node.view.transition(grant)?.result.as_ref())
+        });
+        server.balancer.is_some() && results.any(|result| result.reason == "DeadlineAborted")
     }
 
     /// Why the rollout is not at its target.

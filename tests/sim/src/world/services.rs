@@ -3,6 +3,7 @@
 use hitless_api::{Grant, GrantMode};
 
 use super::World;
+use crate::balancer::Balancer;
 use crate::clock::{MS, SECOND};
 use crate::faults::Fault;
 use crate::ground::Ground;
@@ -30,6 +31,7 @@ pub(super) fn services(namespace: &str, user: &mut User, ground: &mut Ground) {
         manifest.node_local = node_local.happens(1_500);
         manifest.applied = chance.happens(6_000);
         manifest.open = chance.pick(&[None, None, None, None, None, Some(false), Some(false), Some(true)]);
+        manifest.pool = server.balancer.as_mut().and_then(Balancer::pool);
         server.put_service(manifest.make(), checks);
         user.services.push(manifest);
     }

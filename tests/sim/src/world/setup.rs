@@ -7,7 +7,7 @@ use hitless_agent::view::{NodeIdentity, NodePod};
 use hitless_api::names::{COMPANION_NEVER, IN_SERVICE, annotations, labels};
 use hitless_api::pod::ConditionView;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
-use hitless_api::{GrantOp, PodTransitionRuleSpec};
+use hitless_api::{GrantOp, PodTransitionRuleSpec, Wait};
 use hitless_rollout::snapshot::{RuleView, Version};
 use hitless_workloads::Template;
 use hitless_world::kubelet::{self, set_condition};
@@ -100,6 +100,9 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
                 ["Leave", "hold"].iter().take(1 + usize::from(holds)).map(ToString::to_string).collect();
             if ground.has_companions {
                 agent.info.features.push(GrantOp::DRAIN_FEATURE.to_owned());
+            }
+            if ground.server.balancer.is_some() {
+                agent.info.features.push(Wait::FEATURE.to_owned());
             }
             if ground.chance.happens(1_500) {
                 ground.fault(Fault::SkewedNode);

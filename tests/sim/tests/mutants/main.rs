@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod balancers;
 mod companions;
 
 use std::fs;
@@ -18,11 +19,14 @@ use std::sync::Mutex;
 const SWITCH: &str = "HITLESS_SIM_MUTANT";
 /// From this seed on there are companion pods.
 const COMPANIONS: u64 = 1_000_000;
+/// From this seed on there is a load balancer outside of the cluster.
+const BALANCERS: u64 = 2_000_000;
 /// Rollouts within which each bug must be found.
 const ROLLOUTS: &str = "20000";
 /// What of the workspace the simulation is built from.
-const COPIED: [&str; 10] = [
+const COPIED: [&str; 11] = [
     "crates/api",
+    "crates/balancer",
     "crates/rollout",
     "crates/gate",
     "crates/workloads",
@@ -357,7 +361,9 @@ const BUGS: &[Bug] = &[
 
 /// All of them in the order of their numbers, with the seed from which on they are looked for.
 fn bugs() -> impl Iterator<Item = (u64, &'static Bug)> {
-    BUGS.iter().map(|bug| (0, bug)).chain(companions::BUGS.iter().map(|bug| (COMPANIONS, bug)))
+    let companions = companions::BUGS.iter().map(|bug| (COMPANIONS, bug));
+    let balancers = balancers::BUGS.iter().map(|bug| (BALANCERS, bug));
+    BUGS.iter().map(|bug| (0, bug)).chain(companions).chain(balancers)
 }
 
 #[test]
@@ -387,7 +393,7 @@ fn every_deliberate_bug_is_found() {
         assert_eq!(output.status.success(), broken.is_none(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         (broken, text.lines().next().unwrap_or_default().to_owned())
     };
-    for (from, rollouts) in [(0, "1000"), (COMPANIONS, "500")] {
+    for (from, rollouts) in [(0, "1000"), (COMPANIONS, "500"), (BALANCERS, "500")] {
         let (broken, _) = run(0, from, rollouts);
         assert_eq!(broken, None, "without a bug");
     }

@@ -19,6 +19,12 @@ pub(super) fn rows() -> Vec<Row> {
         let body = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionLedger", "metadata": {"name": name}, "spec": {}});
         Call::create(format!("{api}/namespaces/{BARE}/transitionledgers"), body)
     };
+    let provider = || {
+        let spec =
+            json!({"haproxy": {"endpoint": "tcp://10.0.0.9:9999"}, "pools": [{"name": "shop", "namespaces": ["*"]}]});
+        let body = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TrafficProvider", "metadata": {"name": "edge"}, "spec": spec});
+        Call::create(format!("{api}/trafficproviders"), body)
+    };
     let grant = || Call::merge(transition.as_str(), json!({"spec": {"epoch": 9}}));
     let reserve = || Call::merge(ledger.as_str(), json!({"spec": {"leader": {"epoch": 9}}}));
     let report = || Call::merge(format!("{transition}/status"), json!({"status": {"transitions": []}}));
@@ -37,6 +43,13 @@ pub(super) fn rows() -> Vec<Row> {
         denied(Who::User, "a user deletes no ledger", ours, Call::delete(ledger.as_str())),
         denied(Who::User, "a user deletes no NodeTransition", ours, Call::delete(transition.as_str())),
         denied(Who::User, "a user reports nothing", theirs, report()),
+        denied(
+            Who::Agent,
+            "an agent opens no load balancer",
+            "agents may not CREATE hitless.dev/trafficproviders",
+            provider(),
+        ),
+        allowed(Who::Admin, "an administrator does", provider()),
         allowed(Who::Admin, "break-glass: system:masters may repair grants", grant()),
         allowed(Who::Admin, "and reports", report()),
         allowed(Who::GarbageCollector, "a NodeTransition goes with its node", Call::delete(transition.as_str())),

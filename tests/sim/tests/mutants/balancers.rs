@@ -1,0 +1,37 @@
+//! Deliberate bugs around load balancers outside of the cluster: found only among the seeds that have one.
+
+use crate::Bug;
+
+pub(crate) const BUGS: &[Bug] = &[
+    Bug {
+        what: "a pod is operated while its load balancer sends it clients",
+        changes: &[(
+            "agent/src/decide/leave.rs",
+            "if outside.is_empty() && connections.is_empty() {",
+            "if (MUTANT || outside.is_empty()) && connections.is_empty() {",
+        )],
+    },
+    Bug {
+        what: "a server that drains counts as out while it has sessions",
+        changes: &[(
+            "crates/rollout/src/round/pools.rs",
+            "let is_out = matches!(backend.standing, Standing::Out | Standing::NotRegistered);",
+            "let is_out = matches!(backend.standing, Standing::Out | Standing::NotRegistered)\n                    || (MUTANT && matches!(backend.standing, Standing::Draining { .. }));",
+        )],
+    },
+    Bug {
+        what: "a server that leaves is made ready again",
+        changes: &[
+            (
+                "crates/rollout/src/round/pools.rs",
+                "} else if serves(pod) || held.contains(pod.id.uid.as_str()) {",
+                "} else if MUTANT || serves(pod) || held.contains(pod.id.uid.as_str()) {",
+            ),
+            (
+                "crates/rollout/src/round/pools.rs",
+                "has_left && is_out && matches!(backend.told, Some(Stand::Out | Stand::Gone))",
+                "has_left && (MUTANT || is_out && matches!(backend.told, Some(Stand::Out | Stand::Gone)))",
+            ),
+        ],
+    },
+];
