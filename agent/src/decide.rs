@@ -17,6 +17,7 @@
 //! grant, and why, is written into the InService condition itself ([`mark`]).
 
 mod config;
+mod foreign;
 mod hold;
 mod hooks;
 mod leave;
@@ -31,7 +32,7 @@ use hitless_api::{Grant, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
 use crate::decision::{Action, Decision, WaitingFor};
-use crate::deed::Progress;
+use crate::deed::{Deed, Progress};
 use crate::memory::Memory;
 use crate::view::{Missing, NodeIdentity, Observation, PodLookup};
 use operation::Operation;
@@ -114,7 +115,8 @@ pub fn decide(view: &OperationView<'_>, now: Timestamp) -> Decision {
         return returned::decide(&operation, condition);
     }
     if !begun {
-        if let Some(cancel) = &operation.grant.cancel {
+        let is_foreign = matches!(operation.deed(), Deed::Foreign(_));
+        if let Some(cancel) = operation.grant.cancel.as_ref().filter(|_| !is_foreign) {
             let cancelled = if operation.is_hold() { hold::cancelled } else { leave::cancelled };
             return cancelled(&operation, &cancel.reason);
         }
@@ -124,6 +126,9 @@ pub fn decide(view: &OperationView<'_>, now: Timestamp) -> Decision {
         if let Some(waiting) = config::wait(&operation) {
             return waiting;
         }
+    }
+    if let Deed::Foreign(foreign) = operation.deed() {
+        return foreign::decide(&operation, foreign);
     }
     match (operation.progress(), operation.rollback()) {
         (Progress::Other(reason, what), _) => operation.give_up(reason, what),

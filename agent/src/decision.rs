@@ -37,6 +37,8 @@ pub enum Action {
     WantVolumes,
     /// Set InService False for this grant.
     LeaveService,
+    /// Say in InService, which is False for this grant, that nobody is connected any more: others may operate the pod.
+    ShowDrained,
     /// Set InService True.
     ReturnToService {
         /// Reason of the condition.
@@ -85,6 +87,14 @@ pub enum WaitingFor {
     Other,
     /// The kubelet is to write the new content of ConfigMaps and Secrets into the pod's volumes.
     Volumes(String),
+    /// The controller is to say in the pod's labels that it leaves service.
+    Preparing,
+    /// The controller is to allow these operations of others: ids.
+    Permission(String),
+    /// The controller is to record that nobody operates the pod any more.
+    Recorded,
+    /// These operations of others are to be finished: ids.
+    Operators(String),
     /// The API server's answer about a pod that is not in the cache.
     Pod,
     /// The kubelet is to lower Ready.
@@ -148,6 +158,10 @@ impl fmt::Display for WaitingFor {
             Self::Volumes(words) => {
                 write!(f, "the new content of ConfigMaps and Secrets in the pod's volumes: {words}")
             }
+            Self::Preparing => write!(f, "the pod's labels to say that it leaves service"),
+            Self::Permission(ids) => write!(f, "the controller to allow {ids}"),
+            Self::Recorded => write!(f, "the controller to record that the operators have finished"),
+            Self::Operators(ids) => write!(f, "the operator of {ids} to finish"),
             Self::Pod => write!(f, "the API server's answer about the pod"),
             Self::NotReady => write!(f, "the kubelet to report the pod NotReady"),
             Self::Minimum(until) => write!(f, "minSeconds, until {until}"),

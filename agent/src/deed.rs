@@ -4,6 +4,7 @@
 //! taken effect. To add one, add a variant and a file beside `images`; the compiler then names the questions that it has to
 //! answer, and [`Deed::of`] says which grants want it.
 
+mod foreign;
 mod images;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use jiff::Timestamp;
 
 use crate::decision::Direction;
 use crate::view::NodePod;
+pub use foreign::Foreign;
 use images::Images;
 
 /// What is done to a pod.
@@ -23,6 +25,8 @@ pub enum Deed<'a> {
     Images(Images<'a>),
     /// Nothing: the pod is out of service and drained for good.
     Drain(&'a Grant),
+    /// Others operate the pod, and say when they have finished.
+    Foreign(Foreign<'a>),
 }
 
 /// How far it is, as far as the pod's spec and metadata tell.
@@ -67,6 +71,7 @@ impl<'a> Deed<'a> {
             // An operation that is not known is refused before anything is asked.
             GrantOp::Update | GrantOp::Restart | GrantOp::Unknown(_) => Self::Images(Images::new(grant)),
             GrantOp::Drain => Self::Drain(grant),
+            GrantOp::Foreign => Self::Foreign(Foreign::new(grant)),
         }
     }
 
@@ -74,7 +79,7 @@ impl<'a> Deed<'a> {
     #[must_use]
     pub const fn is_over_once_drained(self) -> bool {
         match self {
-            Self::Images(_) => false,
+            Self::Images(_) | Self::Foreign(_) => false,
             Self::Drain(_) => true,
         }
     }
@@ -88,6 +93,7 @@ impl<'a> Deed<'a> {
                 let message = || "a pod that is held stays in service".to_owned();
                 (grant.mode == GrantMode::Hold).then(|| ("UnsupportedMode", message()))
             }
+            Self::Foreign(foreign) => foreign.flaw(),
         }
     }
 
@@ -96,7 +102,7 @@ impl<'a> Deed<'a> {
     pub fn refusal(self, pod: &PodView) -> Option<Reason<'static>> {
         match self {
             Self::Images(images) => images.refusal(pod),
-            Self::Drain(_) => None,
+            Self::Drain(_) | Self::Foreign(_) => None,
         }
     }
 
@@ -106,6 +112,7 @@ impl<'a> Deed<'a> {
         match self {
             Self::Images(images) => images.progress(pod),
             Self::Drain(_) => Progress::NotPatched,
+            Self::Foreign(foreign) => foreign.progress(pod),
         }
     }
 
@@ -114,7 +121,7 @@ impl<'a> Deed<'a> {
     pub fn patch(self, pod: &NodePod, direction: Direction) -> JsonPatch {
         match self {
             Self::Images(images) => images.patch(pod, direction),
-            Self::Drain(_) => JsonPatch::of(&pod.view.id.uid),
+            Self::Drain(_) | Self::Foreign(_) => JsonPatch::of(&pod.view.id.uid),
         }
     }
 
@@ -123,7 +130,7 @@ impl<'a> Deed<'a> {
     pub fn is_as_granted(self, pod: &PodView) -> bool {
         match self {
             Self::Images(images) => images.is_as_granted(pod),
-            Self::Drain(_) => true,
+            Self::Drain(_) | Self::Foreign(_) => true,
         }
     }
 
@@ -132,7 +139,7 @@ impl<'a> Deed<'a> {
     pub fn effect(self, pod: &PodView, baseline: Baseline<'_>) -> Effect {
         match self {
             Self::Images(images) => images.effect(pod, baseline),
-            Self::Drain(_) => Effect::Ready,
+            Self::Drain(_) | Self::Foreign(_) => Effect::Ready,
         }
     }
 
@@ -141,7 +148,7 @@ impl<'a> Deed<'a> {
     pub fn first_start(self, pod: &PodView, baseline: Baseline<'_>) -> Option<Timestamp> {
         match self {
             Self::Images(images) => images.first_start(pod, baseline),
-            Self::Drain(_) => None,
+            Self::Drain(_) | Self::Foreign(_) => None,
         }
     }
 
@@ -150,7 +157,7 @@ impl<'a> Deed<'a> {
     pub fn failure<'p>(self, pod: &'p PodView, baseline: Baseline<'_>, is_late: bool) -> Option<Reason<'p>> {
         match self {
             Self::Images(images) => images.failure(pod, baseline, is_late),
-            Self::Drain(_) => None,
+            Self::Drain(_) | Self::Foreign(_) => None,
         }
     }
 
@@ -166,7 +173,7 @@ impl<'a> Deed<'a> {
     ) -> String {
         match self {
             Self::Images(images) => images.not_reverted(pod, undone, since, is_late),
-            Self::Drain(_) => String::new(),
+            Self::Drain(_) | Self::Foreign(_) => String::new(),
         }
     }
 
@@ -175,7 +182,7 @@ impl<'a> Deed<'a> {
         pod.containers.iter().filter(move |container| match self {
             Self::Images(images) => images.has(container),
             // Whoever is connected to any of them is waited for.
-            Self::Drain(_) => true,
+            Self::Drain(_) | Self::Foreign(_) => true,
         })
     }
 

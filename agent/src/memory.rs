@@ -207,7 +207,11 @@ impl Memory {
             Action::Patch(Direction::Forward) => self.operated = operated(),
             Action::Patch(Direction::Back) => self.undone = operated(),
             Action::LeaveService => self.lowering = Some(pod.resource_version.clone()),
-            Action::FetchPod | Action::LookAtVolumes | Action::WantVolumes | Action::ReturnToService { .. } => {}
+            Action::FetchPod
+            | Action::LookAtVolumes
+            | Action::WantVolumes
+            | Action::ShowDrained
+            | Action::ReturnToService { .. } => {}
         }
     }
 
@@ -217,7 +221,11 @@ impl Memory {
         match action {
             Action::LeaveService => (self.lowered, self.lowering) = (Some(now), None),
             Action::WantVolumes => self.volumes_wanted = Some(now),
-            Action::FetchPod | Action::LookAtVolumes | Action::ReturnToService { .. } | Action::Patch(_) => {}
+            Action::FetchPod
+            | Action::LookAtVolumes
+            | Action::ShowDrained
+            | Action::ReturnToService { .. }
+            | Action::Patch(_) => {}
         }
     }
 
@@ -227,7 +235,11 @@ impl Memory {
             Action::Patch(Direction::Forward) => self.operated = None,
             Action::Patch(Direction::Back) => self.undone = None,
             Action::LeaveService => self.lowering = None,
-            Action::FetchPod | Action::LookAtVolumes | Action::WantVolumes | Action::ReturnToService { .. } => {}
+            Action::FetchPod
+            | Action::LookAtVolumes
+            | Action::WantVolumes
+            | Action::ShowDrained
+            | Action::ReturnToService { .. } => {}
         }
     }
 

@@ -25,6 +25,13 @@ pub fn in_service(pod: &PodView, is_true: bool, reason: &str, message: &str, now
     })
 }
 
+/// The same for a pod that is out of service for the grant with this id, and drained: the status stays, and so does its time.
+#[must_use]
+pub fn drained(pod: &PodView, id: &str, now: Timestamp) -> Value {
+    let since = pod.in_service().and_then(|condition| condition.since);
+    in_service(pod, false, names::DRAINED, id, since.unwrap_or(now))
+}
+
 /// JSON patch of the pod's metadata that means nothing but that the kubelet looks at the pod. It fails unless the pod is still the one
 /// that was looked at.
 #[must_use]

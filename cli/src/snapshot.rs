@@ -11,7 +11,7 @@ use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{Explanation, explain};
 use hitless_rollout::snapshot::Snapshot as Cluster;
 use hitless_runtime::config;
-use hitless_workloads::{Object, kind};
+use hitless_workloads::{Components, Object, kind};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::events::v1::Event;
@@ -197,7 +197,7 @@ impl Snapshot {
 }
 
 /// What the controller's Deployment tells it in the environment; what it would refuse to start with counts as the default.
-pub(crate) fn settings(deployment: Deployment) -> Option<Settings> {
+pub(crate) fn settings(deployment: Deployment) -> Option<(Settings, Components)> {
     let containers = deployment.spec?.template.spec?.containers;
     let variables: BTreeMap<String, String> = containers
         .into_iter()
@@ -205,10 +205,12 @@ pub(crate) fn settings(deployment: Deployment) -> Option<Settings> {
         .filter_map(|variable| Some((variable.name, variable.value?)))
         .collect();
     let variables = config::Settings::new(|name| variables.get(name).cloned());
-    Some(Settings {
+    let components = variables.parsed(Components::SETTING, Components::default()).unwrap_or_default();
+    let settings = Settings {
         implicit: variables.parsed(Settings::IMPLICIT_PERCENT, ImplicitPercent::default()).unwrap_or_default().0,
         skipped_kinds: variables.parsed(Settings::SKIPPED_KINDS, SkippedKinds::default()).unwrap_or_default().0,
-    })
+    };
+    Some((settings, components))
 }
 
 impl EventView {
@@ -233,7 +235,7 @@ mod tests {
         let started = |env: serde_json::Value| {
             let deployment = json!({"metadata": {}, "spec": {"selector": {}, "template": {"spec": {"containers": [
                 {"name": "controller", "env": env}]}}}});
-            settings(serde_json::from_value(deployment).unwrap()).unwrap()
+            settings(serde_json::from_value(deployment).unwrap()).unwrap().0
         };
         assert_eq!(started(json!([])), Settings::default());
         assert_eq!(started(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "off"}])).implicit, None);

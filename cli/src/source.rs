@@ -221,7 +221,8 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     };
     cluster.drain_policies.extend(optional(Part::DefaultDrainPolicy, default_policy, &mut unread)?.unwrap_or_default());
     let controllers = optional(Part::Controller, controller, &mut unread)?.unwrap_or_default();
-    let settings = controllers.first().map(|settings| (**settings).clone()).unwrap_or_default();
+    let (settings, components) = controllers.first().map(|settings| (**settings).clone()).unwrap_or_default();
+    cluster.components = components.0;
     let cluster_budgets = optional(Part::ClusterBudgets, cluster_budgets, &mut unread)?.unwrap_or_default();
     cluster.budgets.extend(cluster_budgets.into_iter().filter(|budget| budget.is_cluster_wide()));
     let events = optional(Part::Events, events, &mut unread)?.unwrap_or_default();

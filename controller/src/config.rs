@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
-use hitless_workloads::Component;
+use hitless_workloads::{Component, Components};
 
 /// Settings, read once at start-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,29 +33,6 @@ pub struct Config {
     pub kubeconfig: Option<PathBuf>,
 }
 
-/// Components that are installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Components(Vec<Component>);
-
-impl Default for Components {
-    fn default() -> Self {
-        Self(vec![Component::Base])
-    }
-}
-
-impl FromStr for Components {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let more = names.map(|name| match name {
-            "kusionstack" => Ok(Component::KusionStack),
-            other => Err(format!("there is no component {other}; known is kusionstack")),
-        });
-        std::iter::once(Ok(Component::Base)).chain(more).collect::<Result<_, _>>().map(Self)
-    }
-}
-
 impl Config {
     /// Reads the settings; the error names the one that is missing or makes no sense.
     pub fn read<F: Fn(&str) -> Option<String>>(settings: &Settings<F>) -> Result<Self, ConfigError> {
@@ -70,7 +46,7 @@ impl Config {
                 implicit: settings.parsed(hitless_gate::Settings::IMPLICIT_PERCENT, ImplicitPercent::default())?.0,
                 skipped_kinds: settings.parsed(hitless_gate::Settings::SKIPPED_KINDS, SkippedKinds::default())?.0,
             },
-            components: settings.parsed("HITLESS_COMPONENTS", Components::default())?.0,
+            components: settings.parsed(Components::SETTING, Components::default())?.0,
             kubeconfig: settings.optional("KUBECONFIG").map(PathBuf::from),
         })
     }

@@ -44,6 +44,7 @@ pub fn api_resource(resource: &Resource) -> ApiResource {
 /// Everything that is watched. Clones share the content.
 #[derive(Clone)]
 pub struct Caches {
+    components: Arc<[Component]>,
     pub(crate) objects: Arc<[Objects]>,
     pub(crate) pods: Cache<Pod, PodView>,
     pub(crate) prefetches: Cache<Pod, PrefetchView>,
@@ -72,7 +73,7 @@ impl Caches {
     /// Empty caches that notify `wake`, for the kinds of these components.
     #[must_use]
     pub fn new(components: &[Component], wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
-        Self::of(kind::resources_of(components), wake, metrics)
+        Self { components: components.into(), ..Self::of(kind::resources_of(components), wake, metrics) }
     }
 
     fn of(
@@ -81,6 +82,7 @@ impl Caches {
         metrics: &watch::Metrics,
     ) -> Self {
         Self {
+            components: Arc::default(),
             objects: resources
                 .map(|(kind, resource)| {
                     let view = move |object| read(kind, resource, object);
@@ -234,6 +236,7 @@ impl Caches {
             drain_policies: self.drain_policies.values(),
             providers: self.providers.values(),
             unreadable,
+            components: self.components.to_vec(),
             ..Snapshot::default()
         }
         .with_pods(self.pods.values())

@@ -203,11 +203,11 @@ impl Writer {
         Ok(())
     }
 
-    /// A pod of a workload whose controller this is.
+    /// A pod of a workload whose controller this is, or that takes part in PodOpsLifecycle.
     async fn pod(&self, write: &hitless_workloads::Write) -> Result<(), WriteError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.on.namespace);
         match &write.request {
             Request::Create(object) => {
-                let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.on.namespace);
                 let pod = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
                 self.caches.pods.put(self.writes.send("pods", api.create(&post(), &pod)).await?);
                 Ok(())
@@ -218,12 +218,20 @@ impl Writer {
                 self.delete_pod(&pod, Some(resource_version.clone()), None).await
             }
             Request::Look => {
-                let api: Api<Pod> = Api::namespaced(self.client.clone(), &write.on.namespace);
                 self.caches.pods.put(send::look(&api, write).await?);
                 Ok(())
             }
-            Request::Patch(_) | Request::Status(_) => {
-                Err(WriteError::Invalid { message: format!("{} patches a pod: only its agent does", write.verb) })
+            Request::Patch(patch) => {
+                let (params, patch) = (patching(), patch.clone().build());
+                let request = api.patch(&write.on.name, &params, &patch);
+                self.caches.pods.put(self.writes.send("pods", request).await?);
+                Ok(())
+            }
+            Request::Status(patch) => {
+                let (params, patch) = (patching(), patch.clone().build());
+                let request = api.patch_status(&write.on.name, &params, &patch);
+                self.caches.pods.put(self.writes.send("pods/status", request).await?);
+                Ok(())
             }
         }
     }

@@ -28,6 +28,7 @@ fn features() -> Vec<String> {
         ("Leave", true),
         ("gap", true),
         (GrantOp::DRAIN_FEATURE, true),
+        (GrantOp::FOREIGN_FEATURE, true),
         (DrainSpec::IDLE_AFTER_FEATURE, true),
         ("destroy", destroys),
         ("hold", holds),

@@ -8,6 +8,7 @@ use hitless_runtime::write::{WriteError, Writes};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -67,6 +68,7 @@ impl Pods {
             Action::FetchPod | Action::LookAtVolumes => return,
             Action::WantVolumes => self.want_volumes(pod).await,
             Action::LeaveService => self.set_in_service(pod, false, "Leaving", &grant.id).await,
+            Action::ShowDrained => self.show_drained(pod, &grant.id).await,
             Action::ReturnToService { reason, message } => self.set_in_service(pod, true, reason, message).await,
             Action::Patch(direction) => self.patch(grant, pod, *direction).await,
         };
@@ -157,7 +159,14 @@ impl Pods {
         reason: &str,
         message: &str,
     ) -> Result<(), WriteError> {
-        let body = patch::in_service(&pod.view, is_true, reason, message, super::now());
+        self.send_in_service(pod, patch::in_service(&pod.view, is_true, reason, message, super::now())).await
+    }
+
+    async fn show_drained(&self, pod: &NodePod, id: &str) -> Result<(), WriteError> {
+        self.send_in_service(pod, patch::drained(&pod.view, id, super::now())).await
+    }
+
+    async fn send_in_service(&self, pod: &NodePod, body: Value) -> Result<(), WriteError> {
         let (api, patch, params) = (self.api(&pod.view.id), Patch::Strategic(&body), params());
         let write = api.patch_status(&pod.view.id.name, &params, &patch);
         let pod = self.writes.send("pods/status", write).await?;

@@ -7,7 +7,7 @@ use super::hooks::{self, Step};
 use super::operation::Operation;
 use super::reason;
 use crate::decision::{Action, Decision, Direction, WaitingFor, Watch};
-use crate::deed::names;
+use crate::deed::{Deed, names};
 use crate::instant::after_seconds;
 use crate::view::Observation;
 
@@ -154,10 +154,17 @@ fn is_empty(operation: &Operation<'_>) -> bool {
     matches!(operation.observation, Observation::Counted(count) if count.is_empty())
 }
 
-/// The image patch, if there is one, whatever is still open.
+/// The image patch, or what lets others operate the pod, whatever is still open.
 pub(super) fn operate(operation: &Operation<'_>) -> Decision {
     if operation.deed().is_over_once_drained() {
         return Decision::end(Phase::Draining, Outcome::Done, "Done").saying("drained, and out of service for good");
+    }
+    if let Deed::Foreign(_) = operation.deed() {
+        let decision = Decision::at(Phase::Draining).saying("drained");
+        return match operation.denied(&Action::ShowDrained) {
+            Some(denied) => operation.give_up(denied.reason, &denied.words),
+            None => operation.doing(decision, Action::ShowDrained),
+        };
     }
     if let Some(denied) = operation.denied(&Action::Patch(Direction::Forward)) {
         return operation.give_up(denied.reason, &denied.words);

@@ -322,6 +322,7 @@ fn assert_safe(state: &State, round: &Round<'_>) {
             let is_begun = pod.containers[0].image == pod::TO;
             assert!(is_begun || !grant.while_unavailable || !pod.ready(), "granted as an unavailable pod");
         }
+        Some(Action::ShowDrained) => panic!("nobody else operates this pod"),
         Some(Action::ReturnToService { reason, message }) => {
             let pod = pod.unwrap();
             let is_in_service_again =

@@ -7,6 +7,8 @@ mod conditional;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod foreign;
+#[cfg(test)]
 mod held;
 #[cfg(test)]
 mod hooks;

@@ -359,6 +359,11 @@ impl World {
                 pod::set_in_service(&mut self.pod, false, "Leaving", &grant.id, self.now);
                 self.lowered_at = Some(self.now);
             }
+            Action::ShowDrained => {
+                self.write("pods/status");
+                let since = self.pod.view.conditions[IN_SERVICE].since.unwrap();
+                pod::set_in_service(&mut self.pod, false, "Drained", &grant.id, since);
+            }
             Action::ReturnToService { reason, message } => {
                 let status = self.pod.view.containers[0].status.as_ref().unwrap();
                 let is_held = grant.mode == GrantMode::Hold;

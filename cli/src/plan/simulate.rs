@@ -105,6 +105,8 @@ fn stays(waiting: &WaitReason) -> bool {
         | WaitReason::ImageNotFetched { .. }
         | WaitReason::PrefetchOnly
         | WaitReason::OwnerUnreadable(_)
+        | WaitReason::AgentTooOld(_)
+        | WaitReason::NotDrained(_)
         | WaitReason::Halted { .. } => true,
         WaitReason::Obstacle(Obstacle::NotItsTurn { .. })
         | WaitReason::InProgress

@@ -174,6 +174,7 @@ impl Live {
             drain_policies,
             providers: self.providers.values(),
             nodes: self.first.cluster.nodes.clone(),
+            components: self.first.cluster.components.clone(),
             ..Cluster::default()
         };
         let snapshot = Snapshot {

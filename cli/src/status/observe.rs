@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Reservation, Transition};
 use hitless_rollout::round::{Explanation, Reload, WaitReason, WorkloadReport};
-use hitless_workloads::Stage;
+use hitless_workloads::{Stage, foreign};
 use jiff::Timestamp;
 
 use super::report::{PodStatus, Report, State, WorkloadStatus};
@@ -130,6 +130,9 @@ impl<'a> Observer<'a> {
         };
         if let Some(operation) = self.operations.get(uid) {
             self.describe(*operation, &mut status);
+            if operation.grant.op == GrantOp::Foreign && matches!(status.state, State::Running(_)) {
+                status.why.extend(foreign::operators(pod).map(|words| format!(": {words}")));
+            }
         } else if let Some(reservation) = self.reservations.get(uid) {
             status.state = State::Reserved;
             status.elapsed_seconds = Some(self.seconds_since(&reservation.since));

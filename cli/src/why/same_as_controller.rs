@@ -79,6 +79,8 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::OwnerUnreadable(_)
         | WaitReason::LedgerFull
         | WaitReason::Pool { .. }
+        | WaitReason::AgentTooOld(_)
+        | WaitReason::NotDrained(_)
         | WaitReason::Halted { .. } => waiting.reason(),
     }
 }

@@ -53,6 +53,7 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str]) -> std::fmt::Result {
     let wish = match pod.wishes {
         Some(GrantOp::Restart) => "a restart",
         Some(GrantOp::Drain) => "to leave service for good",
+        Some(GrantOp::Foreign) => "that others may operate it",
         Some(_) => "an update",
         None => "nothing",
     };

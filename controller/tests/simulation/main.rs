@@ -9,6 +9,8 @@ mod companions;
 mod holds;
 mod images;
 #[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
 mod native;
 #[cfg(test)]
 mod node;

@@ -75,7 +75,7 @@ impl Cluster {
         }
     }
 
-    fn change_pod(&mut self, uid: &str, change: impl FnOnce(&mut serde_json::Value)) {
+    pub(crate) fn change_pod(&mut self, uid: &str, change: impl FnOnce(&mut serde_json::Value)) {
         let version = self.bump();
         if let Some(pod) = self.pods.get_mut(uid) {
             change(pod);

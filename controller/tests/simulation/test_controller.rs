@@ -157,6 +157,7 @@ impl TestController {
                 let node = now.node_transitions[&write.node].clone();
                 self.cache.node_transitions.insert(write.node.clone(), node);
             }
+            Write::Workload(write) if write.on.group_kind.is("", "Pod") => self.cache.pods = now.pods,
             Write::Workload(_) => self.cache.objects = now.objects,
             Write::RuleStatus(_) => self.cache.rules = now.rules,
             Write::Service(_) => self.cache.services = now.services,

@@ -27,6 +27,8 @@ pub enum GrantOp {
     Restart,
     /// Nothing but to leave service, for good: it is deleted then.
     Drain,
+    /// The pod leaves service, others operate it as its labels say ([`crate::lifecycle`]), and it returns when all have finished.
+    Foreign,
     /// A value this build does not know: parsed, and refused by name.
     #[serde(untagged)]
     Unknown(String),
@@ -35,6 +37,8 @@ pub enum GrantOp {
 impl GrantOp {
     /// What an agent's features must contain to be asked to [`Self::Drain`].
     pub const DRAIN_FEATURE: &str = "drain";
+    /// What an agent's features must contain to be asked for [`Self::Foreign`].
+    pub const FOREIGN_FEATURE: &str = "foreign";
 }
 
 /// How the pod is kept from losing requests meanwhile; decided by the controller, never by the agent.

@@ -14,6 +14,7 @@ pub mod grant;
 pub mod hook;
 pub mod json_patch;
 pub mod ledger;
+pub mod lifecycle;
 pub mod names;
 pub mod node_transition;
 pub mod object;

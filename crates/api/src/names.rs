@@ -21,6 +21,8 @@ pub const CONTROLLER_PORT: u16 = 9755;
 
 /// Pod condition and readiness gate; written only by the agent of the pod's node (once by the controller where no agent is).
 pub const IN_SERVICE: &str = "hitless.dev/InService";
+/// Reason of [`IN_SERVICE`] False: nobody is connected to the pod any more, and others may operate it. The message is the grant's id.
+pub const DRAINED: &str = "Drained";
 /// Name of the one [`crate::TransitionLedger`] of each namespace: admission looks it up by this name.
 pub const LEDGER: &str = "ledger";
 /// Name of the [`crate::TransitionLedger`] in [`SYSTEM_NAMESPACE`] that holds the places in cluster-wide budgets.

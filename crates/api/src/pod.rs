@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
+#[cfg(doc)]
+use crate::lifecycle;
+use crate::lifecycle::LifecycleView;
 use crate::names::{self, annotations};
 use crate::{ObjectRef, PodRef, PullIdentity};
 pub use container::{ContainerState, ContainerView, Place, PortView};
@@ -65,6 +68,8 @@ pub struct PodView {
     pub ip: Option<String>,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
+    /// What PodOpsLifecycle needs of it besides its labels; only of pods with the label [`lifecycle::CONTROL`].
+    pub lifecycle: Option<Box<LifecycleView>>,
 }
 
 /// `spec.terminationGracePeriodSeconds` where it is absent.
@@ -170,6 +175,7 @@ impl From<&Pod> for PodView {
                 .is_some_and(|phase| matches!(phase, "Succeeded" | "Failed")),
             ip: status.and_then(|s| s.pod_ip.clone()),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
+            lifecycle: LifecycleView::of(pod),
         }
     }
 }

@@ -19,6 +19,7 @@ mod grants;
 mod halts;
 mod images;
 mod in_service_fallback;
+mod lifecycle;
 mod policy_conflicts;
 mod pools;
 mod prefetch;
@@ -215,7 +216,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let wake_at = wake_at.chain(reloads.wake_at).min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
         let draft = draft.with(closed).with(gaps::changes(&wishes, &learned, &reloads)).with(workloads);
-        let draft = draft.with(reloads.changes());
+        let draft = draft.with(reloads.changes()).with(lifecycle::changes(&wishes, snapshot, now));
         let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
         let draft = draft.with(pools::statuses(&pools, snapshot, now));
         let pools = pools::wishes(&pools, &draft);

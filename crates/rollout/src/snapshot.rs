@@ -20,7 +20,7 @@ use hitless_api::{
     Grant, GroupKind, NodeTransitionSpec, PodTransitionRuleSpec, Reservation, Transition, TransitionLedgerSpec,
 };
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
-use hitless_workloads::Object;
+use hitless_workloads::{Component, Object};
 use jiff::Timestamp;
 
 pub use binding::{AGENT_ROLE, BindingView};
@@ -178,6 +178,8 @@ pub struct Snapshot {
     /// Kinds of workloads whose objects can't be read now, though there may be some. Nothing begins for their pods, and nothing that is
     /// under way for them is ended.
     pub unreadable: BTreeSet<GroupKind>,
+    /// Components that are installed; hitless itself always is.
+    pub components: Vec<Component>,
     /// All pods but those that fetch images, and companions that were never put in service.
     pub pods: Vec<Arc<PodView>>,
     /// Companion pods. Those that were ever put in service are among [`Self::pods`], too; the others are nobody's.
@@ -268,6 +270,12 @@ impl OwnWrites {
 }
 
 impl Snapshot {
+    /// Whether what belongs to the component is looked after.
+    #[must_use]
+    pub fn serves(&self, component: Component) -> bool {
+        component == Component::Base || self.components.contains(&component)
+    }
+
     /// Whether the grant is for a workload whose objects can't be read now.
     pub(crate) fn is_of_unreadable(&self, grant: &Grant) -> bool {
         grant.owner.as_ref().is_some_and(|owner| self.unreadable.contains(&owner.group_kind))

@@ -1,5 +1,7 @@
 //! The seam: what a kind of workload has to say for itself. Everybody else moves data.
 
+use std::str::FromStr;
+
 use hitless_api::GroupKind;
 use serde_json::Value;
 
@@ -64,6 +66,34 @@ pub enum Component {
     Base,
     /// The component `manifests/kusionstack`, too: definitions, rights, and the setting that lets the controller act.
     KusionStack,
+}
+
+/// Components that are installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Components(pub Vec<Component>);
+
+impl Components {
+    /// The controller's setting: comma-separated names of those that are installed besides hitless itself.
+    pub const SETTING: &str = "HITLESS_COMPONENTS";
+}
+
+impl Default for Components {
+    fn default() -> Self {
+        Self(vec![Component::Base])
+    }
+}
+
+impl FromStr for Components {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let more = names.map(|name| match name {
+            "kusionstack" => Ok(Component::KusionStack),
+            other => Err(format!("there is no component {other}; known is kusionstack")),
+        });
+        std::iter::once(Ok(Component::Base)).chain(more).collect::<Result<_, _>>().map(Self)
+    }
 }
 
 /// How many pods a workload is meant to have.

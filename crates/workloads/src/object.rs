@@ -60,7 +60,7 @@ pub enum Body {
     /// Of a DaemonSet.
     DaemonSet(kinds::daemon_set::DaemonSetBody),
     /// Of a CollaSet.
-    CollaSet(kinds::colla_set::CollaSetBody),
+    CollaSet(Box<kinds::colla_set::CollaSetBody>),
     /// Of a ResourceContext.
     ResourceContext(kinds::colla_set::ContextBody),
     /// Of a ControllerRevision.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::kind::{self, Component, KINDS, Resource};
+use crate::request::REQUESTS;
 
 const READ: &[&str] = &["get", "list", "watch"];
 const BEGIN: &str = "# Generated from KINDS in crates/workloads by `cargo xtask generate`. Do not edit.\n";
@@ -41,6 +42,7 @@ pub fn component(component: Component) -> Vec<Right> {
     let resources: Vec<&Resource> = kind::resources_of(&[component]).map(|(_, resource)| resource).collect();
     let mut rights = of_controller(&resources);
     rights.extend(KINDS.iter().filter(|kind| kind.component() == component).flat_map(|kind| kind.rights()));
+    rights.extend(REQUESTS.iter().filter(|kind| kind.component() == component).flat_map(|kind| kind.rights()));
     rights
 }
 

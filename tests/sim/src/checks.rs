@@ -31,6 +31,7 @@
 mod budget;
 mod companions;
 mod holds;
+mod lifecycle;
 mod native;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -255,6 +256,9 @@ impl Checks {
         operation: Option<&Operation>,
     ) {
         let is_false = |pod: &PodView| pod.in_service().is_some_and(|is| !is.is_true);
+        if !is_false(after) && is_false(before) {
+            self.put_back(server, before);
+        }
         if !is_false(after) {
             self.truth(&before.id.uid).raised = true;
         }

@@ -50,6 +50,10 @@ counted! {
         ServiceApplied: "Service that we hold open applied again by its owner, our mark kept",
         ServiceReplaced: "Service that we hold open replaced by its owner, our mark dropped",
         ServiceDeleted: "Service that we hold open deleted",
+        OperatorBegan: "foreign operator began with a pod",
+        OperatorUndid: "foreign operator took its operation back",
+        OperatorDied: "foreign operator died while it worked on a pod",
+        LabelledForDeletion: "pod labelled to leave and be deleted",
     }
 }
 

@@ -33,10 +33,12 @@ pub(crate) enum Flight {
     Answer(Answer, ReplyTo),
 }
 
-/// With these seeds Services have a load balancer outside of the cluster.
-const BALANCERS: Range<u64> = 2_000_000..3_000_000;
 /// From this seed on there are companion pods.
 const COMPANIONS_FROM: u64 = 1_000_000;
+/// With these seeds Services have a load balancer outside of the cluster.
+const BALANCERS: Range<u64> = 2_000_000..3_000_000;
+/// From this seed on there are foreign operators.
+const OPERATORS_FROM: u64 = 4_000_000;
 
 pub(crate) struct Ground {
     pub(crate) now: Micros,
@@ -46,6 +48,10 @@ pub(crate) struct Ground {
     pub(crate) node_local: Chance,
     /// Workloads with a single pod get companion pods.
     pub(crate) has_companions: bool,
+    /// Pods take part in PodOpsLifecycle, and operators act on them.
+    pub(crate) has_operators: bool,
+    /// What they do. Of its own, as above.
+    pub(crate) operators: Chance,
     pub(crate) weather: Weather,
     pub(crate) faults: Counts,
     pub(crate) trace: Trace,
@@ -66,6 +72,8 @@ impl Ground {
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
             has_companions: seed >= COMPANIONS_FROM,
+            has_operators: seed >= OPERATORS_FROM,
+            operators: Chance::new(!seed.rotate_left(32)),
             weather: Weather::default(),
             faults: Counts::default(),
             trace: Trace::new(traced),

@@ -5,6 +5,7 @@ mod pulls;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_agent::view::NodePod;
+use hitless_api::lifecycle::{CONTROL, LifecycleView};
 use hitless_api::names::{self, labels};
 use hitless_api::pod::{ContainerView, Place, PodView};
 use hitless_api::{ObjectRef, PodRef, PortTreatment, PullPolicy};
@@ -286,6 +287,7 @@ fn empty(id: PodRef) -> NodePod {
         finished: false,
         ip,
         created: None,
+        lifecycle: None,
     };
     let grace = std::time::Duration::from_secs(30);
     NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), grace }
@@ -322,6 +324,10 @@ pub(crate) fn pod(
     if template.is_mixed() {
         view.annotations.insert(names::annotations::MIXED.to_owned(), template.shape().annotations.digest().to_owned());
     }
+    // They need no finalizers, and only the readiness gate of hitless.
+    let takes_part = view.labels.get(CONTROL).is_some_and(|value| value == "true");
+    view.lifecycle =
+        takes_part.then(|| Box::new(LifecycleView { expected: Some(Vec::new()), ..LifecycleView::default() }));
     view.owner = Some(owner.clone());
     view.created = Some(hitless_agent::instant::whole_seconds(created));
     view.gated = true;

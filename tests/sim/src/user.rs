@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::clock::{Micros, NEVER};
 use crate::manifest::{Manage, Manifest};
+use crate::world::Foreign;
 
 /// Something that is done to the cluster. Indices are taken modulo what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,12 @@ pub(crate) enum Deed {
     RemoveBinding(usize),
     /// A Service that was deleted is made again.
     RemakeService(usize),
+    /// A foreign operator begins with a pod.
+    Begin(usize),
+    /// The operator of that operation looks at its pod.
+    Operator(usize),
+    /// A pod gets the label by which it is to leave and to be deleted.
+    LabelForDeletion(usize),
 }
 
 /// A workload, as its user knows it.
@@ -66,6 +73,7 @@ pub(crate) struct User {
     count: u64,
     pub(crate) wishes: Vec<Wish>,
     pub(crate) services: Vec<Manifest>,
+    pub(crate) foreign: Vec<Foreign>,
     pub(crate) rounds: u32,
     pub(crate) rollouts: u64,
     /// Number of the last image.
@@ -86,6 +94,11 @@ impl User {
 
     pub(crate) fn wake(&self) -> Micros {
         self.deeds.first_key_value().map_or(NEVER, |((at, _), _)| *at)
+    }
+
+    /// Whether an operator of others is still at work, or waits.
+    pub(crate) fn has_operators(&self) -> bool {
+        self.deeds.values().any(|deed| matches!(deed, Deed::Operator(_)))
     }
 
     pub(crate) fn take_due(&mut self, now: Micros) -> Option<Deed> {

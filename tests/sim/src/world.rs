@@ -1,6 +1,7 @@
 //! One run: actors on common ground, each taking its turn in virtual time.
 
 mod incidents;
+mod operators;
 mod rest;
 mod services;
 mod setup;
@@ -20,6 +21,8 @@ use crate::kubernetes::Kubernetes;
 use crate::server::{Change, Object, Told};
 use crate::trace::Who;
 use crate::user::User;
+
+pub(crate) use operators::Foreign;
 
 /// A Lease that is not renewed is taken after so long.
 const LEASE: Micros = 15 * SECOND;
@@ -138,6 +141,7 @@ impl World {
             // Only images that can't be pulled are tried again and again. What a new leader makes of all this is not known before
             // it has decided.
             let is_quiet = next.saturating_sub(self.ground.server.changed_at) > QUIET
+                && !self.user.has_operators()
                 && self.controllers.iter().any(|each| each.is_done_for_now(self.ground.now));
             if next == NEVER || is_quiet {
                 return true;

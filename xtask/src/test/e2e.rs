@@ -22,11 +22,12 @@ use super::minutes::Minutes;
 /// rights, which restarts them, `policies` stops the controller, `uninstall` removes everything. `servers` disturbs nobody, but is
 /// disturbed: in a Hold a real server has to be back before its clients' time is up, and beside `rollout` on a busy machine some
 /// were not. A new file runs alone until somebody has looked.
-const SHARING: [&str; 12] = [
+const SHARING: [&str; 13] = [
     "rollout",
     "gate",
     "hold",
     "colla_set",
+    "pod_ops_lifecycle",
     "sidecars",
     "stateful_set",
     "daemon_set",

@@ -68,6 +68,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         finished: false,
         ip: None,
         created: None,
+        lifecycle: None,
     };
     let grace = std::time::Duration::from_secs(30);
     NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), grace }

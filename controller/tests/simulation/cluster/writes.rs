@@ -37,6 +37,15 @@ impl Cluster {
     }
 
     pub(super) fn request(&mut self, write: &hitless_workloads::Write, version: &str) -> bool {
+        if write.on.group_kind.is("", "Pod") {
+            let uid = &write.on.uid;
+            match carry_out(write, self.pods.get(uid), version, &self.now.to_string()) {
+                Err(_) => return false,
+                Ok(None) => _ = self.pods.remove(uid),
+                Ok(Some(pod)) => _ = self.pods.insert(uid.clone(), pod),
+            }
+            return true;
+        }
         let name = &write.on.name;
         let is_set = write.on.group_kind.kind == "ReplicaSet";
         let known = if is_set { self.sets.get(name) } else { Some(&self.deployment) };

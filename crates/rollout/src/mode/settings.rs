@@ -187,16 +187,16 @@ impl OperationSettings {
         self.inputs.gap_milliseconds
     }
 
-    /// For a pod that leaves service for good.
+    /// For a pod that leaves service whoever else serves, for this reason.
     #[must_use]
-    pub fn drain_only<'a>(
+    pub fn leave<'a>(
         &self,
+        reason: &str,
         pod: &PodView,
         traffic: &Traffic<'a>,
         serving: &impl Fn(&PodView) -> Serving,
     ) -> Start<'a> {
-        let reason = "NotNeeded: the pods of its workload serve without it".to_owned();
-        let mode = Mode { mode: GrantMode::Leave, reason, unless_serving: false };
+        let mode = Mode { mode: GrantMode::Leave, reason: reason.to_owned(), unless_serving: false };
         let begin = traffic.begin(pod, &mode.mode, serving);
         Start { mode, begin }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter::once_with;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, ObjectRef};
+use hitless_api::{Grant, GrantOp, ObjectRef};
 use hitless_gate::{Gate, Verdict};
 use hitless_workloads::{Obstacle, PodIntent, kind};
 use jiff::SignedDuration;
@@ -147,11 +147,23 @@ impl<'a> Basis<'a, '_> {
             return Err(WaitReason::PrefetchOnly);
         }
         let operable = Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank };
+        if operable.intent.operation.op == GrantOp::Foreign {
+            return self.agent_is_too_old(node).map_or(Ok(operable), Err);
+        }
         self.stuck_companion(&operable).map_or(Ok(operable), Err)
+    }
+
+    /// The agent of the node has said what it can do, and letting others operate a pod is not among it.
+    fn agent_is_too_old(&self, node: &str) -> Option<WaitReason> {
+        let agent = self.snapshot.node_transitions.get(node)?.agent.as_ref()?;
+        (!agent.can(GrantOp::FOREIGN_FEATURE)).then(|| WaitReason::AgentTooOld(node.to_owned()))
     }
 
     /// Whether a pod of its workload that comes before it waits.
     pub(super) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<WaitReason> {
+        if pod.intent.operation.op == GrantOp::Foreign {
+            return None;
+        }
         let workload = self.wishes.workload_of(pod.pod)?;
         let first = in_turn.before(workload, pod.rank)?;
         let kind = kind::of_workload(&self.wishes.plans[workload].workload.group_kind)?;
@@ -213,6 +225,11 @@ impl<'a> Basis<'a, '_> {
         let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
         let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
         let too_many = || failures.iter().filter(of_workload).count() >= self.gate.tolerated_failures(uid) as usize;
+        if wish.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Foreign) {
+            let is_foreign = |failure: &&Failure<'_>| failure.grant.op == GrantOp::Foreign;
+            let failure = failures.iter().filter(is_foreign).find(own)?;
+            return Some(WaitReason::NotDrained(failure.reason()));
+        }
         let halting = failures.iter().find(own).or_else(|| failures.iter().find(of_workload).filter(|_| too_many()))?;
         Some(WaitReason::Halted {
             pod: halting.grant.pod.name.clone(),

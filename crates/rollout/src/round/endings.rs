@@ -4,6 +4,7 @@ mod orphans;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::lifecycle;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Cancel, Grant, GrantOp, Outcome, PodRef, TransitionResult};
@@ -180,14 +181,17 @@ fn over<'a>(
     }
     // A Done was seen Ready by the agent; what is derived from the pod must know of it, or it would be wished again.
     let proven = match (result.outcome, evidence) {
-        (_, Some(Evidence::Ready | Evidence::Gone)) | (Outcome::Done, Some(Evidence::NotReady)) => true,
+        (_, Some(Evidence::Ready | Evidence::Gone)) => true,
+        // What others have made of the pod, nobody has verified.
+        (Outcome::Done, Some(Evidence::NotReady)) => grant.op != GrantOp::Foreign,
         (Outcome::Done, None) => pod.is_some_and(|pod| shows(grant, pod)),
         (_, Some(Evidence::NotReady) | None) => false,
     };
     let still_speaks = wishes.is_the_wish(grant) || is_halting(&failure, wishes) || snapshot.is_of_unreadable(grant);
     let lasting = result.is_lasting() && grant.cancel.is_none() && still_speaks;
     // The same operation too, where it may be tried again: the pod may need it to become Ready.
-    let tried_again = !lasting && result.outcome != Outcome::Done && wishes.is_the_wish(grant);
+    let may_repeat = result.outcome != Outcome::Done || grant.op == GrantOp::Foreign;
+    let tried_again = !lasting && may_repeat && wishes.is_the_wish(grant);
     let may_be_transferred = tried_again || wishes.has_another_wish(grant);
     if proven {
         changes.push(granted.release());
@@ -197,7 +201,7 @@ fn over<'a>(
         if result.outcome != Outcome::Done {
             ended.retry_first.insert(&grant.pod.uid);
         }
-    } else if pod.is_none_or(|pod| result.outcome == Outcome::Done || pod.ready())
+    } else if pod.is_none_or(|pod| (result.outcome == Outcome::Done && evidence.is_none()) || pod.ready())
         || (evidence.is_none() && may_be_transferred)
     {
         // The cache may be behind or ahead: ask.
@@ -215,7 +219,7 @@ fn over<'a>(
             ended.failed_but_serving.insert(&failure.grant.pod.uid);
         }
         ended.failures.push(failure);
-    } else if !proven && pod.is_some_and(|pod| !pod.ready()) && !may_be_transferred {
+    } else if !proven && pod.is_some_and(|pod| !pod.ready() && !pod.terminating) && !may_be_transferred {
         ended.not_ready_after_end.push(failure);
     }
 }
@@ -236,6 +240,10 @@ fn is_halting(failure: &Failure<'_>, wishes: &Wishes<'_>) -> bool {
 /// Whether the pod shows what the grant was to write and other containers than before, so that what is derived from it is up to
 /// date: a restart names the digest that runs, and the pod may be seen with the new spec and the old status.
 fn shows(grant: &Grant, pod: &PodView) -> bool {
+    // The operators may be seen as they were before they finished.
+    if grant.op == GrantOp::Foreign {
+        return pod.ready() && !lifecycle::is_operating(&pod.labels);
+    }
     let is_replaced = |(name, before): (&String, &String)| {
         let status = pod.container(name).and_then(|container| container.status.as_ref());
         status.is_some_and(|status| status.container_id != *before)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::event::{EventNote, Severity};
-use hitless_api::{Outcome, PodRef};
+use hitless_api::{GrantOp, Outcome, PodRef};
 use hitless_workloads::{Plan, kind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -65,7 +65,9 @@ fn lone(wishes: &Wishes<'_>, verdict: &PodVerdict) -> Option<EventNote> {
     if wish.workload.is_some() || verdict.waiting.as_ref()?.is_brief() {
         return None;
     }
-    Some(note(pod(&verdict.pod), Severity::Warning, "RestartBlocked", verdict.text()?))
+    let is_foreign = wish.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Foreign);
+    let reason = if is_foreign { "OperationBlocked" } else { "RestartBlocked" };
+    Some(note(pod(&verdict.pod), Severity::Warning, reason, verdict.text()?))
 }
 
 fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {

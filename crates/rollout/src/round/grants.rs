@@ -19,6 +19,11 @@ use super::{Forecast, PodVerdict, micro};
 use crate::gate_cache::Synced;
 use crate::snapshot::OperationKey;
 
+/// Why a pod that is to be deleted leaves service.
+const NOT_NEEDED: &str = "NotNeeded: the pods of its workload serve without it";
+/// Why a pod that others operate leaves service.
+const FOREIGN: &str = "Foreign: others operate the pod (PodOpsLifecycle), and it returns when all have finished";
+
 /// Those with a reservation have gone; the others are still to be judged.
 pub(super) struct Resumed<'a>(Candidates<'a>);
 
@@ -126,7 +131,8 @@ impl<'a> Judged<'a> {
             } else {
                 basis.grant(&pod, &answer, &draft)
             };
-            if answer.allowed && outcome.is_err() && changes.is_empty() {
+            let is_in_order = pod.intent.operation.op != GrantOp::Foreign;
+            if answer.allowed && outcome.is_err() && changes.is_empty() && is_in_order {
                 in_turn.wait(basis.wishes.workload_of(pod.pod), pod.rank, pod.pod);
             }
             draft = draft.with(changes);
@@ -174,7 +180,10 @@ impl<'a> Basis<'a, '_> {
 
     /// The rules deny it. A companion pod may help, if what it takes to try the version is there.
     fn waits_for_rules(&self, operable: &Operable<'_>, answer: &Verdict) -> WaitReason {
-        let Some(companion) = self.makes_room(operable, answer) else { return WaitReason::Rules };
+        let of_workload = operable.intent.operation.op != GrantOp::Foreign;
+        let Some(companion) = self.makes_room(operable, answer).filter(|_| of_workload) else {
+            return WaitReason::Rules;
+        };
         self.images.waiting_for_answer(operable.pod, &operable.intent).unwrap_or(companion)
     }
 
@@ -198,7 +207,8 @@ impl<'a> Basis<'a, '_> {
         if let Some(waiting) = self.leaves_pools(operable, &begin.mode.mode, draft) {
             return Decided::waits(waiting);
         }
-        if let Some(waiting) = self.companion(operable, &begin.mode) {
+        let of_workload = operable.intent.operation.op != GrantOp::Foreign;
+        if let Some(waiting) = self.companion(operable, &begin.mode).filter(|_| of_workload) {
             return Decided::waits(waiting);
         }
         // One pod leaves and teaches how long the workload is away; the others may then be held.
@@ -258,7 +268,8 @@ impl<'a> Basis<'a, '_> {
     fn begin(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Result<Beginning<'a>, WaitReason> {
         let serving = |pod: &PodView| self.serving(pod, draft);
         let start = match operable.intent.operation.op {
-            GrantOp::Drain => Ok(operable.settings.drain_only(operable.pod, &self.traffic, &serving)),
+            GrantOp::Drain => Ok(operable.settings.leave(NOT_NEEDED, operable.pod, &self.traffic, &serving)),
+            GrantOp::Foreign => Ok(operable.settings.leave(FOREIGN, operable.pod, &self.traffic, &serving)),
             _ => operable.settings.start(operable.pod, &self.traffic, &serving),
         };
         let Start { mut mode, begin } = start.map_err(|why| WaitReason::not_operable(why, operable.node))?;
@@ -286,7 +297,8 @@ impl<'a> Basis<'a, '_> {
     fn grant_of(&self, operable: &Operable<'_>, mode: &Mode, granted: Timestamp) -> Grant {
         let Operable { pod, intent, settings, .. } = operable;
         let operation = &intent.operation;
-        let workload = self.wishes.workload_of(pod).filter(|_| operation.op != GrantOp::Drain);
+        let workload =
+            self.wishes.workload_of(pod).filter(|_| !matches!(operation.op, GrantOp::Drain | GrantOp::Foreign));
         let config = workload.and_then(|workload| self.reloads.mounted(workload));
         let running = |name: &String| {
             let status = pod.container(name).and_then(|container| container.status.as_ref());

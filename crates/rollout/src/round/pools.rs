@@ -116,7 +116,7 @@ impl<'a> Basis<'a, '_> {
         }
         let points: &[(WaitPoint, &str)] = match op {
             GrantOp::Drain => &[(WaitPoint::Operate, OUT)],
-            GrantOp::Update | GrantOp::Restart | GrantOp::Unknown(_) => {
+            GrantOp::Update | GrantOp::Restart | GrantOp::Foreign | GrantOp::Unknown(_) => {
                 &[(WaitPoint::Operate, OUT), (WaitPoint::Done, SERVES)]
             }
         };

@@ -100,6 +100,10 @@ pub enum WaitReason {
     OwnerUnreadable(GroupKind),
     /// The namespace's ledger has as many reservations as fit.
     LedgerFull,
+    /// The agent of this node can't let others operate a pod.
+    AgentTooOld(String),
+    /// It could not be taken out of service for those who are to operate it; with the result of the attempt.
+    NotDrained(String),
     /// An operation of its workload has failed on the way to this target.
     Halted {
         /// Name of the pod that it failed on.
@@ -176,6 +180,8 @@ impl WaitReason {
             Self::Reload => "Reload",
             Self::OwnerUnreadable(_) => "OwnerUnreadable",
             Self::LedgerFull => "LedgerFull",
+            Self::AgentTooOld(_) => "AgentTooOld",
+            Self::NotDrained(_) => "NotDrained",
             Self::Halted { .. } => "Halted",
         }
     }
@@ -255,6 +261,12 @@ impl WaitReason {
             }
             Self::OwnerUnreadable(kind) => format!("its workload is a {kind}, and the controller can't list those now"),
             Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
+            Self::AgentTooOld(node) => {
+                format!("others are to operate it, and the agent on its node {node} is of an earlier version")
+            }
+            Self::NotDrained(reason) => {
+                format!("it could not be taken out of service for others to operate it: {reason}")
+            }
             Self::Halted { pod, reason, way_back: false } => format!("the operation of pod {pod} ended as {reason}"),
             Self::Halted { pod, reason, way_back: true } => format!(
                 "the partition keeps pod {pod} at the version before, and its operation back to that ended as {reason}"
@@ -315,6 +327,10 @@ impl WaitReason {
             Self::NodeFull(_) => Some("wait until some of its operations end"),
             Self::OwnerUnreadable(_) => Some("see the controller's log for what the API server says"),
             Self::LedgerFull => Some("wait until some operations end"),
+            Self::AgentTooOld(_) => Some("update the DaemonSet hitless-agent"),
+            Self::NotDrained(_) => Some(
+                "it serves as before; the operator has to take its operation back (label undo-operation-type) and to begin anew; a pod that was to leave for its deletion can be deleted by hand",
+            ),
             Self::Halted { way_back: false, .. } => Some("set another image, or the old one again"),
             // The template has nothing to do with it.
             Self::Halted { way_back: true, .. } => Some(Self::WAY_BACK),

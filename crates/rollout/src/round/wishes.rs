@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Outcome};
-use hitless_workloads::{Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Stage, World, image};
+use hitless_workloads::{Component, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Stage, World, image};
 use jiff::Timestamp;
 
 use super::images::Images;
@@ -31,6 +31,8 @@ pub(super) struct Wishes<'a> {
     pub(super) world: World<'a>,
     /// Index of the plan by uid of the workload.
     by_workload: HashMap<String, usize>,
+    /// What is looked after.
+    components: Vec<Component>,
 }
 
 impl<'a> Wishes<'a> {
@@ -98,7 +100,7 @@ impl<'a> Wishes<'a> {
             let goes = |pod: &'a PodView| companion::is_companion(pod) || self.workload_of(pod).is_none();
             return pod.is_none_or(goes) || self.is_the_wish(grant);
         }
-        REQUESTS.iter().any(|kind| kind.wants(grant, pod))
+        REQUESTS.iter().filter(|kind| self.components.contains(&kind.component())).any(|kind| kind.wants(grant, pod))
     }
 
     /// Whether the pod needs an operation now that can be done, and it is another one.
@@ -146,7 +148,8 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
     let world = world.at(&snapshot.pods, now);
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
-    let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload };
+    let components = [&[Component::Base], snapshot.components.as_slice()].concat();
+    let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload, components };
     for (index, plan) in wishes.plans.iter().enumerate() {
         for PodWish { pod, intent, rank } in &plan.wishes {
             if let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) {
@@ -159,12 +162,20 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
         let pod = wishes.pods.get(pod.id.uid.as_str())?;
         wishes.workload_of(pod).map(|index| &wishes.plans[index])
     };
-    let requested: Vec<PodWish> = REQUESTS.iter().flat_map(|kind| kind.wishes(&snapshot.pods, &plan_of)).collect();
-    for PodWish { pod, intent, rank } in requested {
+    let kinds = REQUESTS.iter().filter(|kind| snapshot.serves(kind.component()));
+    let requested: Vec<(bool, PodWish)> = kinds
+        .flat_map(|kind| kind.wishes(&snapshot.pods, &plan_of).into_iter().map(|wish| (kind.goes_first(), wish)))
+        .collect();
+    for (goes_first, PodWish { pod, intent, rank }) in requested {
         let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) else { continue };
         let (uid, pod) = (*uid, *pod);
         // It is there for a while only, and would leave while the pod is away that it stands in for.
         if companion::is_companion(pod) {
+            continue;
+        }
+        if goes_first {
+            // It is no part of what its workload does: neither waits for the other's order, images or failures.
+            wishes.by_pod.insert(uid, Wish { pod, intent, workload: None, rank });
             continue;
         }
         let workload = wishes.workload_of(pod);

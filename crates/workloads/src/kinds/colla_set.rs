@@ -84,7 +84,7 @@ impl Kind for CollaSets {
 
     fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
         if *of == COLLA_SET.group_kind {
-            object::read(of, object, Body::CollaSet)
+            object::read(of, object, |body| Body::CollaSet(Box::new(body)))
         } else if *of == RESOURCE_CONTEXT.group_kind {
             object::read(of, object, Body::ResourceContext)
         } else {
@@ -153,14 +153,11 @@ fn owner(set: CollaSet<'_>) -> Value {
 
 /// Labels, annotations and keys of KusionStack's.
 pub(crate) mod names {
-    /// On pods and Services, value `true`: KusionStack looks after them.
-    pub(crate) const CONTROL: &str = "kusionstack.io/control";
+    pub(crate) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
     /// On a pod: its instance id.
     pub(crate) const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
     /// On a pod: it is updated where the CollaSet goes by label.
     pub(crate) const UPDATE_INCLUDED: &str = "collaset.kusionstack.io/update-included";
-    /// On a pod: it is removed, and made anew.
-    pub(crate) const TO_DELETE: &str = "collaset.kusionstack.io/to-delete";
     /// In a ResourceContext: name of the CollaSet that has the id.
     pub(crate) const OWNER: &str = "Owner";
     /// In a ResourceContext: name of the ControllerRevision that its pod is made from.

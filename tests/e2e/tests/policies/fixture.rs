@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use hitless_api::lifecycle::{self, Step};
 use hitless_api::names;
 use serde_json::{Value, json};
 
@@ -51,6 +52,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
             "rbac",
             "-f",
             "kusionstack/collasets.yaml",
+            "-f",
+            "kusionstack/lifecycle.yaml",
         ])
         .output()?;
     ensure!(output.status.success(), "kubectl apply: {}", String::from_utf8_lossy(&output.stderr));
@@ -219,6 +222,8 @@ async fn create_pods(api: &Api) -> anyhow::Result<Reserved> {
         ("free", NAMESPACE, NODE, Some("True"), false),
         ("left", NAMESPACE, NODE, Some("False"), false),
         ("fresh", NAMESPACE, NODE, None, false),
+        ("takes-part", NAMESPACE, NODE, Some("True"), false),
+        ("leaving", NAMESPACE, NODE, Some("False"), false),
         ("elsewhere", NAMESPACE, OTHER_NODE, Some("True"), true),
         ("bare", BARE, NODE, Some("True"), false),
         ("companion", NAMESPACE, NODE, Some("True"), false),
@@ -228,6 +233,15 @@ async fn create_pods(api: &Api) -> anyhow::Result<Reserved> {
             body["metadata"]["labels"]["controller-revision-hash"] = json!("new");
             body["metadata"]["annotations"][names::annotations::REVISION] = json!("new");
             body["spec"]["containers"][0]["image"] = json!("web:2");
+        }
+        if name == "takes-part" || name == "leaving" {
+            body["metadata"]["labels"][lifecycle::CONTROL] = json!("true");
+        }
+        if name == "leaving" {
+            for key in [Step::Operating.key(lifecycle::DELETE_ID), Step::Operate.key(lifecycle::DELETE_ID)] {
+                body["metadata"]["labels"][key] = json!("1");
+            }
+            body["metadata"]["labels"][lifecycle::TO_DELETE] = json!("true");
         }
         let created = api.admin(&Call::create(pods(namespace), body)).await?;
         let mut conditions = vec![json!({"type": "Ready", "status": "True"})];

@@ -5,6 +5,7 @@ mod colla_set;
 mod companion;
 mod controller;
 mod gate;
+mod lifecycle;
 mod objects;
 mod prefetch;
 mod sets;
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Vec<Row> {
         companion::rows(),
         controller::rows(),
         gate::rows(),
+        lifecycle::rows(),
         objects::rows(),
         prefetch::rows(),
         sets::rows(),

@@ -72,6 +72,10 @@ impl Agent {
                 let patch = condition(false, "Leaving", &grant.id);
                 Request::InService { pod: grant.pod.clone(), patch, operation: Some(operation) }
             }
+            Action::ShowDrained => {
+                let patch = patch::drained(&pod.view, &grant.id, now);
+                Request::InService { pod: grant.pod.clone(), patch, operation: Some(operation) }
+            }
             Action::ReturnToService { reason, message } => {
                 let patch = condition(true, reason, message);
                 Request::InService { pod: grant.pod.clone(), patch, operation: Some(operation) }

@@ -4,6 +4,7 @@ use hitless_agent::view::NodePod;
 use hitless_api::PodRef;
 use hitless_api::names::IN_SERVICE;
 use hitless_api::pod::ConditionView;
+use hitless_workloads::{Request, Write};
 use json_patch::PatchOperation;
 use serde_json::Value;
 
@@ -40,6 +41,28 @@ impl Server {
         self.admission.review(self.now, &known.view, &after.view)?;
         checks.in_service(self, &known.view, &after.view, operation);
         Ok(Some(Object::Pod(self.put_pod(checks, after))))
+    }
+
+    /// A controller's write to a pod that takes part in PodOpsLifecycle.
+    pub(super) fn own_pod(&mut self, write: Write, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
+        let known = self.pods.get(write.on.uid.as_str()).ok_or(Refusal::Gone)?.clone();
+        match write.request {
+            Request::Patch(patch) => {
+                let mut after = NodePod::clone(&known.node_pod);
+                for step in &patch.operations().0 {
+                    apply(&mut after, step).ok_or(Refusal::Conflict)?;
+                }
+                checks.labelled(self, &known.view, &after.view);
+                Ok(Some(Object::Pod(self.put_pod(checks, after))))
+            }
+            Request::Delete { resource_version } if known.view.resource_version == resource_version => {
+                checks.deleted_by_label(self, &known.view);
+                self.change_pod(checks, &write.on.uid, |pod| pod.view.terminating = true);
+                Ok(None)
+            }
+            Request::Delete { .. } => Err(Refusal::Conflict),
+            Request::Create(_) | Request::Status(_) | Request::Look => Err(Refusal::Denied("no such write to a pod")),
+        }
     }
 
     /// A JSON patch of images, labels and annotations.

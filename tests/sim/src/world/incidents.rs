@@ -70,6 +70,7 @@ impl World {
             self.user.at(at, Deed::RemoveBinding(chance.index(1_000)));
             last = last.max(at);
         }
+        self.plan_operators(start);
         last + if self.weather.agent_away_long > 0 { LONGEST_AWAY } else { 20 * SECOND }
     }
 
@@ -201,6 +202,9 @@ impl World {
             Deed::Manage(index, how) => self.manage(index, how),
             Deed::RemoveBinding(who) => self.remove_binding(who),
             Deed::RemakeService(index) => self.remake_service(index),
+            Deed::Begin(who) => self.begin(who),
+            Deed::Operator(index) => self.operator(index),
+            Deed::LabelForDeletion(who) => self.label_for_deletion(who),
         }
     }
 

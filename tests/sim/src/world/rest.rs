@@ -18,6 +18,7 @@ impl World {
     pub(super) fn rest(&mut self, cured: bool) -> bool {
         let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
         let faults = faults
+            .or_else(|| self.operations_at_rest())
             .or_else(|| self.bad_versions_at_rest())
             .or_else(|| self.halted_deployments_at_rest())
             .or_else(|| self.rollouts_at_rest(cured));
@@ -154,7 +155,7 @@ impl World {
             // Nobody takes the only server out of its load balancer. Its sessions may last longer than a drain, and then the rule
             // may want that the operation is given up.
             let is_balanced = obstacle == "TrafficLast" || self.was_aborted_at_balancer(&workload.view);
-            if cured && !wish.hopeless && !is_balanced {
+            if cured && !wish.hopeless && !is_balanced && !self.waits_for_deletion(&workload.view.id.uid) {
                 let why = self.unrest();
                 return Some(format!(
                     "{}: {unfinished} though nothing should be in the way ({obstacle}): {why}",

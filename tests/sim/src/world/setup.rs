@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::{NodeIdentity, NodePod};
+use hitless_api::lifecycle::CONTROL;
 use hitless_api::names::{COMPANION_NEVER, IN_SERVICE, annotations, labels};
 use hitless_api::pod::ConditionView;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
@@ -104,6 +105,9 @@ fn nodes(ground: &mut Ground) -> Vec<Node> {
             if ground.server.balancer.is_some() {
                 agent.info.features.push(Wait::FEATURE.to_owned());
             }
+            if ground.has_operators {
+                agent.info.features.push(GrantOp::FOREIGN_FEATURE.to_owned());
+            }
             if ground.chance.happens(1_500) {
                 ground.fault(Fault::SkewedNode);
                 kubelet.skew = ground.chance.between(-5 * SECOND, 5 * SECOND);
@@ -132,6 +136,9 @@ fn workload(namespace: &str, number: usize, holds: bool, nodes: &mut [Node], gro
         "metadata": {"labels": {"app": name, "tier": tier, "all": "yes"}, "annotations": {}},
         "spec": {"containers": [{"name": "web", "image": format!("{name}:v1")}]}
     });
+    if ground.has_operators {
+        template["metadata"]["labels"][CONTROL] = json!("true");
+    }
     if ground.chance.happens(2_500) {
         template["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
     }
