@@ -96,6 +96,9 @@ pub(crate) struct RestartArgs {
     /// Only this container; may be given several times
     #[arg(short, long = "container", value_name = "NAME", value_delimiter = ',')]
     pub(crate) containers: Vec<String>,
+    /// By an OperationJob, which reports how far it is and ends by itself [default: for 10 pods and more, where the cluster has them]
+    #[arg(long)]
+    pub(crate) job: bool,
     /// Wait until all of them have been restarted
     #[arg(long)]
     pub(crate) wait: bool,

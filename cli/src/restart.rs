@@ -1,4 +1,6 @@
-//! `kubectl hitless restart`: asks for a restart by annotating pods, and waits for it if told to.
+//! `kubectl hitless restart`: asks for a restart by annotating pods, or by an OperationJob, and waits for it if told to.
+
+mod job;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,25 +29,12 @@ type Asked = BTreeMap<String, BTreeMap<String, String>>;
 pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartArgs) -> Result<(), Failure> {
     let scope = Scope::Namespace(namespace.clone());
     let snapshot = source::read(&client, &scope).await?;
-    let pods = select(&snapshot, &namespace, arguments)?;
-    let token = token(Timestamp::now());
-    let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-    let writes = Writes::default();
-    let mut asked = Asked::new();
-    for pod in pods {
-        let name = &pod.id.name;
-        let patch = Patch::Merge(patch(pod, &token, &arguments.containers));
-        match writes.send("pods", api.patch(name, &PatchParams::default(), &patch)).await {
-            Ok(_) => {
-                say(&format!("pod/{name} restart requested"))?;
-                asked.insert(pod.id.uid.clone(), ids(pod, &arguments.containers));
-            }
-            Err(WriteError::Conflict { .. } | WriteError::Gone { .. }) => {
-                say(&format!("pod/{name} has been replaced meanwhile, so it needs no restart"))?;
-            }
-            Err(error) => return Err(Failure::of(format!("annotate pod {name}"), error)),
-        }
-    }
+    let mut pods = select(&snapshot, &namespace, arguments)?;
+    let token = match job::make(&client, &snapshot, &namespace, arguments, &pods).await? {
+        Some(token) => token,
+        None => annotate(&client, &namespace, arguments, &mut pods).await?,
+    };
+    let asked: Asked = pods.iter().map(|pod| (pod.id.uid.clone(), ids(pod, &arguments.containers))).collect();
     if !arguments.wait {
         return say(&format!("watch it with: kubectl hitless status -n {namespace} {} -w", arguments.target));
     }
@@ -69,6 +58,33 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartAr
         return result;
     }
     Err(late(&source::read(&client, &scope).await?, &asked, &token))
+}
+
+/// Annotates the pods; those that are gone are taken out. Returns the token.
+async fn annotate(
+    client: &Client,
+    namespace: &str,
+    arguments: &RestartArgs,
+    pods: &mut Vec<&PodView>,
+) -> Result<String, Failure> {
+    let token = token(Timestamp::now());
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let writes = Writes::default();
+    for pod in std::mem::take(pods) {
+        let name = &pod.id.name;
+        let patch = Patch::Merge(patch(pod, &token, &arguments.containers));
+        match writes.send("pods", api.patch(name, &PatchParams::default(), &patch)).await {
+            Ok(_) => {
+                say(&format!("pod/{name} restart requested"))?;
+                pods.push(pod);
+            }
+            Err(WriteError::Conflict { .. } | WriteError::Gone { .. }) => {
+                say(&format!("pod/{name} has been replaced meanwhile, so it needs no restart"))?;
+            }
+            Err(error) => return Err(Failure::of(format!("annotate pod {name}"), error)),
+        }
+    }
+    Ok(token)
 }
 
 /// The pods that are meant, all of them fit for it.
@@ -129,6 +145,7 @@ fn left(snapshot: &Snapshot, asked: &Asked, token: &str) -> Result<Vec<String>, 
             return Err(Failure::Failed(message));
         }
     }
+    job::failed(snapshot, token)?;
     let nodes = snapshot.cluster.node_transitions.values();
     let operated: BTreeSet<&str> =
         nodes.flat_map(|node| node.unfinished()).map(|grant| grant.pod.uid.as_str()).collect();

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use hitless_api::GroupKind;
 use hitless_api::pod::PodView;
 use hitless_gate::Settings;
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::kuperator::{self, Kuperator};
 use hitless_rollout::round::{Explanation, explain};
 use hitless_rollout::snapshot::Snapshot as Cluster;
 use hitless_runtime::config;
-use hitless_workloads::{Components, Object, kind};
+use hitless_workloads::requests::operation_job::OPERATION_JOB;
+use hitless_workloads::switch::{ComponentNames, SwitchNames};
+use hitless_workloads::{Component, Holder, Installed, Object, kind};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::events::v1::Event;
@@ -32,6 +36,10 @@ pub(crate) struct Snapshot {
     pub(crate) events: Vec<Arc<EventView>>,
     /// Settings of the controller.
     pub(crate) settings: Settings,
+    /// What the controller is told to look after; `None`: that is not known, and everything is assumed.
+    pub(crate) installed: Option<Installed>,
+    /// KusionStack's own manager, if the user may see it and it is there.
+    pub(crate) kuperator: Option<Kuperator>,
     /// What could not be read, and why.
     pub(crate) unread: BTreeMap<Part, String>,
 }
@@ -57,7 +65,33 @@ impl Snapshot {
     pub(crate) fn observed(&self, now: Timestamp) -> Cluster {
         let mut cluster = self.cluster.clone();
         cluster.unknown.modes |= self.unread.keys().any(|part| part.matters_to_modes());
-        cluster.as_observer(now)
+        cluster.as_observer(now).leaving_alone(&self.installed(), self.kuperator.clone())
+    }
+
+    /// What the controller looks after.
+    fn installed(&self) -> Installed {
+        self.installed.clone().unwrap_or_else(|| Installed::with(&[Component::KusionStack]))
+    }
+
+    /// Whether the controller acts on OperationJobs.
+    pub(crate) fn serves_jobs(&self) -> bool {
+        let is_on = |holder: &Holder| holder.own() == Some(&OPERATION_JOB.group_kind) && self.installed().has(*holder);
+        self.kuperator.is_none()
+            && !self.unlisted.contains(&OPERATION_JOB.plural)
+            && kind::holders().any(|holder| is_on(&holder))
+    }
+
+    /// Why workloads of the kind are left alone, if they are.
+    pub(crate) fn left_alone(&self, kind: &GroupKind) -> Option<String> {
+        let left = kuperator::left(&self.installed(), self.kuperator.as_ref()).any(|left| left == kind);
+        let off = || {
+            format!(
+                "the controller does not look after them: {} does not name their component, or {} names them",
+                Installed::COMPONENTS,
+                Installed::SWITCHED_OFF
+            )
+        };
+        left.then(|| self.kuperator.as_ref().map_or_else(off, ToString::to_string))
     }
 
     /// What the controller decides now, and why; in detail of the pods for which `asked` holds.
@@ -68,7 +102,8 @@ impl Snapshot {
     /// What the reader has to know about what was not read.
     pub(crate) fn notes(&self) -> Vec<String> {
         let note = |(part, message): (&Part, &String)| format!("{part} not read: {message}; {}", part.consequence());
-        self.unread.iter().map(note).collect()
+        let left = self.kuperator.iter().map(|there| format!("{there}; hitless leaves its kinds to it"));
+        left.chain(self.unread.iter().map(note)).collect()
     }
 }
 
@@ -197,7 +232,7 @@ impl Snapshot {
 }
 
 /// What the controller's Deployment tells it in the environment; what it would refuse to start with counts as the default.
-pub(crate) fn settings(deployment: Deployment) -> Option<(Settings, Components)> {
+pub(crate) fn settings(deployment: Deployment) -> Option<(Settings, Installed)> {
     let containers = deployment.spec?.template.spec?.containers;
     let variables: BTreeMap<String, String> = containers
         .into_iter()
@@ -205,12 +240,15 @@ pub(crate) fn settings(deployment: Deployment) -> Option<(Settings, Components)>
         .filter_map(|variable| Some((variable.name, variable.value?)))
         .collect();
     let variables = config::Settings::new(|name| variables.get(name).cloned());
-    let components = variables.parsed(Components::SETTING, Components::default()).unwrap_or_default();
     let settings = Settings {
         implicit: variables.parsed(Settings::IMPLICIT_PERCENT, ImplicitPercent::default()).unwrap_or_default().0,
         skipped_kinds: variables.parsed(Settings::SKIPPED_KINDS, SkippedKinds::default()).unwrap_or_default().0,
     };
-    Some((settings, components))
+    let installed = Installed {
+        components: variables.parsed(Installed::COMPONENTS, ComponentNames::default()).unwrap_or_default().0,
+        off: variables.parsed(Installed::SWITCHED_OFF, SwitchNames::default()).unwrap_or_default().0,
+    };
+    Some((settings, installed))
 }
 
 impl EventView {

@@ -15,13 +15,16 @@ use hitless_api::{
     DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger,
     names,
 };
+use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
 use hitless_rollout::prefetch::{NamePool, PrefetchView};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, Snapshot as Cluster, Unknown, agents};
 use hitless_runtime::list;
 use hitless_workloads::kind;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -221,14 +224,24 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     };
     cluster.drain_policies.extend(optional(Part::DefaultDrainPolicy, default_policy, &mut unread)?.unwrap_or_default());
     let controllers = optional(Part::Controller, controller, &mut unread)?.unwrap_or_default();
-    let (settings, components) = controllers.first().map(|settings| (**settings).clone()).unwrap_or_default();
-    cluster.components = components.0;
+    let (settings, installed) = controllers.first().map(|found| (**found).clone()).unzip();
+    let settings = settings.unwrap_or_default();
+    let kuperator = kuperator(client).await;
     let cluster_budgets = optional(Part::ClusterBudgets, cluster_budgets, &mut unread)?.unwrap_or_default();
     cluster.budgets.extend(cluster_budgets.into_iter().filter(|budget| budget.is_cluster_wide()));
     let events = optional(Part::Events, events, &mut unread)?.unwrap_or_default();
     let agents = optional(Part::Agents, agents, &mut unread)?.unwrap_or_default();
-    let snapshot =
-        Snapshot { cluster, objects: Vec::new(), unlisted, namespace: scope.namespace(), events, settings, unread };
+    let snapshot = Snapshot {
+        cluster,
+        objects: Vec::new(),
+        unlisted,
+        namespace: scope.namespace(),
+        events,
+        settings,
+        installed,
+        kuperator,
+        unread,
+    };
     let mut snapshot = snapshot.with_objects(objects.concat());
     let mut reads_all = matches!(scope, Scope::All);
     if snapshot.counts_cluster_wide() && scope.besides_system().is_some() {
@@ -246,6 +259,24 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     }
     complete(&mut snapshot, &agents, reads_all);
     Ok(snapshot)
+}
+
+/// KusionStack's own manager, if it is there and the user may see it: few may read what it is seen by, and it is in few clusters, so
+/// that this is not noted as missing. The controller says it on the objects, too.
+async fn kuperator(client: &Client) -> Option<Kuperator> {
+    let lease: Api<Lease> = Api::namespaced(client.clone(), kuperator::NAMESPACE);
+    let [mutating, validating] = kuperator::WEBHOOKS;
+    let first: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let second: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let (lease, first, second) = futures::join!(
+        lease.get_opt(kuperator::LEASE),
+        first.get_metadata_opt(mutating),
+        second.get_metadata_opt(validating)
+    );
+    let lease = lease.ok().flatten().and_then(|lease| LeaseView::of(&lease));
+    let names = [first.map(|found| found.map(|_| mutating)), second.map(|found| found.map(|_| validating))];
+    let names: Vec<String> = names.into_iter().filter_map(|found| found.ok().flatten()).map(str::to_owned).collect();
+    Kuperator::seen(lease.as_ref(), &names, Timestamp::now())
 }
 
 /// Adds what follows from what was read: which nodes have an agent, and what is not known.

@@ -1,5 +1,6 @@
 //! `kubectl hitless status`: what runs, what waits and why.
 
+mod jobs;
 mod observe;
 mod report;
 mod table;
@@ -29,6 +30,7 @@ pub(crate) async fn run(client: Client, scope: Scope, arguments: &StatusArgs) ->
     let report = observe(&first, Timestamp::now()).only(arguments.workload.as_ref());
     if let Some(target) = &arguments.workload
         && report.workloads.is_empty()
+        && report.jobs.is_empty()
     {
         return Err(nothing_about(&first, target));
     }
@@ -57,6 +59,13 @@ pub(crate) async fn run(client: Client, scope: Scope, arguments: &StatusArgs) ->
 fn nothing_about(snapshot: &crate::snapshot::Snapshot, target: &Target) -> Failure {
     if snapshot.find(target).is_none() {
         return Failure::NotFound(format!("{target} does not exist in this namespace; is -n the right one?"));
+    }
+    let left = match &target.kind {
+        TargetKind::Workload(kind) => snapshot.left_alone(kind),
+        TargetKind::Pod => None,
+    };
+    if let Some(why) = left {
+        return Failure::NotFound(format!("nothing is done for {target}: {why}"));
     }
     Failure::NotFound(match &target.kind {
         TargetKind::Workload(kind) => format!(

@@ -7,7 +7,8 @@ use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
-use hitless_workloads::{Component, Components};
+use hitless_workloads::Installed;
+use hitless_workloads::switch::{ComponentNames, SwitchNames};
 
 /// Settings, read once at start-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +27,10 @@ pub struct Config {
     /// `SKIP_POD_TRANSITION_RULES`, upstream's name: comma-separated kinds of rules (`availablePolicy`, `labelCheck`, `webhook`) that
     /// are not evaluated.
     pub gate: hitless_gate::Settings,
-    /// `HITLESS_COMPONENTS`: comma-separated components of the manifests that are installed, whose kinds of workloads it looks after,
-    /// too: `kusionstack`. None by default.
-    pub components: Vec<Component>,
+    /// What is looked after besides. `HITLESS_COMPONENTS`: comma-separated components of the manifests that are installed:
+    /// `kusionstack`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
+    /// `OperationJob`, `PodDecoration`, `PodOpsLifecycle`, `Traffic`; none by default.
+    pub installed: Installed,
     /// `KUBECONFIG`: to run outside a pod; else the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
 }
@@ -46,7 +48,10 @@ impl Config {
                 implicit: settings.parsed(hitless_gate::Settings::IMPLICIT_PERCENT, ImplicitPercent::default())?.0,
                 skipped_kinds: settings.parsed(hitless_gate::Settings::SKIPPED_KINDS, SkippedKinds::default())?.0,
             },
-            components: settings.parsed(Components::SETTING, Components::default())?.0,
+            installed: Installed {
+                components: settings.parsed(Installed::COMPONENTS, ComponentNames::default())?.0,
+                off: settings.parsed(Installed::SWITCHED_OFF, SwitchNames::default())?.0,
+            },
             kubeconfig: settings.optional("KUBECONFIG").map(PathBuf::from),
         })
     }
@@ -56,6 +61,7 @@ impl Config {
 mod tests {
     use super::*;
     use hitless_gate::ImplicitBudget;
+    use hitless_workloads::{Component, Switch};
 
     #[test]
     fn only_the_pods_name_is_required() {
@@ -66,6 +72,23 @@ mod tests {
         assert_eq!((config.listen.port(), config.lease.as_str()), (CONTROLLER_PORT, CONTROLLER));
         assert_eq!(read(None), Err(ConfigError::Missing("POD_NAME")));
         assert_eq!(config.gate, hitless_gate::Settings::default());
+    }
+
+    #[test]
+    fn kinds_of_a_component_are_switched_off_by_name() {
+        let read = |off: &'static str| {
+            Config::read(&Settings::new(move |name| match name {
+                "POD_NAME" => Some("p".to_owned()),
+                "HITLESS_COMPONENTS" => Some("kusionstack".to_owned()),
+                "HITLESS_SWITCHED_OFF" => Some(off.to_owned()),
+                _ => None,
+            }))
+        };
+        assert_eq!(read("").unwrap().installed, Installed::with(&[Component::KusionStack]));
+        let off = read("collaset, PodOpsLifecycle").unwrap().installed.off;
+        assert_eq!(off.into_iter().collect::<Vec<_>>(), [Switch::CollaSet, Switch::PodOpsLifecycle]);
+        let error = read("StatefulSet").unwrap_err().to_string();
+        assert!(error.contains("HITLESS_SWITCHED_OFF") && error.contains("StatefulSet"), "{error}");
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
 use hitless_api::ObjectRef;
 use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::kuperator::Kuperator;
 use hitless_rollout::reload::Uses;
 use hitless_rollout::round::{Read, Round, Step, round, under_way};
 use hitless_rollout::snapshot::Evidence;
@@ -85,6 +86,8 @@ struct State {
     event_debounce: EventDebounce<Instant>,
     /// Since when writes of a later epoch have been seen.
     later_epoch_since: Option<Instant>,
+    /// What was last seen of KusionStack's own manager, for the log.
+    kuperator: Option<Kuperator>,
 }
 
 impl Controller {
@@ -102,6 +105,7 @@ impl Controller {
             traffic: Traffic::new(self.client.clone(), self.leadership.clone(), Arc::clone(&self.wake)),
             event_debounce: EventDebounce::default(),
             later_epoch_since: None,
+            kuperator: None,
         };
         let mut next = Instant::now();
         loop {
@@ -121,13 +125,13 @@ impl Controller {
 
     /// One round; says when the next one is due even if nothing changes.
     async fn run_round(&mut self, state: &mut State) -> Instant {
-        let State { memory, retries, approval_calls, traffic, event_debounce, later_epoch_since } = state;
+        let State { memory, retries, approval_calls, traffic, event_debounce, later_epoch_since, kuperator } = state;
         let latest = Instant::now() + ROUND_AT_LEAST_EVERY;
         if !self.caches.synced() {
             return latest;
         }
-        let mut snapshot = self.caches.snapshot();
         let now = Timestamp::now();
+        let mut snapshot = self.caches.snapshot(now);
         memory.observe(&snapshot, now);
         let leadership = *self.leadership.borrow();
         self.metrics.leads(leadership.leads(Instant::now()));
@@ -138,6 +142,15 @@ impl Controller {
             approval_calls.end_of_term();
             traffic.end_of_term();
             return latest;
+        }
+        if snapshot.kuperator != *kuperator {
+            match &snapshot.kuperator {
+                Some(there) => tracing::warn!("{there}; its kinds are left to it"),
+                None => {
+                    tracing::info!("KusionStack's own manager is gone; its kinds that are on are looked after here");
+                }
+            }
+            kuperator.clone_from(&snapshot.kuperator);
         }
         snapshot.epoch = leadership.epoch;
         snapshot.holder.clone_from(&self.holder);

@@ -70,7 +70,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let health = Health { readiness: readiness.clone(), heartbeat: heartbeat.clone(), registry: Arc::new(registry) };
     let listener = http::bind(config.listen).await?;
     let wake = Arc::new(Notify::new());
-    let caches = Caches::new(&config.components, &wake, &watch_metrics);
+    let caches = Caches::new(&config.installed, &wake, &watch_metrics);
 
     let mut tasks = Tasks::new();
     for (name, watch) in caches.watches(&client, &readiness, &tasks.token()) {

@@ -11,6 +11,7 @@ use hitless_api::{
     TransitionLedger,
 };
 use hitless_gate::{Budget, DisruptionBudget};
+use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
 use hitless_rollout::mode::{PolicyView, ServiceView};
 use hitless_rollout::pools::ProviderView;
 use hitless_rollout::prefetch::{NamePool, PrefetchView};
@@ -18,7 +19,10 @@ use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::{Component, KINDS, Kind, Object, Resource, kind};
+use hitless_workloads::{Component, Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, kind};
+use jiff::Timestamp;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -44,7 +48,6 @@ pub fn api_resource(resource: &Resource) -> ApiResource {
 /// Everything that is watched. Clones share the content.
 #[derive(Clone)]
 pub struct Caches {
-    components: Arc<[Component]>,
     pub(crate) objects: Arc<[Objects]>,
     pub(crate) pods: Cache<Pod, PodView>,
     pub(crate) prefetches: Cache<Pod, PrefetchView>,
@@ -58,6 +61,41 @@ pub struct Caches {
     pub(crate) services: Cache<Service, ServiceView>,
     pub(crate) drain_policies: Cache<DrainPolicy, PolicyView>,
     pub(crate) providers: Cache<TrafficProvider, ProviderView>,
+    installed: Arc<Installed>,
+    kuperator: KuperatorCaches,
+}
+
+/// By what KusionStack's own manager is seen. They are filled only where a component of KusionStack's is installed.
+#[derive(Clone)]
+struct KuperatorCaches {
+    leases: Cache<Lease, LeaseView>,
+    mutating: Cache<MutatingWebhookConfiguration, String>,
+    validating: Cache<ValidatingWebhookConfiguration, String>,
+}
+
+impl KuperatorCaches {
+    fn new(wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
+        let (wake, metrics) = (|| wake.clone(), || metrics.clone());
+        Self {
+            leases: Cache::new("Lease", |lease| LeaseView::of(&lease), wake(), metrics()),
+            mutating: Cache::new(
+                "MutatingWebhookConfiguration",
+                |each: MutatingWebhookConfiguration| each.metadata.name,
+                wake(),
+                metrics(),
+            ),
+            validating: Cache::new(
+                "ValidatingWebhookConfiguration",
+                |each: ValidatingWebhookConfiguration| each.metadata.name,
+                wake(),
+                metrics(),
+            ),
+        }
+    }
+
+    fn synced(&self) -> bool {
+        self.leases.synced() && self.mutating.synced() && self.validating.synced()
+    }
 }
 
 /// The objects of one resource of workloads' kinds.
@@ -70,22 +108,23 @@ pub(crate) struct Objects {
 pub type Watch = (&'static str, BoxFuture<'static, Result<(), BoxError>>);
 
 impl Caches {
-    /// Empty caches that notify `wake`, for the kinds of these components.
+    /// Empty caches that notify `wake`, for what is installed.
     #[must_use]
-    pub fn new(components: &[Component], wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
-        Self { components: components.into(), ..Self::of(kind::resources_of(components), wake, metrics) }
+    pub fn new(installed: &Installed, wake: &Arc<Notify>, metrics: &watch::Metrics) -> Self {
+        Self { installed: Arc::new(installed.clone()), ..Self::of(kind::resources_of(installed), wake, metrics) }
     }
 
     fn of(
-        resources: impl Iterator<Item = (&'static dyn Kind, &'static Resource)>,
+        resources: impl Iterator<Item = (Holder, &'static Resource)>,
         wake: &Arc<Notify>,
         metrics: &watch::Metrics,
     ) -> Self {
         Self {
-            components: Arc::default(),
+            installed: Arc::default(),
+            kuperator: KuperatorCaches::new(wake, metrics),
             objects: resources
-                .map(|(kind, resource)| {
-                    let view = move |object| read(kind, resource, object);
+                .map(|(holder, resource)| {
+                    let view = move |object| read(holder, resource, object);
                     Objects { resource, cache: Cache::new(resource.plural, view, wake.clone(), metrics.clone()) }
                 })
                 .collect(),
@@ -166,7 +205,29 @@ impl Caches {
             start.watch("trafficproviders", Api::all(client.clone()), all(), &self.providers),
             start.watch("drainpolicies", Api::all(client.clone()), all(), &self.drain_policies),
         ];
-        objects.chain(others).collect()
+        let mut watches: Vec<Watch> = objects.chain(others).collect();
+        if self.looks_for_kuperator() {
+            let [mutating, validating] = kuperator::WEBHOOKS;
+            let KuperatorCaches { leases, mutating: first, validating: second } = &self.kuperator;
+            watches.extend([
+                start.watch("leases", Api::all(client.clone()), named(kuperator::LEASE), leases),
+                start.watch("mutating webhooks", Api::all(client.clone()), named(mutating), first),
+                start.watch("validating webhooks", Api::all(client.clone()), named(validating), second),
+            ]);
+        }
+        watches
+    }
+
+    fn looks_for_kuperator(&self) -> bool {
+        self.installed.components.contains(&Component::KusionStack)
+    }
+
+    /// KusionStack's own manager, if it is there.
+    fn kuperator(&self, now: Timestamp) -> Option<Kuperator> {
+        let KuperatorCaches { leases, mutating, validating } = &self.kuperator;
+        let webhooks = mutating.values().into_iter().chain(validating.values());
+        let webhooks: Vec<String> = webhooks.map(|name| String::clone(&name)).collect();
+        Kuperator::seen(leases.values().first().map(|lease| &**lease), &webhooks, now)
     }
 
     /// Whether every cache has been filled once. One of an optional resource need not be, as long as its definition is not there or its
@@ -186,6 +247,7 @@ impl Caches {
             && self.services.synced()
             && self.drain_policies.synced()
             && self.providers.synced()
+            && (!self.looks_for_kuperator() || self.kuperator.synced())
     }
 
     /// Reads a workload and its namespace's ledger afresh. What is gone stays until the watch tells.
@@ -214,12 +276,14 @@ impl Caches {
         let failing: Vec<&GroupKind> = failing.map(|objects| &objects.resource.group_kind).collect();
         let needs = |kind: &&&dyn Kind| kind.resources().iter().any(|part| failing.contains(&&part.group_kind));
         let own = KINDS.iter().filter(needs).filter_map(|kind| kind.resources().first());
-        own.map(|own| own.group_kind.clone()).collect()
+        let own = own.map(|own| own.group_kind.clone());
+        let requests = REQUESTS.iter().flat_map(|kind| kind.resources()).map(|resource| &resource.group_kind);
+        own.chain(requests.filter(|kind| failing.contains(kind)).cloned()).collect()
     }
 
-    /// What is in them now. Who leads and what is remembered is added by the caller.
+    /// What is in them at this time. Who leads and what is remembered is added by the caller.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self, now: Timestamp) -> Snapshot {
         let unreadable = self.unreadable();
         let readable = self.objects.iter().filter(|objects| !unreadable.contains(&objects.resource.group_kind));
         Snapshot {
@@ -236,10 +300,10 @@ impl Caches {
             drain_policies: self.drain_policies.values(),
             providers: self.providers.values(),
             unreadable,
-            components: self.components.to_vec(),
             ..Snapshot::default()
         }
         .with_pods(self.pods.values())
+        .leaving_alone(&self.installed, self.kuperator(now))
     }
 }
 
@@ -286,10 +350,10 @@ fn by_name<K, T>(cache: &Cache<K, T>) -> BTreeMap<String, Arc<T>> {
 }
 
 /// An object of a workload's kind; one that does not parse is left out and logged.
-fn read(kind: &dyn Kind, resource: &Resource, object: DynamicObject) -> Option<Object> {
+fn read(holder: Holder, resource: &Resource, object: DynamicObject) -> Option<Object> {
     let name = object.metadata.name.clone();
     let value = serde_json::to_value(object).inspect_err(|error| tracing::error!(?name, %error, "not JSON")).ok()?;
-    let object = kind.read(&resource.group_kind, value);
+    let object = holder.read(&resource.group_kind, value);
     object.inspect_err(|error| tracing::error!(?name, %error, "skipping an object that does not parse")).ok()
 }
 

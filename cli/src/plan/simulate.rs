@@ -107,8 +107,9 @@ fn stays(waiting: &WaitReason) -> bool {
         | WaitReason::OwnerUnreadable(_)
         | WaitReason::AgentTooOld(_)
         | WaitReason::NotDrained(_)
+        | WaitReason::LeftToKuperator(_)
         | WaitReason::Halted { .. } => true,
-        WaitReason::Obstacle(Obstacle::NotItsTurn { .. })
+        WaitReason::Obstacle(Obstacle::NotItsTurn { .. } | Obstacle::RestartNotRecorded)
         | WaitReason::InProgress
         | WaitReason::ReleasePending
         | WaitReason::PodNotCached

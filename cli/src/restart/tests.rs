@@ -6,6 +6,7 @@ fn arguments(target: &str, containers: &[&str]) -> RestartArgs {
     RestartArgs {
         target: target.parse().unwrap(),
         containers: containers.iter().map(ToString::to_string).collect(),
+        job: false,
         wait: false,
         timeout: Duration::ZERO,
     }

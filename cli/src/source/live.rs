@@ -174,7 +174,6 @@ impl Live {
             drain_policies,
             providers: self.providers.values(),
             nodes: self.first.cluster.nodes.clone(),
-            components: self.first.cluster.components.clone(),
             ..Cluster::default()
         };
         let snapshot = Snapshot {
@@ -184,6 +183,8 @@ impl Live {
             namespace: self.first.namespace.clone(),
             events: self.events.values(),
             settings: self.first.settings.clone(),
+            installed: self.first.installed.clone(),
+            kuperator: self.first.kuperator.clone(),
             unread: self.first.unread.clone(),
         };
         let mut snapshot = snapshot.with_objects(self.objects.iter().flat_map(Cache::values).collect());

@@ -8,6 +8,7 @@ use hitless_rollout::round::{Explanation, Reload, WaitReason, WorkloadReport};
 use hitless_workloads::{Stage, foreign};
 use jiff::Timestamp;
 
+use super::jobs;
 use super::report::{PodStatus, Report, State, WorkloadStatus};
 use crate::obstacle::InTheWay;
 use crate::snapshot::{EventView, Snapshot};
@@ -69,7 +70,9 @@ impl<'a> Observer<'a> {
         }
         groups.retain(|_, group| is_of_interest(self, group));
         let workloads = groups.into_iter().map(|((namespace, name), group)| self.workload(namespace, name, &group));
-        Report { workloads: workloads.collect() }
+        let workloads: Vec<WorkloadStatus> = workloads.collect();
+        let jobs = jobs::open(self.snapshot, self.explanation, &workloads);
+        Report { workloads, jobs }
     }
 
     fn is_of_interest(&self, group: &Group<'_>) -> bool {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hitless_api::operation_job::Progress;
 use hitless_api::{Outcome, Phase};
 use serde::{Serialize, Serializer};
 
@@ -11,6 +12,31 @@ use crate::args::{Target, TargetKind};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Report {
     pub(crate) workloads: Vec<WorkloadStatus>,
+    /// OperationJobs that have not ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) jobs: Vec<JobStatus>,
+}
+
+/// An OperationJob that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct JobStatus {
+    pub(crate) namespace: String,
+    /// `operationjob/NAME`
+    pub(crate) name: String,
+    /// `Restart`, `Replace`, or what its owner has written.
+    pub(crate) action: String,
+    /// As in its status; `Pending` before its first report.
+    pub(crate) progress: Progress,
+    pub(crate) total: usize,
+    pub(crate) succeeded: usize,
+    pub(crate) failed: usize,
+    /// What its next pod waits for.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) why: String,
+    /// Names of its pods.
+    #[serde(skip)]
+    pub(crate) pods: Vec<String>,
 }
 
 /// A workload that has opted in, or one of whose pods something is done to.
@@ -108,12 +134,16 @@ impl Report {
             TargetKind::Workload(_) => {
                 let name = target.to_string();
                 self.workloads.retain(|workload| workload.name == name);
+                let pods: Vec<&String> =
+                    self.workloads.iter().flat_map(|each| &each.pods).map(|pod| &pod.name).collect();
+                self.jobs.retain(|job| job.pods.iter().any(|pod| pods.contains(&pod)));
             }
             TargetKind::Pod => {
                 for workload in &mut self.workloads {
                     workload.pods.retain(|pod| pod.name == target.name);
                 }
                 self.workloads.retain(|workload| !workload.pods.is_empty());
+                self.jobs.retain(|job| job.pods.contains(&target.name));
             }
         }
         self

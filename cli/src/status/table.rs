@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use super::report::{PodStatus, Report, WorkloadStatus};
+use super::report::{JobStatus, PodStatus, Report, WorkloadStatus};
 
 const HEAD: [&str; 9] =
     ["NAMESPACE", "WORKLOAD", "POD", "NODE", "PHASE", "CONNECTIONS", "ELAPSED", "DEADLINE", "WAITING FOR"];
 
 /// One line for each workload, one for each of its pods.
 pub(super) fn render(report: &Report, all_namespaces: bool) -> String {
-    if report.workloads.is_empty() {
+    if report.workloads.is_empty() && report.jobs.is_empty() {
         return "No workload here has opted in (annotation hitless.dev/update: in-place), and nothing is being operated.\n"
             .to_owned();
     }
@@ -18,7 +18,19 @@ pub(super) fn render(report: &Report, all_namespaces: bool) -> String {
         rows.push(workload_row(workload));
         rows.extend(workload.pods.iter().map(|pod| pod_row(workload, pod)));
     }
+    rows.extend(report.jobs.iter().map(job_row));
     align(&rows, usize::from(!all_namespaces))
+}
+
+fn job_row(job: &JobStatus) -> [String; 9] {
+    let mut row = [const { String::new() }; 9];
+    row[0].clone_from(&job.namespace);
+    row[1].clone_from(&job.name);
+    let failed = if job.failed == 0 { String::new() } else { format!(", {} failed", job.failed) };
+    row[2] = format!("{} of {} done{failed}", job.succeeded, job.total);
+    row[4] = format!("{:?}", job.progress);
+    row[8].clone_from(&job.why);
+    row
 }
 
 fn workload_row(workload: &WorkloadStatus) -> [String; 9] {
@@ -85,6 +97,7 @@ pub(crate) fn span(seconds: i64) -> String {
 mod tests {
     use super::*;
     use crate::status::report::State;
+    use hitless_api::operation_job::Progress;
     use hitless_api::{Outcome, Phase};
 
     fn pod(name: &str, state: State) -> PodStatus {
@@ -147,7 +160,20 @@ mod tests {
             pods: vec![pod("alone", State::Reserved)],
             ..web.clone()
         };
-        let report = Report { workloads: vec![web, alone] };
+        let job = JobStatus {
+            namespace: "team".into(),
+            name: "operationjob/again".into(),
+            action: "Restart".into(),
+            progress: Progress::Processing,
+            total: 4,
+            succeeded: 2,
+            failed: 1,
+            why: "pod web-2: never/budget: [budget] blocked by available policy".into(),
+            pods: Vec::new(),
+        };
+        let jobs = Report { workloads: Vec::new(), jobs: vec![job] };
+        insta::assert_snapshot!("jobs", render(&jobs, false));
+        let report = Report { workloads: vec![web, alone], jobs: Vec::new() };
         insta::assert_snapshot!("one_namespace", render(&report, false));
         insta::assert_snapshot!("all_namespaces", render(&report, true));
         insta::assert_snapshot!("nothing", render(&Report::default(), false));

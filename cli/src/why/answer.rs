@@ -37,6 +37,9 @@ pub(crate) struct PodAnswer {
     pub(crate) state: State,
     /// What is wished and has not ended.
     pub(crate) wishes: Option<GrantOp>,
+    /// `operationjob/NAME`, if it is for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) asked_by: Option<String>,
     /// What its containers get, by name; a digest is named where one was chosen.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) images: BTreeMap<String, ImageChange>,
@@ -174,6 +177,7 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         node: status.node.clone(),
         state: status.state,
         wishes: known.wish.clone(),
+        asked_by: known.asked_by.as_ref().map(|by| format!("{}/{}", by.group_kind.kind.to_lowercase(), by.name)),
         images: details.images.clone(),
         // Where a Service is opened first, the pod is reserved already.
         allowed: matches!(details.verdict.waiting, None | Some(WaitReason::ServicePublishing(_))),

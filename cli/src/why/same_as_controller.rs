@@ -77,6 +77,7 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::PrefetchOnly
         | WaitReason::Reload
         | WaitReason::OwnerUnreadable(_)
+        | WaitReason::LeftToKuperator(_)
         | WaitReason::LedgerFull
         | WaitReason::Pool { .. }
         | WaitReason::AgentTooOld(_)

@@ -30,6 +30,7 @@ fn alike(pods: &[PodAnswer]) -> Vec<(&PodAnswer, Vec<&str>)> {
         let same = |known: &PodAnswer| {
             (&known.state, &known.wishes, &known.images, &known.why, &known.expected, &known.rules, &known.obstacles)
                 == (&pod.state, &pod.wishes, &pod.images, &pod.why, &pod.expected, &pod.rules, &pod.obstacles)
+                && known.asked_by == pod.asked_by
         };
         match groups.iter_mut().find(|(known, _)| same(known)) {
             Some((_, others)) => others.push(&pod.pod),
@@ -71,6 +72,7 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str]) -> std::fmt::Result {
         (_, false) if pod.allowed => writeln!(out, ": wishes nothing; if it did, nothing would be in the way")?,
         (_, false) => writeln!(out, ": wishes nothing; if it did, it would wait")?,
     }
+    pod.asked_by.as_ref().map_or(Ok(()), |asked_by| writeln!(out, "  asked for by {asked_by}"))?;
     for (container, image) in &pod.images {
         writeln!(out, "  image of {container}: {} -> {}", image.from, image.to)?;
     }

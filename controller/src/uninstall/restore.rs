@@ -143,7 +143,8 @@ fn delete(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
 
 /// What workloads consist of comes before the workloads: one that is let go may need any of its parts.
 fn uninstalled() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
-    let mut all: Vec<_> = kind::resources().filter(|(_, resource)| !resource.uninstall_verbs.is_empty()).collect();
+    let of_workloads = kind::resources().filter_map(|(holder, resource)| Some((holder.workload()?, resource)));
+    let mut all: Vec<_> = of_workloads.filter(|(_, resource)| !resource.uninstall_verbs.is_empty()).collect();
     all.sort_by_key(|(_, resource)| kind::of_workload(&resource.group_kind).is_some());
     all.into_iter()
 }

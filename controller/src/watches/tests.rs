@@ -72,11 +72,17 @@ impl Server {
 /// The plural of the resource that is made optional here. No kind has one that is.
 const OPTIONAL: &str = "controllerrevisions";
 
-fn resources() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
-    kind::resources().map(|(kind, resource)| {
+fn resources() -> impl Iterator<Item = (Holder, &'static Resource)> {
+    kind::resources().map(|(holder, resource)| {
         let copy = Resource { optional: resource.plural == OPTIONAL, ..resource.clone() };
-        (kind, &*Box::leak(Box::new(copy)))
+        (holder, &*Box::leak(Box::new(copy)))
     })
+}
+
+/// Everything is installed, and nobody else is there.
+fn snapshot(caches: &Caches) -> Snapshot {
+    let all = Caches { installed: Arc::new(Installed::with(&[Component::KusionStack])), ..caches.clone() };
+    all.snapshot(Timestamp::UNIX_EPOCH)
 }
 
 /// The definition of the optional resource, as if it were a custom one.
@@ -107,7 +113,7 @@ async fn an_optional_resource_counts_only_while_its_definition_is_there() {
     }
     assert!(!caches.synced());
     until("complete without it", || caches.synced() && readiness.missing().is_empty()).await;
-    assert_eq!(caches.snapshot().objects.len(), 0);
+    assert_eq!(snapshot(&caches).objects.len(), 0);
 
     let object = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {},
         "metadata": {"namespace": "ns", "name": "one", "uid": "u", "resourceVersion": "1"}});
@@ -116,10 +122,10 @@ async fn an_optional_resource_counts_only_while_its_definition_is_there() {
     until("incomplete before it is listed", || !caches.synced()).await;
     *server.0.optional.lock().unwrap() = None;
     until("complete with it", || caches.synced()).await;
-    assert_eq!(caches.snapshot().objects.len(), 1);
+    assert_eq!(snapshot(&caches).objects.len(), 1);
 
     server.set("customresourcedefinitions", Vec::new());
-    until("gone", || caches.snapshot().objects.is_empty()).await;
+    until("gone", || snapshot(&caches).objects.is_empty()).await;
     assert!(caches.synced());
 }
 
@@ -140,13 +146,13 @@ async fn an_optional_resource_that_is_served_and_cannot_be_listed_stops_only_the
         tokio::spawn(watch);
     }
     let kinds =
-        || caches.snapshot().objects.iter().map(|object| object.id.group_kind.kind.to_string()).collect::<Vec<_>>();
+        || snapshot(&caches).objects.iter().map(|object| object.id.group_kind.kind.to_string()).collect::<Vec<_>>();
     until("goes on without it", || caches.synced() && readiness.missing().is_empty()).await;
     assert_eq!(kinds(), ["Deployment"]);
-    let unreadable: Vec<String> = caches.snapshot().unreadable.iter().map(|kind| kind.kind.to_string()).collect();
+    let unreadable: Vec<String> = snapshot(&caches).unreadable.iter().map(|kind| kind.kind.to_string()).collect();
     assert_eq!(unreadable, ["DaemonSet", "StatefulSet", "CollaSet"], "those whose revisions are missing");
 
     *server.0.optional.lock().unwrap() = None;
-    until("as soon as it is listed, all go on", || caches.snapshot().unreadable.is_empty()).await;
+    until("as soon as it is listed, all go on", || snapshot(&caches).unreadable.is_empty()).await;
     assert_eq!(kinds().len(), 2);
 }

@@ -16,7 +16,7 @@ use hitless_rollout::snapshot::{
     AgentState, BindingView, LedgerView, NodeTransitionView, NodeUnfit, NodeView, RuleView, Snapshot, Version,
 };
 use hitless_workloads::image::unpinned;
-use hitless_workloads::{Component, kind};
+use hitless_workloads::{Installed, kind};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -50,8 +50,8 @@ pub(crate) struct Cluster {
     pub(crate) prefetches: BTreeMap<String, Value>,
     /// As JSON, by name.
     pub(crate) services: BTreeMap<String, Value>,
-    /// Components that are installed.
-    pub(crate) components: Vec<Component>,
+    /// What is installed.
+    pub(crate) installed: Installed,
     /// What agents say of themselves with their reports.
     pub(crate) agent: AgentInfo,
     /// What agents report of an operation that is done.
@@ -106,7 +106,7 @@ impl Cluster {
             disruption_budgets: Vec::new(),
             prefetches: BTreeMap::new(),
             services: BTreeMap::new(),
-            components: Vec::new(),
+            installed: Installed::default(),
             agent: AgentInfo { features: vec!["Leave".to_owned(), "Hold".to_owned()], ..AgentInfo::default() },
             gap_milliseconds: None,
             propagation: None,
@@ -180,7 +180,7 @@ impl Cluster {
                 .collect(),
             ledgers: self.ledgers.iter().map(|(name, each)| (name.clone(), Arc::new(each.clone()))).collect(),
             bindings: self.bindings.clone(),
-            components: self.components.clone(),
+            installed: Arc::new(self.installed.clone()),
             rules: self.rules.iter().cloned().map(Arc::new).collect(),
             budgets: self.budgets.clone(),
             disruption_budgets: self.disruption_budgets.clone(),

@@ -18,6 +18,7 @@ pub mod lifecycle;
 pub mod names;
 pub mod node_transition;
 pub mod object;
+pub mod operation_job;
 pub mod pod;
 pub mod pod_transition_rule;
 pub mod propagation;
@@ -42,6 +43,7 @@ pub use json_patch::JsonPatch;
 pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
 pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};
 pub use object::{GroupKind, ObjectRef};
+pub use operation_job::{OperationJob, OperationJobSpec, OperationJobStatus};
 pub use pod_transition_rule::{PodTransitionRule, PodTransitionRuleSpec};
 pub use propagation::Propagation;
 pub use pull::{PullIdentity, PullPolicy};
@@ -54,3 +56,6 @@ pub use wait::{Wait, WaitPoint, WaitState};
 
 /// Wall-clock time with microseconds, RFC 3339 on the wire.
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+/// Wall-clock time with seconds, RFC 3339 on the wire.
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -24,6 +24,7 @@ mod policy_conflicts;
 mod pools;
 mod prefetch;
 mod reload;
+mod requests;
 mod rule_status;
 mod service_publishing;
 mod start_up;
@@ -209,14 +210,17 @@ impl<'a, 'g> Pass<'a, 'g> {
         let (closed, close_at) = service_publishing::close(&wishes, &draft);
         let fallback = in_service_fallback::decide(snapshot, now);
         let statuses = rule_status::decide(snapshot, &verdicts, now);
+        let requested = requests::reports(&wishes, &verdicts, snapshot);
+        events.extend(requested.notes);
         let wake_at = [close_at, fallback.wake_at, ended.wake_at, statuses.wake_at, asked.wake_at, prefetches.wake_at];
         // A pod that counts as available again may let another one go.
         let settled_at = wishes.world.recently_ready.values().min().copied().filter(|_| !verdicts.is_empty());
         let wake_at = wake_at.into_iter().flatten().chain(companions.wake_at).chain(settled_at);
-        let wake_at = wake_at.chain(reloads.wake_at).min();
+        let wake_at = wake_at.chain(reloads.wake_at).chain(requested.wake_at).min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
         let draft = draft.with(closed).with(gaps::changes(&wishes, &learned, &reloads)).with(workloads);
         let draft = draft.with(reloads.changes()).with(lifecycle::changes(&wishes, snapshot, now));
+        let draft = draft.with(requested.writes.into_iter().map(Change::Workload));
         let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);
         let draft = draft.with(pools::statuses(&pools, snapshot, now));
         let pools = pools::wishes(&pools, &draft);

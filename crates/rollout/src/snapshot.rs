@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::companion;
+use crate::kuperator::Kuperator;
 use crate::mode::{AgentStatus, PolicyView, ServiceView};
 use crate::pools::{PoolKey, PoolReading, ProviderView};
 use crate::prefetch::{NodeImages, PrefetchView};
@@ -20,7 +21,7 @@ use hitless_api::{
     Grant, GroupKind, NodeTransitionSpec, PodTransitionRuleSpec, Reservation, Transition, TransitionLedgerSpec,
 };
 use hitless_gate::{Approvals, Budget, DisruptionBudget};
-use hitless_workloads::{Component, Object};
+use hitless_workloads::{Component, Holder, Installed, Object};
 use jiff::Timestamp;
 
 pub use binding::{AGENT_ROLE, BindingView};
@@ -178,8 +179,15 @@ pub struct Snapshot {
     /// Kinds of workloads whose objects can't be read now, though there may be some. Nothing begins for their pods, and nothing that is
     /// under way for them is ended.
     pub unreadable: BTreeSet<GroupKind>,
-    /// Components that are installed; hitless itself always is.
-    pub components: Vec<Component>,
+    /// What is installed and switched on.
+    pub installed: Arc<Installed>,
+    /// Kinds that are left alone: they are off, or KusionStack's own manager is there. Nothing that is under way for their pods is ended,
+    /// and no pod is kept out of service for them.
+    pub left: BTreeSet<GroupKind>,
+    /// Objects of these kinds, as far as they are read.
+    pub left_objects: Vec<Arc<Object>>,
+    /// KusionStack's own manager is there.
+    pub kuperator: Option<Kuperator>,
     /// All pods but those that fetch images, and companions that were never put in service.
     pub pods: Vec<Arc<PodView>>,
     /// Companion pods. Those that were ever put in service are among [`Self::pods`], too; the others are nobody's.
@@ -270,15 +278,20 @@ impl OwnWrites {
 }
 
 impl Snapshot {
-    /// Whether what belongs to the component is looked after.
+    /// Whether it is looked after: it is installed and on, and KusionStack's own manager is not there to do so.
     #[must_use]
-    pub fn serves(&self, component: Component) -> bool {
-        component == Component::Base || self.components.contains(&component)
+    pub fn serves(&self, holder: Holder) -> bool {
+        self.installed.has(holder) && (holder.component() == Component::Base || self.kuperator.is_none())
     }
 
     /// Whether the grant is for a workload whose objects can't be read now.
     pub(crate) fn is_of_unreadable(&self, grant: &Grant) -> bool {
         grant.owner.as_ref().is_some_and(|owner| self.unreadable.contains(&owner.group_kind))
+    }
+
+    /// Whether the grant is for a workload of a kind that is left alone now.
+    pub(crate) fn is_of_left(&self, grant: &Grant) -> bool {
+        grant.owner.as_ref().is_some_and(|owner| self.left.contains(&owner.group_kind))
     }
 
     /// With these pods, but those that fetch images: companions are set apart.

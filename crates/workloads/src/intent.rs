@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use hitless_api::grant::ImageChange;
 use hitless_api::names::annotations;
 use hitless_api::pod::{ContainerView, PodView};
-use hitless_api::{Change, Grant, GrantOp, PodRef, PullPolicy};
+use hitless_api::{Change, Grant, GrantOp, ObjectRef, PodRef, PullPolicy};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::image;
@@ -149,11 +149,15 @@ pub struct PodWish {
     pub intent: Result<PodIntent, Obstacle>,
     /// Place in the workload's order: lower goes first.
     pub rank: i32,
+    /// At least so many seconds between leaving service and the operation; with more than 0 the pod always leaves.
+    pub delay_seconds: u32,
+    /// Whose request it is, if that is an object.
+    pub asked_by: Option<ObjectRef>,
 }
 
 impl PodWish {
     pub(crate) fn new(pod: &PodView, intent: Result<PodIntent, Obstacle>) -> Self {
-        Self { pod: pod.id.clone(), intent, rank: 0 }
+        Self { pod: pod.id.clone(), intent, rank: 0, delay_seconds: 0, asked_by: None }
     }
 }
 
@@ -168,6 +172,9 @@ pub enum Obstacle {
         /// Name of the container.
         container: String,
     },
+    /// What was done for an OperationJob is read from the pod until the job says it.
+    #[error("its last restart was for an OperationJob that does not say so yet; it waits until the job's status does")]
+    RestartNotRecorded,
     /// Others of its workload go first.
     #[error("pods of {kind} go in order, the last ordinal first; {first} comes before it")]
     NotItsTurn {
@@ -191,11 +198,21 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
+    /// Whether it stays so as long as the pod is as it is.
+    #[must_use]
+    pub fn is_for_ever(&self) -> bool {
+        match self {
+            Self::DigestUnknown { .. } | Self::UnknownContainer { .. } => true,
+            Self::RestartNotRecorded | Self::NotItsTurn { .. } | Self::UnknownRevision { .. } => false,
+        }
+    }
+
     /// The reason in CamelCase, for machines.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
             Self::DigestUnknown { .. } => "DigestUnknown",
+            Self::RestartNotRecorded => "RestartNotRecorded",
             Self::NotItsTurn { .. } => "NotItsTurn",
             Self::UnknownRevision { .. } => "UnknownRevision",
             Self::UnknownContainer { .. } => "UnknownContainer",

@@ -13,7 +13,9 @@ use crate::kinds::stateful_set::StatefulSets;
 use crate::manifest::RolledOut;
 use crate::object::{Object, ReadError};
 use crate::plan::Plan;
+use crate::request::{REQUESTS, RequestKind};
 use crate::rights::Right;
+use crate::switch::{Installed, Switch};
 use crate::world::World;
 use crate::write::Write;
 
@@ -123,6 +125,11 @@ pub trait Kind: Sync {
         Vec::new()
     }
 
+    /// The switch by which it can be turned off by itself, if it has one.
+    fn switch(&self) -> Option<Switch> {
+        None
+    }
+
     /// Reads an object of one of these resources.
     ///
     /// # Errors
@@ -194,31 +201,108 @@ pub fn of_workload(group_kind: &GroupKind) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| kind.resources().first().is_some_and(|own| own.group_kind == *group_kind))
 }
 
+/// Who reads the objects of a resource.
+#[derive(Clone, Copy)]
+pub enum Holder {
+    /// A kind of workload.
+    Workload(&'static dyn Kind),
+    /// A kind of request.
+    Request(&'static dyn RequestKind),
+}
+
+impl Holder {
+    pub(crate) fn resources(self) -> &'static [Resource] {
+        match self {
+            Self::Workload(kind) => kind.resources(),
+            Self::Request(kind) => kind.resources(),
+        }
+    }
+
+    /// What has to be installed for it.
+    #[must_use]
+    pub fn component(self) -> Component {
+        match self {
+            Self::Workload(kind) => kind.component(),
+            Self::Request(kind) => kind.component(),
+        }
+    }
+
+    /// The switch by which it can be turned off by itself, if it has one.
+    #[must_use]
+    pub fn switch(self) -> Option<Switch> {
+        match self {
+            Self::Workload(kind) => kind.switch(),
+            Self::Request(kind) => kind.switch(),
+        }
+    }
+
+    /// What the controller needs besides the rights to its resources.
+    #[must_use]
+    pub fn rights(self) -> Vec<Right> {
+        match self {
+            Self::Workload(kind) => kind.rights(),
+            Self::Request(kind) => kind.rights(),
+        }
+    }
+
+    /// Reads an object of one of its resources.
+    ///
+    /// # Errors
+    /// If a field does not have its type.
+    pub fn read(self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
+        match self {
+            Self::Workload(kind) => kind.read(of, object),
+            Self::Request(kind) => kind.read(of, object),
+        }
+    }
+
+    /// As a kind of workload, if it is one.
+    #[must_use]
+    pub fn workload(self) -> Option<&'static dyn Kind> {
+        match self {
+            Self::Workload(kind) => Some(kind),
+            Self::Request(_) => None,
+        }
+    }
+
+    /// The kinds of objects that stand for what it does: workloads, or requests.
+    #[must_use]
+    pub fn own(self) -> Option<&'static GroupKind> {
+        self.resources().first().map(|own| &own.group_kind)
+    }
+}
+
+/// All kinds of workloads and of requests.
+pub fn holders() -> impl Iterator<Item = Holder> {
+    let kinds = KINDS.iter().copied().map(Holder::Workload);
+    kinds.chain(REQUESTS.iter().copied().map(Holder::Request))
+}
+
 /// The resources of every kind, one that several kinds need as often.
-fn of_every_kind() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
-    KINDS.iter().copied().flat_map(|kind| kind.resources().iter().map(move |resource| (kind, resource)))
+fn of_every_kind() -> impl Iterator<Item = (Holder, &'static Resource)> {
+    holders().flat_map(|holder| holder.resources().iter().map(move |resource| (holder, resource)))
 }
 
-/// All resources of these components that are watched, each once, with a kind that reads it.
-pub fn resources_of(components: &[Component]) -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
-    let is_first = |resource: &Resource| {
-        let mut kinds = KINDS.iter().filter(|kind| kind.resources().contains(resource));
-        kinds.next().map(|kind| kind.component())
+/// All resources that are watched where this is installed and switched on, each once, with who reads it.
+pub fn resources_of(installed: &Installed) -> impl Iterator<Item = (Holder, &'static Resource)> {
+    let is_wanted = |resource: &Resource| {
+        let mut holders = holders().filter(|holder| holder.resources().contains(resource));
+        holders.any(|holder| installed.has(holder))
     };
-    resources().filter(move |(_, resource)| is_first(resource).is_some_and(|component| components.contains(&component)))
+    resources().filter(move |(_, resource)| is_wanted(resource))
 }
 
-/// All resources that are watched, each once, with a kind that reads it.
-pub fn resources() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
-    of_every_kind().enumerate().filter_map(|(index, (kind, resource))| {
+/// All resources that are watched, each once, with who reads it.
+pub fn resources() -> impl Iterator<Item = (Holder, &'static Resource)> {
+    of_every_kind().enumerate().filter_map(|(index, (holder, resource))| {
         let is_first = of_every_kind().take(index).all(|(_, earlier)| earlier.group_kind != resource.group_kind);
-        is_first.then_some((kind, resource))
+        is_first.then_some((holder, resource))
     })
 }
 
 /// The resource with this group and kind. Asked of every object in every round.
 #[must_use]
-pub fn resource(group_kind: &GroupKind) -> Option<(&'static dyn Kind, &'static Resource)> {
+pub fn resource(group_kind: &GroupKind) -> Option<(Holder, &'static Resource)> {
     of_every_kind().find(|(_, resource)| resource.group_kind == *group_kind)
 }
 
@@ -231,7 +315,7 @@ pub fn version(group_kind: &GroupKind) -> &'static str {
 /// How many pods the object is meant to have, if that makes sense.
 #[must_use]
 pub fn size(object: &Object) -> Option<Size> {
-    resource(&object.id.group_kind).and_then(|(kind, _)| kind.size(object))
+    resource(&object.id.group_kind).and_then(|(holder, _)| holder.workload()?.size(object))
 }
 
 /// Reads an object of the API by the kind that it says it is; `None`: no workload has such objects.
@@ -239,7 +323,7 @@ pub fn size(object: &Object) -> Option<Size> {
 pub fn read(object: Value) -> Option<Result<Object, ReadError>> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let group_kind = GroupKind::of(text("apiVersion"), text("kind"));
-    resource(&group_kind).map(|(kind, _)| kind.read(&group_kind, object))
+    resource(&group_kind).map(|(holder, _)| holder.read(&group_kind, object))
 }
 
 /// The kind that users call so.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::kinds;
+use crate::requests;
 use crate::template::Template;
 
 /// How a workload opted in (annotation `hitless.dev/update`).
@@ -65,6 +66,8 @@ pub enum Body {
     ResourceContext(kinds::colla_set::ContextBody),
     /// Of a ControllerRevision.
     ControllerRevision(kinds::revision::RevisionBody),
+    /// Of an OperationJob.
+    OperationJob(requests::operation_job::JobBody),
 }
 
 impl Object {
@@ -76,7 +79,9 @@ impl Object {
             Body::StatefulSet(body) => Some(&body.template),
             Body::DaemonSet(body) => Some(&body.template),
             Body::CollaSet(body) => Some(&body.template),
-            Body::ReplicaSet(_) | Body::ResourceContext(_) | Body::ControllerRevision(_) => None,
+            Body::ReplicaSet(_) | Body::ResourceContext(_) | Body::ControllerRevision(_) | Body::OperationJob(_) => {
+                None
+            }
         }
     }
 

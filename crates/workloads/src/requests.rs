@@ -1,4 +1,5 @@
 //! Who else wishes something for pods, beside their workloads. One file or folder a kind of request.
 
 pub mod foreign;
+pub mod operation_job;
 pub mod restart;

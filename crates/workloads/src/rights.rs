@@ -4,8 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::kind::{self, Component, KINDS, Resource};
-use crate::request::REQUESTS;
+use crate::kind::{self, Component, Holder, Resource};
 
 const READ: &[&str] = &["get", "list", "watch"];
 const BEGIN: &str = "# Generated from KINDS in crates/workloads by `cargo xtask generate`. Do not edit.\n";
@@ -39,10 +38,14 @@ pub fn manifests() -> [(&'static str, Vec<Right>); 3] {
 /// What the controller needs for the kinds of a component.
 #[must_use]
 pub fn component(component: Component) -> Vec<Right> {
-    let resources: Vec<&Resource> = kind::resources_of(&[component]).map(|(_, resource)| resource).collect();
+    let of_component = |resource: &Resource| {
+        let mut holders = kind::holders().filter(|holder| holder.resources().contains(resource));
+        holders.next().is_some_and(|first| first.component() == component)
+    };
+    let resources: Vec<&Resource> =
+        kind::resources().map(|(_, resource)| resource).filter(|resource| of_component(resource)).collect();
     let mut rights = of_controller(&resources);
-    rights.extend(KINDS.iter().filter(|kind| kind.component() == component).flat_map(|kind| kind.rights()));
-    rights.extend(REQUESTS.iter().filter(|kind| kind.component() == component).flat_map(|kind| kind.rights()));
+    rights.extend(kind::holders().filter(|holder| holder.component() == component).flat_map(Holder::rights));
     rights
 }
 

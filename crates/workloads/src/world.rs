@@ -25,6 +25,8 @@ pub struct World<'a> {
     pub left: BTreeSet<String>,
     /// Objects that workloads refer to by their name: by kind, namespace and name.
     parts: HashMap<(&'a GroupKind, &'a str, &'a str), &'a Object>,
+    /// Objects that stand for requests, the oldest first.
+    requests: Vec<&'a Object>,
     /// Pods that are Ready, but not for as long as their workload wants before they count as available: until when, by uid.
     pub recently_ready: BTreeMap<&'a str, Timestamp>,
 }
@@ -48,8 +50,10 @@ impl<'a> World<'a> {
             operating,
             left: BTreeSet::new(),
             parts: objects.iter().filter_map(|object| named(object)).collect(),
+            requests: objects.iter().map(|object| &**object).filter(|object| is_request(object)).collect(),
             recently_ready: BTreeMap::new(),
         };
+        world.requests.sort_by_key(|object| (object.created, &object.id.uid));
         let roots = objects.iter().filter_map(|object| {
             let kind = kind::of_workload(&object.id.group_kind)?;
             kind.concerns(object, &world).then_some((kind, &**object))
@@ -95,6 +99,12 @@ impl<'a> World<'a> {
     #[must_use]
     pub fn after(self, left: BTreeSet<String>) -> Self {
         Self { left, ..self }
+    }
+
+    /// Objects that stand for requests, the oldest first.
+    #[must_use]
+    pub fn requests(&self) -> &[&'a Object] {
+        &self.requests
     }
 
     /// The object of that name that workloads refer to by its name.
@@ -147,6 +157,10 @@ impl<'a> World<'a> {
     pub fn plans(&self) -> Vec<Plan> {
         self.roots.iter().map(|(kind, root)| kind.plan(root, self)).collect()
     }
+}
+
+fn is_request(object: &Object) -> bool {
+    matches!(object.body, Body::OperationJob(_))
 }
 
 /// An object that workloads refer to by its name.

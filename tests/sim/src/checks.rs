@@ -31,6 +31,7 @@
 mod budget;
 mod companions;
 mod holds;
+mod jobs;
 mod lifecycle;
 mod native;
 
@@ -49,6 +50,7 @@ use crate::server::Server;
 
 pub(crate) use budget::{number as image_number, partition};
 use holds::{Replaced, Services};
+use jobs::Jobs;
 
 /// The operation that an agent's write belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,6 +102,7 @@ pub(crate) struct Checks {
     /// Operations that an agent has seen cancelled.
     cancelled: BTreeSet<(String, Timestamp)>,
     services: Services,
+    jobs: Jobs,
     /// What has happened around Holds.
     pub(crate) counted: HoldCounts,
     off: bool,
@@ -323,6 +326,7 @@ impl Checks {
             return self
                 .fail(server.now, format!("an image of pod {name} was patched without its place in the ledger"));
         };
+        self.restarted(server.now, before, after, operation);
         let images = if operation.forward { &place.images } else { &place.from_images };
         for (container, old) in after.containers.iter().zip(&before.containers) {
             if container.image != old.image && images.get(&container.name) != Some(&container.image) {

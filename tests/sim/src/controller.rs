@@ -13,7 +13,7 @@ use hitless_controller::controller::memory::Memory;
 use hitless_controller::controller::retries::Retries;
 use hitless_rollout::round::{Read, Round, Step, Write, under_way};
 use hitless_rollout::snapshot::{Evidence, Snapshot};
-use hitless_workloads::Component;
+use hitless_workloads::{Component, Installed};
 
 use crate::balancer::Driver;
 use crate::checks::Seen;
@@ -209,8 +209,8 @@ impl Controller {
             self.caches.fill(&mut self.snapshot);
             self.memory.workloads_read(epoch);
         }
-        if ground.has_operators {
-            self.snapshot.components = vec![Component::Base, Component::KusionStack];
+        if ground.has_operators || ground.has_jobs {
+            self.snapshot.installed = Arc::new(Installed::with(&[Component::KusionStack]));
         }
         self.snapshot.drain_policies.clone_from(&ground.server.drain_policies);
         self.snapshot.bindings.clone_from(&ground.server.bindings);

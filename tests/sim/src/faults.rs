@@ -40,6 +40,8 @@ counted! {
         SecondChange: "another image in mid-rollout",
         ChangedBack: "changed back in mid-rollout",
         Restarted: "restart wished by annotation",
+        JobMade: "OperationJob made",
+        JobDeleted: "OperationJob deleted before its end",
         ChecksumChanged: "restart annotation of a template changed",
         ChecksumOvertaken: "restart annotation of a template changed in mid-rollout",
         SlowAnswer: "answer of the API server that took 0.2 s to 2 s",

@@ -37,8 +37,13 @@ pub(crate) enum Flight {
 const COMPANIONS_FROM: u64 = 1_000_000;
 /// With these seeds Services have a load balancer outside of the cluster.
 const BALANCERS: Range<u64> = 2_000_000..3_000_000;
-/// From this seed on there are foreign operators.
-const OPERATORS_FROM: u64 = 4_000_000;
+/// With these seeds there are foreign operators.
+const OPERATORS: Range<u64> = 4_000_000..5_000_000;
+/// From this seed on there are OperationJobs.
+const JOBS_FROM: u64 = 5_000_000;
+
+/// Tells what is drawn of OperationJobs apart from everything else.
+const JOBS: u64 = 0x006a_6f62;
 
 pub(crate) struct Ground {
     pub(crate) now: Micros,
@@ -46,6 +51,10 @@ pub(crate) struct Ground {
     pub(crate) chance: Chance,
     /// Which Services serve by node. Of its own, so that seeds of before keep their meaning otherwise.
     pub(crate) node_local: Chance,
+    /// Users make OperationJobs.
+    pub(crate) has_jobs: bool,
+    /// Which ones. Of its own, for the same reason.
+    pub(crate) jobs: Chance,
     /// Workloads with a single pod get companion pods.
     pub(crate) has_companions: bool,
     /// Pods take part in PodOpsLifecycle, and operators act on them.
@@ -71,8 +80,10 @@ impl Ground {
             server: Server::with_balancer(BALANCERS.contains(&seed).then(|| Balancer::new(seed))),
             chance: Chance::new(seed),
             node_local: Chance::new(!seed),
+            has_jobs: seed >= JOBS_FROM,
+            jobs: Chance::new(seed.rotate_left(32) ^ JOBS),
             has_companions: seed >= COMPANIONS_FROM,
-            has_operators: seed >= OPERATORS_FROM,
+            has_operators: OPERATORS.contains(&seed),
             operators: Chance::new(!seed.rotate_left(32)),
             weather: Weather::default(),
             faults: Counts::default(),

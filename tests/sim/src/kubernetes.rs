@@ -178,7 +178,10 @@ impl Kubernetes {
                 let Some(object) = ground.server.objects.get(&at).cloned() else { return };
                 match &object.view.body {
                     Body::Deployment(_) => self.sync(&object, ground),
-                    Body::CollaSet(_) | Body::ResourceContext(_) | Body::ControllerRevision(_) => {}
+                    Body::CollaSet(_)
+                    | Body::ResourceContext(_)
+                    | Body::ControllerRevision(_)
+                    | Body::OperationJob(_) => {}
                     Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_) => {
                         let due = ground.now + ground.chance.delay(MS, 100 * MS);
                         self.later(due, Job::Pods(object));

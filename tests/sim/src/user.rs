@@ -21,6 +21,10 @@ pub(crate) enum Deed {
     CrashPod(usize),
     /// A restart by annotation.
     RestartPod(usize),
+    /// An OperationJob for pods of a workload: more is drawn when it is made.
+    MakeJob(usize),
+    /// `kubectl delete operationjob`.
+    DeleteJob(usize),
     /// A new value of a restart annotation of a workload's template, as when its configuration has changed.
     NewChecksum(usize),
     /// A node goes down; comes back after so long, or never.

@@ -1,6 +1,7 @@
 //! One run: actors on common ground, each taking its turn in virtual time.
 
 mod incidents;
+mod jobs;
 mod operators;
 mod rest;
 mod services;

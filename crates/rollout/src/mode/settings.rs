@@ -181,6 +181,22 @@ impl OperationSettings {
         Ok(Self { drain, verify: resolved.verify, hooks: resolved.hooks, inputs })
     }
 
+    /// The same, with at least so many seconds between leaving service and the operation: then the pod leaves, and is not held.
+    ///
+    /// # Errors
+    /// Those of [`Self::of`].
+    pub fn delayed(mut self, seconds: u32) -> Result<Self, NotOperable> {
+        if seconds > 0 {
+            let drain = &mut self.drain;
+            drain.min_seconds = drain.min_seconds.max(seconds);
+            drain.straggler_after_seconds = drain.straggler_after_seconds.max(drain.min_seconds);
+            drain.deadline_seconds = drain.deadline_seconds.max(drain.min_seconds);
+            self.inputs.wish = ModeWish::Leave;
+            choice::choose(&self.inputs)?;
+        }
+        Ok(self)
+    }
+
     /// How long its workload is away when it is operated, in milliseconds, as far as that was learned.
     #[must_use]
     pub fn gap_milliseconds(&self) -> Option<u32> {

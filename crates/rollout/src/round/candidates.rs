@@ -208,15 +208,18 @@ impl<'a> Basis<'a, '_> {
 
     /// The workload that the pod belongs to can't be read now.
     fn unreadable(&self, pod: &PodView) -> Option<WaitReason> {
-        let unreadable = &self.snapshot.unreadable;
-        if unreadable.is_empty() {
+        let Snapshot { unreadable, left, kuperator, .. } = self.snapshot;
+        if unreadable.is_empty() && kuperator.is_none() {
             return None;
         }
         let direct = pod.owner.as_ref()?;
         let above =
             self.wishes.world.object(&direct.uid).and_then(|object| self.wishes.world.top_of(object).owner.as_ref());
         let kinds = [Some(direct), above].into_iter().flatten().map(|owner| &owner.group_kind);
-        kinds.into_iter().find(|kind| unreadable.contains(*kind)).map(|kind| WaitReason::OwnerUnreadable(kind.clone()))
+        kinds.into_iter().find_map(|kind| match kuperator {
+            Some(kuperator) if left.contains(kind) => Some(WaitReason::LeftToKuperator(kuperator.clone())),
+            _ => unreadable.contains(kind).then(|| WaitReason::OwnerUnreadable(kind.clone())),
+        })
     }
 
     /// An operation of the pod itself has failed, or so many of its workload that nobody goes any more.
@@ -249,6 +252,7 @@ impl<'a> Basis<'a, '_> {
             operation: wish.intent.as_ref().ok().map(|intent| &*intent.operation),
         };
         let settings = OperationSettings::of(context, &self.policies, &self.traffic);
+        let settings = settings.and_then(|settings| settings.delayed(wish.delay_seconds));
         settings.map_err(|why| WaitReason::not_operable(why, node))
     }
 

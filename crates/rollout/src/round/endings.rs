@@ -147,10 +147,18 @@ fn running<'a>(
     ended.busy.insert(&grant.pod.uid);
     if !wishes.pods.contains_key(grant.pod.uid.as_str()) {
         ended.reads.push(granted.read());
-    } else if grant.cancel.is_none() && !wishes.wants(grant) && !snapshot.is_of_unreadable(grant) {
+    } else if grant.cancel.is_none() && is_given_up(grant, wishes, snapshot) {
         let cancel = Cancel { reason: "WishGone".to_owned(), since: micro(now) };
         changes.push(Change::Cancel { node, grant, cancel });
     }
+}
+
+/// Nobody wishes it any more. Of a kind that is left alone what is under way ends, but no pod leaves service for good.
+fn is_given_up(grant: &Grant, wishes: &Wishes<'_>, snapshot: &Snapshot) -> bool {
+    if snapshot.is_of_left(grant) {
+        return grant.op == GrantOp::Drain;
+    }
+    !wishes.wants(grant) && !snapshot.is_of_unreadable(grant)
 }
 
 /// The agent has reported a result.
@@ -170,8 +178,8 @@ fn over<'a>(
     let pod = wishes.pods.get(grant.pod.uid.as_str());
     let evidence = snapshot.evidence.get(&OperationKey::granted(grant));
     if grant.op == GrantOp::Drain && result.outcome == Outcome::Done {
-        // It is deleted now, and out of service until it is gone.
-        if evidence == Some(&Evidence::Gone) {
+        // It is deleted now, and out of service until it is gone. Where nobody deletes it, its agent puts it back.
+        if evidence == Some(&Evidence::Gone) || snapshot.is_of_left(grant) {
             changes.extend([granted.release(), granted.remove()]);
             return;
         }

@@ -67,6 +67,8 @@ pub struct PodReport {
     pub workload: String,
     /// What is wished and has not ended.
     pub wish: Option<GrantOp>,
+    /// The object whose request it is, such as an OperationJob; nothing of what the workload or an annotation wishes.
+    pub asked_by: Option<ObjectRef>,
     /// What the round says of it.
     pub verdict: Option<PodVerdict>,
     /// Its operation has failed, and halts its workload or the pod itself.
@@ -116,6 +118,7 @@ pub fn explain(
         let report = PodReport {
             workload: label(&wishes, pod),
             wish: op(&wishes, pod),
+            asked_by: wishes.by_pod.get(uid).and_then(|wish| wish.asked_by.clone()),
             halts: halting.contains(uid),
             details: details.remove(uid).map(|found| found.with(verdict.as_ref(), snapshot)),
             verdict,
@@ -133,8 +136,7 @@ impl<'a> Pass<'a, '_> {
         let (basis, draft) = (&self.basis, &self.draft);
         let (uid, ended) = (pod.id.uid.as_str(), &basis.ended);
         let wished = basis.wishes.by_pod.get(uid);
-        let assumed =
-            || Wish { pod, intent: Ok(PodIntent::assumed(pod)), workload: basis.wishes.workload_of(pod), rank: 0 };
+        let assumed = || Wish::assumed(pod, PodIntent::assumed(pod), basis.wishes.workload_of(pod));
         let wish = wished.cloned().unwrap_or_else(assumed);
         let is_under_way = ended.busy.contains(uid) || ended.regrant.contains_key(uid);
         let mut in_the_way: Vec<WaitReason> = basis.in_the_way(&wish, draft).collect();

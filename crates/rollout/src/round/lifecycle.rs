@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp};
-use hitless_workloads::{Component, kind, lifecycle};
+use hitless_workloads::foreign::Foreign;
+use hitless_workloads::{Component, Holder, kind, lifecycle};
 use jiff::Timestamp;
 
 use super::change::Change;
@@ -13,7 +14,7 @@ use crate::snapshot::{OperationKey, Snapshot};
 
 /// The next write to each of them.
 pub(super) fn changes<'a>(wishes: &Wishes<'_>, snapshot: &'a Snapshot, now: Timestamp) -> Vec<Change<'a>> {
-    if !snapshot.serves(Component::KusionStack) {
+    if !snapshot.serves(Holder::Request(&Foreign)) {
         return Vec::new();
     }
     let grants = granted(snapshot);

@@ -7,6 +7,7 @@ use hitless_workloads::Obstacle;
 
 use super::companions::Companion;
 use super::pools::PoolWait;
+use crate::kuperator::Kuperator;
 use crate::snapshot::{AgentState, NodeUnfit, Snapshot};
 
 /// What a pod waits for.
@@ -98,6 +99,8 @@ pub enum WaitReason {
     Reload,
     /// The objects of its workload's kind can't be read now.
     OwnerUnreadable(GroupKind),
+    /// Its workload is of a kind of KusionStack's, whose own manager is there.
+    LeftToKuperator(Kuperator),
     /// The namespace's ledger has as many reservations as fit.
     LedgerFull,
     /// The agent of this node can't let others operate a pod.
@@ -179,6 +182,7 @@ impl WaitReason {
             Self::PrefetchOnly => "PrefetchOnly",
             Self::Reload => "Reload",
             Self::OwnerUnreadable(_) => "OwnerUnreadable",
+            Self::LeftToKuperator(_) => "LeftToKuperator",
             Self::LedgerFull => "LedgerFull",
             Self::AgentTooOld(_) => "AgentTooOld",
             Self::NotDrained(_) => "NotDrained",
@@ -260,6 +264,7 @@ impl WaitReason {
                 "a ConfigMap or Secret that it uses has changed a moment ago; both changes are made at once".to_owned()
             }
             Self::OwnerUnreadable(kind) => format!("its workload is a {kind}, and the controller can't list those now"),
+            Self::LeftToKuperator(kuperator) => format!("{kuperator}, and its workload is left to it"),
             Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
             Self::AgentTooOld(node) => {
                 format!("others are to operate it, and the agent on its node {node} is of an earlier version")
@@ -326,6 +331,7 @@ impl WaitReason {
             ),
             Self::NodeFull(_) => Some("wait until some of its operations end"),
             Self::OwnerUnreadable(_) => Some("see the controller's log for what the API server says"),
+            Self::LeftToKuperator(_) => Some("remove it to go on with hitless (docs/migration.md)"),
             Self::LedgerFull => Some("wait until some operations end"),
             Self::AgentTooOld(_) => Some("update the DaemonSet hitless-agent"),
             Self::NotDrained(_) => Some(

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Outcome};
-use hitless_workloads::{Component, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, Stage, World, image};
+use hitless_workloads::{
+    Holder, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, RequestKind, Scene, Stage, World, image, restart,
+};
 use jiff::Timestamp;
 
 use super::images::Images;
@@ -21,6 +23,27 @@ pub(super) struct Wish<'a> {
     pub(super) workload: Option<usize>,
     /// Place in the workload's order.
     pub(super) rank: i32,
+    /// At least so many seconds between leaving service and the operation.
+    pub(super) delay_seconds: u32,
+    /// The object whose request it is, if it is one.
+    pub(super) asked_by: Option<ObjectRef>,
+}
+
+impl<'a> Wish<'a> {
+    fn of(wish: PodWish, pod: &'a PodView, workload: Option<usize>) -> Self {
+        let PodWish { pod: _, intent, rank, delay_seconds, asked_by } = wish;
+        Self { pod, intent, workload, rank, delay_seconds, asked_by }
+    }
+
+    /// Whether it records a restart on the pod.
+    fn changes_token(&self) -> bool {
+        self.intent.as_ref().is_ok_and(|intent| intent.operation.annotations.contains_key(annotations::RESTARTED))
+    }
+
+    /// One that nobody has.
+    pub(super) fn assumed(pod: &'a PodView, intent: PodIntent, workload: Option<usize>) -> Self {
+        Self { pod, intent: Ok(intent), workload, rank: 0, delay_seconds: 0, asked_by: None }
+    }
 }
 
 /// All wishes, and the indices to look things up.
@@ -31,11 +54,25 @@ pub(super) struct Wishes<'a> {
     pub(super) world: World<'a>,
     /// Index of the plan by uid of the workload.
     by_workload: HashMap<String, usize>,
-    /// What is looked after.
-    components: Vec<Component>,
+    snapshot: &'a Snapshot,
+    /// Tokens of restarts that were ordered and are not over, by uid of the pod.
+    granted: HashMap<&'a str, &'a str>,
+    now: Timestamp,
 }
 
 impl<'a> Wishes<'a> {
+    /// What requests are derived from.
+    pub(super) fn scene<'s>(&'s self, plan_of: &'s dyn Fn(&PodView) -> Option<&'s Plan>) -> Scene<'s, 'a> {
+        let Snapshot { pods, unreadable, left, .. } = self.snapshot;
+        Scene::new(pods, &self.world, plan_of, &self.granted, self.now).without(unreadable, left)
+    }
+
+    /// What the pod's workload plans, if it is looked after.
+    pub(super) fn plan_of(&self, pod: &PodView) -> Option<&Plan> {
+        let pod = self.pods.get(pod.id.uid.as_str())?;
+        self.workload_of(pod).map(|index| &self.plans[index])
+    }
+
     /// The pod's top workload.
     pub(super) fn owner(&self, pod: &'a PodView) -> Option<&'a ObjectRef> {
         self.world.top(pod)
@@ -100,7 +137,13 @@ impl<'a> Wishes<'a> {
             let goes = |pod: &'a PodView| companion::is_companion(pod) || self.workload_of(pod).is_none();
             return pod.is_none_or(goes) || self.is_the_wish(grant);
         }
-        REQUESTS.iter().filter(|kind| self.components.contains(&kind.component())).any(|kind| kind.wants(grant, pod))
+        let scene = self.scene(&|_| None);
+        REQUESTS.iter().filter(|kind| self.judges(**kind)).any(|kind| kind.wants(grant, pod, &scene))
+    }
+
+    /// Kinds with objects of their own know which of them are left alone. The others are asked only where they are looked after.
+    fn judges(&self, kind: &'static dyn RequestKind) -> bool {
+        !kind.resources().is_empty() || self.snapshot.serves(Holder::Request(kind))
     }
 
     /// Whether the pod needs an operation now that can be done, and it is another one.
@@ -148,26 +191,19 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
     let world = world.at(&snapshot.pods, now);
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
-    let components = [&[Component::Base], snapshot.components.as_slice()].concat();
-    let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload, components };
+    let granted = granted(snapshot);
+    let mut wishes = Wishes { plans, by_pod: HashMap::new(), pods, world, by_workload, snapshot, granted, now };
     for (index, plan) in wishes.plans.iter().enumerate() {
-        for PodWish { pod, intent, rank } in &plan.wishes {
-            if let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) {
-                wishes.by_pod.insert(uid, Wish { pod, intent: intent.clone(), workload: Some(index), rank: *rank });
+        for wish in &plan.wishes {
+            if let Some((uid, pod)) = wishes.pods.get_key_value(wish.pod.uid.as_str()) {
+                wishes.by_pod.insert(uid, Wish::of(wish.clone(), pod, Some(index)));
             }
         }
     }
     // What the workload wishes comes first: a request goes along in the same operation or waits for it.
-    let plan_of = |pod: &PodView| -> Option<&Plan> {
-        let pod = wishes.pods.get(pod.id.uid.as_str())?;
-        wishes.workload_of(pod).map(|index| &wishes.plans[index])
-    };
-    let kinds = REQUESTS.iter().filter(|kind| snapshot.serves(kind.component()));
-    let requested: Vec<(bool, PodWish)> = kinds
-        .flat_map(|kind| kind.wishes(&snapshot.pods, &plan_of).into_iter().map(|wish| (kind.goes_first(), wish)))
-        .collect();
-    for (goes_first, PodWish { pod, intent, rank }) in requested {
-        let Some((uid, pod)) = wishes.pods.get_key_value(pod.uid.as_str()) else { continue };
+    let (requested, kept) = requested(&wishes);
+    for (goes_first, wish) in requested {
+        let Some((uid, pod)) = wishes.pods.get_key_value(wish.pod.uid.as_str()) else { continue };
         let (uid, pod) = (*uid, *pod);
         // It is there for a while only, and would leave while the pod is away that it stands in for.
         if companion::is_companion(pod) {
@@ -175,14 +211,37 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
         }
         if goes_first {
             // It is no part of what its workload does: neither waits for the other's order, images or failures.
-            wishes.by_pod.insert(uid, Wish { pod, intent, workload: None, rank });
+            wishes.by_pod.insert(uid, Wish::of(wish, pod, None));
             continue;
         }
         let workload = wishes.workload_of(pod);
-        wishes.by_pod.entry(uid).or_insert(Wish { pod, intent, workload, rank });
+        wishes.by_pod.entry(uid).or_insert_with(|| Wish::of(wish, pod, workload));
+    }
+    for uid in kept {
+        if let Some(wish) = wishes.by_pod.get_mut(uid.as_str()).filter(|wish| wish.changes_token()) {
+            wish.intent = Err(Obstacle::RestartNotRecorded);
+        }
     }
     pin(&mut wishes, images);
     wishes
+}
+
+/// What is requested, with whether it comes before what workloads wish, and uids of pods whose token is evidence that no request's object has recorded yet.
+fn requested(wishes: &Wishes<'_>) -> (Vec<(bool, PodWish)>, Vec<String>) {
+    let plan_of = |pod: &PodView| wishes.plan_of(pod);
+    let scene = wishes.scene(&plan_of);
+    let kinds = REQUESTS.iter().filter(|kind| wishes.snapshot.serves(Holder::Request(**kind)));
+    let requested =
+        kinds.flat_map(|kind| kind.wishes(&scene).into_iter().map(|wish| (kind.goes_first(), wish))).collect();
+    let keeps = |pod: &&PodView| REQUESTS.iter().any(|kind| kind.keeps_token(pod, &scene));
+    let kept = wishes.pods.values().copied().filter(keeps).map(|pod| pod.id.uid.clone()).collect();
+    (requested, kept)
+}
+
+/// Tokens of restarts that were ordered and are not over.
+fn granted(snapshot: &Snapshot) -> HashMap<&str, &str> {
+    let grants = snapshot.node_transitions.values().flat_map(|node| node.unfinished());
+    grants.filter_map(|grant| Some((grant.pod.uid.as_str(), restart::token_of(grant)?))).collect()
 }
 
 /// Images by digest, where that is needed.

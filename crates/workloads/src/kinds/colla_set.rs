@@ -25,6 +25,7 @@ use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, ReadError};
 use crate::plan::Plan;
 use crate::rights::Right;
+use crate::switch::Switch;
 use crate::world::World;
 use crate::write::Write;
 
@@ -67,6 +68,10 @@ impl Kind for CollaSets {
 
     fn component(&self) -> Component {
         Component::KusionStack
+    }
+
+    fn switch(&self) -> Option<Switch> {
+        Some(Switch::CollaSet)
     }
 
     fn rights(&self) -> Vec<Right> {

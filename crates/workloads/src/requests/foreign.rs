@@ -1,7 +1,6 @@
 //! Operations of others, who say in a pod's labels that they have begun (docs/contract.md 38).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use hitless_api::lifecycle::{self, Step};
 use hitless_api::pod::PodView;
@@ -10,9 +9,9 @@ use jiff::Timestamp;
 
 use crate::intent::{Operation, PodIntent, PodWish};
 use crate::kind::Component;
-use crate::plan::Plan;
-use crate::request::RequestKind;
+use crate::request::{RequestKind, Scene};
 use crate::rights::Right;
+use crate::switch::Switch;
 
 /// The kind of request: label `operating.podopslifecycle.kusionstack.io/<id>`.
 pub struct Foreign;
@@ -26,13 +25,17 @@ impl RequestKind for Foreign {
         vec![Right::of("", "pods", &["patch"], "labels of PodOpsLifecycle (lifecycle.yaml)")]
     }
 
-    fn wishes<'p>(&self, pods: &[Arc<PodView>], _: &dyn Fn(&PodView) -> Option<&'p Plan>) -> Vec<PodWish> {
-        let wanting = pods.iter().filter(|pod| !pod.terminating && !pod.finished && is_wished(pod));
+    fn switch(&self) -> Option<Switch> {
+        Some(Switch::PodOpsLifecycle)
+    }
+
+    fn wishes(&self, scene: &Scene<'_, '_>) -> Vec<PodWish> {
+        let wanting = scene.pods.iter().filter(|pod| !pod.terminating && !pod.finished && is_wished(pod));
         wanting.map(|pod| PodWish::new(pod, Ok(intent(pod)))).collect()
     }
 
     /// When it is over is the agent's to say: it sees the labels as soon as anybody.
-    fn wants(&self, grant: &Grant, _: Option<&PodView>) -> bool {
+    fn wants(&self, grant: &Grant, _: Option<&PodView>, _: &Scene<'_, '_>) -> bool {
         grant.op == GrantOp::Foreign
     }
 

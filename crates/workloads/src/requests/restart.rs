@@ -1,7 +1,6 @@
 //! Restarts wished by annotation on a pod, carried out exactly once (docs/contract.md 2).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use hitless_api::grant::ImageChange;
 use hitless_api::names::annotations;
@@ -11,32 +10,39 @@ use hitless_api::{Change, Grant, GrantOp};
 use crate::image;
 use crate::intent::{Obstacle, Operation, PodIntent, PodWish};
 use crate::plan::{Plan, Stage};
-use crate::request::RequestKind;
+use crate::request::{RequestKind, Scene};
+use crate::requests::operation_job;
 
 /// The kind of request: annotation `hitless.dev/restart`.
 pub struct Restarts;
 
 impl RequestKind for Restarts {
-    fn wishes<'p>(&self, pods: &[Arc<PodView>], plan_of: &dyn Fn(&PodView) -> Option<&'p Plan>) -> Vec<PodWish> {
-        let wanting = pods.iter().filter(|pod| !pod.terminating && !pod.finished);
+    fn wishes(&self, scene: &Scene<'_, '_>) -> Vec<PodWish> {
+        let wanting = scene.pods.iter().filter(|pod| !pod.terminating && !pod.finished);
         let wanting = wanting.filter_map(|pod| Some((pod, wish(pod)?)));
         wanting
-            .filter_map(|(pod, wish)| Some(PodWish::new(pod, wish.intent(pod, revision(plan_of(pod), pod)?))))
+            .filter_map(|(pod, wish)| Some(PodWish::new(pod, wish.intent(pod, revision((scene.plan_of)(pod), pod)?))))
             .collect()
     }
 
-    fn wants(&self, grant: &Grant, pod: Option<&PodView>) -> bool {
-        let carries_out = grant.annotations.get(annotations::RESTARTED).is_some_and(|change| change.to.is_some());
+    fn wants(&self, grant: &Grant, pod: Option<&PodView>, _: &Scene<'_, '_>) -> bool {
+        let carries_out = token_of(grant).is_some_and(|token| !operation_job::is_token(token));
         // A token that changed meanwhile queues one more restart and takes nothing from this one (docs/contract.md 2).
         let wished = pod.and_then(|pod| pod.annotations.get(annotations::RESTART));
         carries_out && wished.is_some_and(|token| !token.is_empty())
     }
 }
 
+/// The token of the restart that the grant carries out.
+#[must_use]
+pub fn token_of(grant: &Grant) -> Option<&str> {
+    grant.annotations.get(annotations::RESTARTED)?.to.as_deref()
+}
+
 /// The revision that a restart records on the pod; `None` if it has to wait: the pod is about to be brought to another
 /// revision, and the restart goes along, or the pod is about to be replaced.
 #[allow(clippy::option_option, reason = "not now, now without a revision, now with this one")]
-fn revision<'p>(plan: Option<&'p Plan>, pod: &PodView) -> Option<Option<&'p str>> {
+pub(crate) fn revision<'p>(plan: Option<&'p Plan>, pod: &PodView) -> Option<Option<&'p str>> {
     let Some(plan) = plan else { return Some(None) };
     let is_behind = plan.behind.contains(&pod.id.uid);
     match plan.stage {

@@ -101,6 +101,10 @@ fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
     prop_assert_eq!(cluster.pods().len(), 3);
     prop_assert_eq!(named, cluster.pod_names().into_iter().collect::<BTreeSet<_>>());
     prop_assert!(cluster.images().iter().all(|each| image == *each), "{:?}", cluster.images());
+    let has_left = |(key, pod): &(&(String, String), &serde_json::Value)| {
+        key.0 == "Pod" && pod["metadata"]["uid"].as_str().is_some_and(|uid| cluster.left.contains(uid))
+    };
+    prop_assert!(!cluster.objects.iter().any(|each| has_left(&each)), "nobody puts a pod back that has left for good");
     Ok(())
 }
 

@@ -54,6 +54,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
             "kusionstack/collasets.yaml",
             "-f",
             "kusionstack/lifecycle.yaml",
+            "-f",
+            "kusionstack/operationjobs.yaml",
         ])
         .output()?;
     ensure!(output.status.success(), "kubectl apply: {}", String::from_utf8_lossy(&output.stderr));
@@ -103,6 +105,7 @@ impl Fixture {
         create_workloads(api).await?;
         create_sets(api).await?;
         create_colla_set(api).await?;
+        create_jobs(api).await?;
         let mut agent = pod(AGENT_POD, NODE, &json!({}));
         agent["spec"]["serviceAccountName"] = json!(names::AGENT);
         let agent = api.admin(&Call::create(pods(names::SYSTEM_NAMESPACE), agent)).await?;
@@ -348,6 +351,23 @@ async fn create_colla_set(api: &Api) -> anyhow::Result<()> {
     api.admin(&Call::create(colla_sets(), set)).await?;
     let status = json!({"status": {"updatedRevision": "new"}});
     api.admin(&Call::merge(format!("{}/colla/status", colla_sets()), status)).await.map(drop)
+}
+
+/// Path of OperationJobs in [`NAMESPACE`].
+pub(crate) fn operation_jobs() -> String {
+    format!("/apis/apps.kusionstack.io/v1alpha1/namespaces/{NAMESPACE}/operationjobs")
+}
+
+/// One that has ended, and one that has not; and a pod of the CollaSet.
+async fn create_jobs(api: &Api) -> anyhow::Result<()> {
+    for (name, progress) in [("ended", "Succeeded"), ("open", "Processing")] {
+        let job = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "OperationJob", "metadata": {"name": name},
+            "spec": {"action": "Restart", "targets": [{"name": "nobody"}]}});
+        api.admin(&Call::create(operation_jobs(), job)).await?;
+        let status = json!({"status": {"progress": progress}});
+        api.admin(&Call::merge(format!("{}/{name}/status", operation_jobs()), status)).await?;
+    }
+    Ok(())
 }
 
 /// The kinds that are held by their own strategy.

@@ -7,6 +7,7 @@ mod controller;
 mod gate;
 mod lifecycle;
 mod objects;
+mod operation_job;
 mod prefetch;
 mod sets;
 mod workloads;
@@ -26,6 +27,7 @@ pub(crate) fn all() -> Vec<Row> {
         gate::rows(),
         lifecycle::rows(),
         objects::rows(),
+        operation_job::rows(),
         prefetch::rows(),
         sets::rows(),
         workloads::rows(),

@@ -23,6 +23,7 @@ pub(super) fn update_revision(seen: &Seen, pod: &str) -> Option<String> {
 impl Checks {
     /// A controller of ours is about to store `next`.
     pub(crate) fn written(&mut self, server: &Server, before: Option<&Object>, next: &Object) {
+        self.job_reported(server, next);
         let let_go = before.is_some_and(Object::held_by_guard) && !next.annotations.contains_key(annotations::ROLLOUT);
         if !let_go {
             return;
@@ -118,6 +119,7 @@ impl Checks {
                     format!("ReplicaSet {} was deleted with {} pods", set.id.name, set.body.status_replicas),
                 );
             }
+            None if object.operation_job().is_some() => self.job_deleted(now, object),
             None => self.fail(now, format!("{} was deleted", object.id.label())),
         }
     }

@@ -65,6 +65,18 @@ impl World {
             self.user.at(at, deed);
             last = last.max(at);
         }
+        let jobs = &mut self.ground.jobs;
+        if self.ground.has_jobs && jobs.happens(7_000) {
+            let at = start + jobs.delay(0, 30 * SECOND);
+            let who = jobs.index(1_000);
+            self.user.at(at, Deed::MakeJob(who));
+            let more = jobs.happens(3_000).then(|| at + jobs.delay(100 * MS, 15 * SECOND));
+            if let Some(at) = more {
+                let deed = if jobs.happens(5_000) { Deed::DeleteJob(who) } else { Deed::MakeJob(who) };
+                self.user.at(at, deed);
+            }
+            last = last.max(more.unwrap_or(at));
+        }
         if self.ground.has_companions && chance.happens(2_000) {
             let at = start + chance.delay(0, 40 * SECOND);
             self.user.at(at, Deed::RemoveBinding(chance.index(1_000)));
@@ -161,6 +173,8 @@ impl World {
                     });
                 }
             }
+            Deed::MakeJob(who) => self.make_job(who),
+            Deed::DeleteJob(who) => self.delete_job(who),
             Deed::NewChecksum(who) => self.new_checksum(who),
             Deed::KillNode(index, back) => self.kill_node(index, back),
             Deed::ReturnNode(index) => self.return_node(index),

@@ -22,6 +22,7 @@ impl World {
             .or_else(|| self.bad_versions_at_rest())
             .or_else(|| self.halted_deployments_at_rest())
             .or_else(|| self.rollouts_at_rest(cured));
+        let faults = faults.or_else(|| self.jobs_at_rest(cured));
         if let Some(what) = faults {
             self.ground.checks.fail(self.ground.now, what);
             return false;
@@ -130,7 +131,8 @@ impl World {
                 | Body::ReplicaSet(_)
                 | Body::CollaSet(_)
                 | Body::ResourceContext(_)
-                | Body::ControllerRevision(_) => return None,
+                | Body::ControllerRevision(_)
+                | Body::OperationJob(_) => return None,
             };
             (template.revision() == bad).then(|| {
                 format!("{} was judged bad at pod {}, and its pods are made from it still", owner.name, grant.pod.name)

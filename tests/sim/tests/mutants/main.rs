@@ -8,6 +8,7 @@
 
 mod balancers;
 mod companions;
+mod jobs;
 mod operators;
 
 use std::fs;
@@ -24,6 +25,8 @@ const COMPANIONS: u64 = 1_000_000;
 const BALANCERS: u64 = 2_000_000;
 /// And from this one on foreign operators.
 const OPERATORS: u64 = 4_000_000;
+/// And from this one on OperationJobs.
+const JOBS: u64 = 5_000_000;
 /// Rollouts within which each bug must be found.
 const ROLLOUTS: &str = "20000";
 /// What of the workspace the simulation is built from.
@@ -367,7 +370,8 @@ fn bugs() -> impl Iterator<Item = (u64, &'static Bug)> {
     let companions = companions::BUGS.iter().map(|bug| (COMPANIONS, bug));
     let balancers = balancers::BUGS.iter().map(|bug| (BALANCERS, bug));
     let operators = operators::BUGS.iter().map(|bug| (OPERATORS, bug));
-    BUGS.iter().map(|bug| (0, bug)).chain(companions).chain(balancers).chain(operators)
+    let jobs = jobs::BUGS.iter().map(|bug| (JOBS, bug));
+    BUGS.iter().map(|bug| (0, bug)).chain(companions).chain(balancers).chain(operators).chain(jobs)
 }
 
 #[test]
@@ -397,7 +401,7 @@ fn every_deliberate_bug_is_found() {
         assert_eq!(output.status.success(), broken.is_none(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         (broken, text.lines().next().unwrap_or_default().to_owned())
     };
-    for (from, rollouts) in [(0, "1000"), (COMPANIONS, "500"), (BALANCERS, "500"), (OPERATORS, "500")] {
+    for (from, rollouts) in [(0, "1000"), (COMPANIONS, "500"), (BALANCERS, "500"), (OPERATORS, "500"), (JOBS, "500")] {
         let (broken, _) = run(0, from, rollouts);
         assert_eq!(broken, None, "without a bug");
     }

@@ -43,7 +43,7 @@ pub(in crate::round) fn retiring<'a>(
     let companions = snapshot.companions.iter().map(|pod| &**pod);
     let companions = companions.filter(|pod| in_service(pod) && !pod.terminating && !pod.finished);
     let wish = |pod: &'a PodView| {
-        (pod.id.uid.as_str(), Wish { pod, intent: Ok(PodIntent::drain(pod)), workload: None, rank: i32::MAX })
+        (pod.id.uid.as_str(), Wish { rank: i32::MAX, ..Wish::assumed(pod, PodIntent::drain(pod), None) })
     };
     companions.filter(is_over).map(wish).collect()
 }

@@ -41,23 +41,38 @@ impl Work<'_, '_> {
                 continue;
             }
             self.behind.insert(uid.clone());
-            if self.set.body.paused {
+            if self.set.body.paused || self.world.left.contains(uid) {
                 continue;
             }
-            // It has left service for good.
-            let way = if self.world.left.contains(uid) { Way::Anew } else { self.way(pod, &restarts) };
-            match way {
+            match self.way(pod, &restarts) {
                 Way::InPlace(intent) => self.wishes.push(PodWish::new(pod, Ok(*intent))),
-                Way::Anew => {
-                    if self.remove(id)
-                        && let Some(instance) = self.roster.instances.get_mut(&id)
-                    {
-                        instance.data.insert(names::REVISION.to_owned(), self.target.to_owned());
-                        instance.mark(names::RECREATE);
-                    }
-                }
+                Way::Anew => self.make_anew(id, Some(self.target)),
                 Way::Refused(because) => self.refused = Some(because),
             }
+        }
+    }
+
+    /// Pods that have left service for good go, also those that nobody wants gone any more: nobody puts them back.
+    pub(super) fn make_those_anew_that_left(&mut self) {
+        let (scope, paused) = (self.scope(), self.set.body.paused);
+        let left = self.roster.instances.iter().filter_map(|(id, instance)| {
+            let uid = &instance.pod?.id.uid;
+            let is_wanted = !instance.is(names::SCALE_IN) && !self.going.contains(id);
+            (is_wanted && self.world.left.contains(uid)).then(|| (*id, uid.clone()))
+        });
+        for (id, uid) in left.collect::<Vec<_>>() {
+            self.make_anew(id, (scope.contains(&id) && !paused).then_some(self.target));
+            self.behind.insert(uid);
+        }
+    }
+
+    /// The pod of the id is removed, and made anew of this revision, or of the one that it has.
+    fn make_anew(&mut self, id: i32, revision: Option<&str>) {
+        if self.remove(id)
+            && let Some(instance) = self.roster.instances.get_mut(&id)
+        {
+            instance.data.extend(revision.map(|revision| (names::REVISION.to_owned(), revision.to_owned())));
+            instance.mark(names::RECREATE);
         }
     }
 

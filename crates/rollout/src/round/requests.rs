@@ -1,0 +1,73 @@
+//! What the objects of requests get to know of this round.
+
+use hitless_api::event::{EventNote, Severity};
+use hitless_workloads::{Fate, Fates, REQUESTS, Reports, kind, restart};
+
+use super::PodVerdict;
+use super::wait_reason::WaitReason;
+use super::wishes::Wishes;
+use crate::snapshot::Snapshot;
+
+/// What is to be written and said of the objects of requests.
+pub(super) fn reports(wishes: &Wishes<'_>, verdicts: &[PodVerdict], snapshot: &Snapshot) -> Reports {
+    let fates = fates(verdicts, snapshot);
+    let plan_of = |pod: &_| wishes.plan_of(pod);
+    let scene = wishes.scene(&plan_of);
+    let mut all = Reports::default();
+    for kind in REQUESTS {
+        let Reports { writes, notes, wake_at } = kind.report(&scene, &fates);
+        all.writes.extend(writes);
+        all.notes.extend(notes);
+        all.wake_at = [all.wake_at, wake_at].into_iter().flatten().min();
+    }
+    all.notes.extend(left_alone(snapshot));
+    all
+}
+
+fn fates(verdicts: &[PodVerdict], snapshot: &Snapshot) -> Fates {
+    let never = verdicts.iter().filter_map(|verdict| {
+        let waiting = verdict.waiting.as_ref().filter(|waiting| waiting.is_for_ever())?;
+        Some((verdict.pod.uid.clone(), Fate { reason: waiting.reason().to_owned(), text: waiting.text() }))
+    });
+    let ended = snapshot.node_transitions.values().flat_map(|node| {
+        let with_report = |grant| Some((grant, node.transition(grant)?));
+        node.spec.grants.iter().filter_map(with_report)
+    });
+    let failed = ended.filter_map(|(grant, transition)| {
+        let result = transition.result.as_ref().filter(|result| result.is_lasting() && grant.cancel.is_none())?;
+        let key = (grant.pod.uid.clone(), restart::token_of(grant)?.to_owned());
+        let text = format!("its operation ended as {:?}: {}", result.outcome, transition.message);
+        Some((key, Fate { reason: result.reason.clone(), text: text.trim_end_matches([':', ' ']).to_owned() }))
+    });
+    Fates { never: never.collect(), failed: failed.collect() }
+}
+
+/// Objects of kinds that are left to KusionStack's own manager say so.
+fn left_alone(snapshot: &Snapshot) -> Vec<EventNote> {
+    let Some(kuperator) = &snapshot.kuperator else { return Vec::new() };
+    let note = |object: &hitless_workloads::Object| EventNote {
+        regarding: object.id.reference(kind::version(&object.id.group_kind)),
+        severity: Severity::Warning,
+        reason: "LeftToKuperator",
+        action: "Observe",
+        text: format!("{kuperator}; hitless leaves this {} to it", object.id.group_kind.kind),
+    };
+    let own = snapshot.left_objects.iter().filter(|object| is_own(object));
+    own.map(|object| note(object)).collect()
+}
+
+/// It stands for a workload or a request, and is no part of one.
+fn is_own(object: &hitless_workloads::Object) -> bool {
+    kind::holders().any(|holder| holder.own() == Some(&object.id.group_kind))
+}
+
+impl WaitReason {
+    /// Whether it stays so as long as the pod is as it is.
+    fn is_for_ever(&self) -> bool {
+        match self {
+            Self::HostNetwork | Self::StaticPod | Self::Job | Self::NoReadinessGate(_) => true,
+            Self::Obstacle(obstacle) => obstacle.is_for_ever(),
+            _ => false,
+        }
+    }
+}

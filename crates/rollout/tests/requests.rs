@@ -1,0 +1,181 @@
+//! What objects ask for, as a round decides it; and kinds that are left to KusionStack's own manager.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, GrantMode, NodeTransitionSpec};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::kuperator::Kuperator;
+use hitless_rollout::prefetch::{NamePool, NodeImages};
+use hitless_rollout::round::{Round, WaitReason, Write, round};
+use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
+use hitless_workloads::{Component, Installed, kind};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+const LONG_AGO: &str = "2026-01-01T00:00:00Z";
+
+fn now() -> Timestamp {
+    "2026-01-03T00:00:00Z".parse().unwrap()
+}
+
+fn meta(name: &str) -> Value {
+    json!({"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 1,
+        "creationTimestamp": LONG_AGO})
+}
+
+fn job(spec: &Value, status: &Value) -> Value {
+    let mut job = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "OperationJob", "metadata": meta("again"),
+        "spec": {"action": "Restart", "targets": [{"name": "web"}], "activeDeadlineSeconds": 1_000_000}, "status": status});
+    for (field, value) in spec.as_object().unwrap() {
+        job["spec"][field] = value.clone();
+    }
+    job
+}
+
+fn colla_set() -> Value {
+    json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "metadata": meta("set"),
+        "spec": {"replicas": 1, "selector": {}, "template": {"spec": {"containers": []}}}})
+}
+
+fn pod(change: impl FnOnce(&mut Value)) -> PodView {
+    let id = format!("r.io/web@sha256:{}", "1".repeat(64));
+    let mut pod = json!({
+        "metadata": meta("web"),
+        "spec": {"nodeName": "n1", "readinessGates": [{"conditionType": "hitless.dev/InService"}],
+            "containers": [{"name": "web", "image": "r.io/web:v1"}]},
+        "status": {
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO},
+                {"type": "hitless.dev/InService", "status": "True", "lastTransitionTime": LONG_AGO}],
+            "containerStatuses": [{"name": "web", "image": "r.io/web:v1", "imageID": id, "ready": true, "restartCount": 0,
+                "containerID": "containerd://1", "state": {"running": {"startedAt": LONG_AGO}}}],
+        },
+    });
+    pod["metadata"]["annotations"] = json!({});
+    change(&mut pod);
+    PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
+}
+
+fn snapshot(objects: &[Value], pod: PodView) -> Snapshot {
+    let images = NodeImages::of([["r.io/web:v1"]], &mut NamePool::default());
+    let node = NodeView { name: "n1".to_owned(), uid: "uid-n1".to_owned(), images, ..NodeView::default() };
+    Snapshot {
+        epoch: 1,
+        holder: "a".to_owned(),
+        objects: objects.iter().map(|each| Arc::new(kind::read(each.clone()).unwrap().unwrap())).collect(),
+        nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]),
+        agents: BTreeMap::from([("n1".to_owned(), AgentState::Ready)]),
+        ..Snapshot::default()
+    }
+    .with_pods(vec![Arc::new(pod)])
+    .leaving_alone(&Installed::with(&[Component::KusionStack]), None)
+}
+
+fn decide(snapshot: &Snapshot) -> Round {
+    round(snapshot, &mut GateCache::default(), now())
+}
+
+/// All grants as the round writes them; `None`: it writes none of the node's.
+fn grants(round: &Round) -> Option<Vec<Grant>> {
+    round.steps.iter().find_map(|step| match &step.write {
+        Write::NodeTransition(write) => Some(write.spec.grants.clone()),
+        _ => None,
+    })
+}
+
+fn reasons(round: &Round) -> Vec<&'static str> {
+    round.verdicts.iter().filter_map(|verdict| verdict.waiting.as_ref()).map(WaitReason::reason).collect()
+}
+
+#[test]
+fn a_job_is_granted_like_a_restart_and_a_delay_makes_the_pod_leave() {
+    let at_once = decide(&snapshot(&[job(&json!({}), &json!({}))], pod(|_| {})));
+    let grant = grants(&at_once).unwrap().remove(0);
+    assert_eq!(grant.mode, GrantMode::Hold, "it is the only pod");
+    assert_eq!(grant.annotations["hitless.dev/restarted"].to.as_deref(), Some("job-uid-again"));
+    assert!(at_once.steps.iter().any(|step| step.write.key().starts_with("report-job/")), "the job is taken on");
+    let delayed = decide(&snapshot(&[job(&json!({"operationDelaySeconds": 90}), &json!({}))], pod(|_| {})));
+    let grant = grants(&delayed).unwrap().remove(0);
+    assert_eq!((grant.mode, grant.drain.min_seconds), (GrantMode::Leave, 90));
+    assert!(grant.drain.deadline_seconds >= 90);
+}
+
+#[test]
+fn no_other_restart_begins_before_the_job_says_what_was_done() {
+    let both = |pod: &mut Value| {
+        pod["metadata"]["annotations"] =
+            json!({"hitless.dev/restarted": "job-uid-again", "hitless.dev/restart": "now"});
+    };
+    let waits = decide(&snapshot(&[job(&json!({}), &json!({}))], pod(both)));
+    assert_eq!((reasons(&waits), grants(&waits)), (vec!["RestartNotRecorded"], None));
+    let done = json!({"progress": "Succeeded", "targetDetails": [{"name": "web", "progress": "Succeeded"}]});
+    let goes = decide(&snapshot(&[job(&json!({}), &done)], pod(both)));
+    assert_eq!(grants(&goes).unwrap().len(), 1);
+    let gone = decide(&snapshot(&[], pod(both)));
+    assert_eq!(grants(&gone).unwrap().len(), 1, "nobody asks for that any more");
+}
+
+#[test]
+fn a_pod_that_is_never_operated_fails_in_its_job() {
+    let host = pod(|pod| pod["spec"]["hostNetwork"] = true.into());
+    let round = decide(&snapshot(&[job(&json!({}), &json!({}))], host));
+    assert_eq!(reasons(&round), ["HostNetwork"]);
+    let note = round.events.iter().find(|note| note.reason == "OperationFailed").unwrap();
+    assert!(note.text.contains("HostNetwork"), "{}", note.text);
+}
+
+/// The node's agent has been told to let the pod leave service for good, and may have done so.
+fn leaving(is_done: bool) -> NodeTransitionView {
+    let grant = json!({"id": "uid-web.drain", "epoch": 1, "pod": {"namespace": "shop", "name": "web", "uid": "uid-web"},
+        "owner": {"group": "apps.kusionstack.io", "kind": "CollaSet", "namespace": "shop", "name": "set", "uid": "uid-set"},
+        "op": "Drain", "mode": "Leave", "containers": {}, "before": {}, "drain": {}, "verify": {},
+        "granted": "2026-01-02T00:00:00.000000Z", "ttlSeconds": 60});
+    let report = json!({"id": "uid-web.drain", "granted": "2026-01-02T00:00:00.000000Z", "phase": "Draining",
+        "since": "2026-01-02T00:00:00.000000Z", "result": {"outcome": "Done", "reason": "Done"}});
+    NodeTransitionView {
+        node: "n1".to_owned(),
+        version: Version { uid: "t".to_owned(), resource_version: "1".to_owned() },
+        fence: None,
+        spec: NodeTransitionSpec {
+            node_uid: "uid-n1".to_owned(),
+            epoch: 1,
+            grants: vec![serde_json::from_value(grant).unwrap()],
+            propagation: None,
+        },
+        agent: None,
+        transitions: if is_done { vec![serde_json::from_value(report).unwrap()] } else { Vec::new() },
+    }
+}
+
+#[test]
+fn beside_kusionstacks_own_manager_nothing_begins_and_no_pod_is_kept_out_of_service() {
+    let all = Installed::with(&[Component::KusionStack]);
+    let there = Some(Kuperator::Leads("m-0".to_owned()));
+    let own = |pod: &mut Value| {
+        pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "name": "set",
+            "uid": "uid-set", "controller": true}]);
+        pod["metadata"]["annotations"] = json!({"hitless.dev/restart": "now"});
+    };
+    let objects = [colla_set(), job(&json!({}), &json!({}))];
+    let alone = decide(&snapshot(&objects, pod(own)).leaving_alone(&all, there.clone()));
+    assert_eq!((reasons(&alone), grants(&alone)), (vec!["LeftToKuperator"], None));
+    let said: Vec<_> = alone.events.iter().filter(|note| note.reason == "LeftToKuperator").collect();
+    assert_eq!(said.len(), 2, "on the CollaSet and on the job");
+    assert!(!alone.steps.iter().any(|step| step.write.key().contains("kusionstack")), "nothing of it is written");
+    for is_done in [false, true] {
+        let mut snapshot = snapshot(&objects, pod(own)).leaving_alone(&all, there.clone());
+        snapshot.node_transitions.insert("n1".to_owned(), Arc::new(leaving(is_done)));
+        let grants = grants(&decide(&snapshot)).unwrap();
+        // Its agent puts a pod back for which there is no grant.
+        assert_eq!(grants.len(), usize::from(!is_done));
+        assert!(grants.iter().all(|grant| grant.cancel.is_some()));
+    }
+    let off = Installed { off: [hitless_workloads::Switch::CollaSet].into(), ..all };
+    let restarts = decide(&snapshot(&objects, pod(own)).leaving_alone(&off, None));
+    assert_eq!(grants(&restarts).unwrap().len(), 1, "CollaSets are off: its pods are like anybody's");
+}

@@ -1,0 +1,111 @@
+//! KusionStack's OperationJobs: something is done once to each of some pods (docs/contract.md, 39).
+//!
+//! What has been done is read from the pods: the agent writes the job's token together with the images, and a replaced pod has left
+//! another one in its place. The job's status records it. Until it has, nobody else may put another token on the pod. So a controller
+//! that is killed between any two writes restarts nobody twice.
+
+mod body;
+mod job;
+mod replace;
+mod report;
+mod restart;
+
+use hitless_api::names::annotations;
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, GroupKind};
+use serde_json::Value;
+
+pub use body::{Action, Invalid, JobBody};
+pub(crate) use job::Job;
+pub use job::Standing;
+
+use super::restart::token_of;
+use crate::intent::PodWish;
+use crate::kind::{Component, Resource};
+use crate::kinds::colla_set;
+use crate::object::{self, Body, Object, ReadError};
+use crate::request::{Fates, Reports, RequestKind, Scene};
+use crate::rights::Right;
+use crate::switch::Switch;
+
+/// OperationJobs.
+pub const OPERATION_JOB: Resource = Resource {
+    group_kind: GroupKind::new(colla_set::GROUP, "OperationJob"),
+    version: "v1alpha1",
+    plural: "operationjobs",
+    optional: true,
+    verbs: &["delete"],
+    why: "what is to be done to pods; deleted some time after its end",
+    uninstall_verbs: &[],
+    uninstall_why: "",
+};
+
+/// Tokens of jobs begin so; those of people and programs do not.
+const TOKEN: &str = "job-";
+
+/// The kind of request: OperationJob.
+pub struct OperationJobs;
+
+impl RequestKind for OperationJobs {
+    fn resources(&self) -> &'static [Resource] {
+        const { &[OPERATION_JOB] }
+    }
+
+    fn component(&self) -> Component {
+        Component::KusionStack
+    }
+
+    fn switch(&self) -> Option<Switch> {
+        Some(Switch::OperationJob)
+    }
+
+    fn rights(&self) -> Vec<Right> {
+        vec![Right::of(colla_set::GROUP, "operationjobs/status", &["patch"], "reports how far it is")]
+    }
+
+    fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {
+        object::read(of, object, Body::OperationJob)
+    }
+
+    fn wishes(&self, scene: &Scene<'_, '_>) -> Vec<PodWish> {
+        Job::all(scene).flat_map(|job| restart::wishes(job, scene)).collect()
+    }
+
+    fn wants(&self, grant: &Grant, pod: Option<&PodView>, scene: &Scene<'_, '_>) -> bool {
+        let Some(token) = token_of(grant).filter(|token| is_token(token)) else { return false };
+        // What has begun ends, whatever became of the job.
+        let has_begun =
+            pod.is_none_or(|pod| pod.annotations.get(annotations::RESTARTED).is_some_and(|now| now == token));
+        has_begun || is_unreadable(scene) || Job::of_token(token, scene).is_some_and(|job| job.wants(&grant.pod.name))
+    }
+
+    fn keeps_token(&self, pod: &PodView, scene: &Scene<'_, '_>) -> bool {
+        let token = pod.annotations.get(annotations::RESTARTED).filter(|token| is_token(token));
+        token.is_some_and(|token| {
+            is_unreadable(scene) || Job::of_token(token, scene).is_some_and(|job| job.is_open(&pod.id.name))
+        })
+    }
+
+    fn report(&self, scene: &Scene<'_, '_>, fates: &Fates) -> Reports {
+        let mut reports = Reports::default();
+        for job in Job::all(scene) {
+            report::of(job, scene, fates, &mut reports);
+        }
+        reports
+    }
+}
+
+/// What the job with this uid leaves on its pods (annotation `hitless.dev/restarted`).
+#[must_use]
+pub fn token(uid: &str) -> String {
+    format!("{TOKEN}{uid}")
+}
+
+/// Whether it is the token of a job.
+pub(crate) fn is_token(token: &str) -> bool {
+    token.starts_with(TOKEN)
+}
+
+fn is_unreadable(scene: &Scene<'_, '_>) -> bool {
+    scene.unreadable.contains(&OPERATION_JOB.group_kind)
+}

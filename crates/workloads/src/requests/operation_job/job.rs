@@ -1,0 +1,184 @@
+//! One job as it stands: which of its targets are open, and what became of the others.
+
+use std::collections::BTreeMap;
+
+use hitless_api::operation_job::{OperationError, OperationTarget, OperationTargetStatus, Progress};
+use hitless_api::pod::PodView;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Action, JobBody, TOKEN, replace, restart};
+use crate::object::{Body, Object};
+use crate::request::Scene;
+
+/// A pod that the job names may have been made just before the job, and not be known yet: so long it is waited for.
+const NOT_KNOWN_YET: SignedDuration = SignedDuration::from_secs(10);
+
+/// A job.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(super) object: &'a Object,
+    pub(super) body: &'a JobBody,
+}
+
+/// Where one target is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing<'a> {
+    /// It has ended, and the job says so.
+    Recorded,
+    /// It is not its turn, because of the partition.
+    Later,
+    /// Its pod is not known, and may be a moment later.
+    Awaited {
+        /// From then on it counts as not there.
+        until: Timestamp,
+    },
+    /// It is to be done, or being done.
+    Open {
+        /// The pod.
+        pod: &'a PodView,
+        /// It is being done.
+        begun: bool,
+        /// What to record of it.
+        extra: BTreeMap<String, String>,
+    },
+    /// It was done.
+    Done {
+        /// What to record of it.
+        extra: BTreeMap<String, String>,
+    },
+    /// It can't be done.
+    Failed(OperationError),
+}
+
+impl Object {
+    /// As an OperationJob, if it is one.
+    #[must_use]
+    pub fn operation_job(&self) -> Option<&JobBody> {
+        match &self.body {
+            Body::OperationJob(body) => Some(body),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn of(object: &'a Object) -> Option<Self> {
+        Some(Self { object, body: object.operation_job()? })
+    }
+
+    /// All jobs, the oldest first.
+    pub(crate) fn all<'s>(scene: &'s Scene<'_, 'a>) -> impl Iterator<Item = Self> + 's {
+        scene.world.requests().iter().filter_map(|object| Self::of(object)).filter(|job| !job.object.deleting)
+    }
+
+    /// The job with this token, unless it is being deleted.
+    pub(super) fn of_token(token: &str, scene: &Scene<'_, 'a>) -> Option<Self> {
+        let object = scene.world.object(token.strip_prefix(TOKEN)?)?;
+        Self::of(object).filter(|job| !job.object.deleting)
+    }
+
+    /// What it leaves on a pod.
+    pub(crate) fn token(self) -> String {
+        super::token(&self.object.id.uid)
+    }
+
+    /// It has ended.
+    pub(super) fn is_over(self) -> bool {
+        self.body.status.progress.is_some_and(Progress::is_final)
+    }
+
+    /// What the job says of the target.
+    pub(super) fn recorded(self, target: &str) -> Option<&'a OperationTargetStatus> {
+        self.body.recorded.get(target).and_then(|index| self.body.status.target_details.get(*index))
+    }
+
+    /// Whether the job does not say yet what became of this pod, which it names.
+    pub(super) fn is_open(self, pod: &str) -> bool {
+        let is_recorded = || self.recorded(pod).is_some_and(|detail| detail.progress.is_final());
+        !self.is_over() && !is_recorded() && self.body.targets.iter().any(|target| target.name == pod)
+    }
+
+    /// Whether an operation of this pod, that was ordered for this job, is still wished.
+    pub(super) fn wants(self, pod: &str) -> bool {
+        self.is_open(pod) && self.body.invalid.is_none() && self.body.action == Action::Restart
+    }
+
+    /// When it was taken on; nothing before its first report.
+    pub(super) fn started(self) -> Option<Timestamp> {
+        self.body.status.start_time.as_ref().map(|time| time.0)
+    }
+
+    /// From when on nothing more is begun.
+    pub(super) fn deadline(self) -> Option<Timestamp> {
+        self.started()?.checked_add(self.body.active).ok()
+    }
+
+    /// Nothing more is begun.
+    pub(super) fn is_late(self, now: Timestamp) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now)
+    }
+
+    /// The targets, with where each is.
+    pub(super) fn targets<'t>(
+        self,
+        scene: &'t Scene<'_, 'a>,
+    ) -> impl Iterator<Item = (&'a OperationTarget, Standing<'t>)> + 't
+    where
+        'a: 't,
+    {
+        let targets = self.body.targets.iter().enumerate();
+        targets.map(move |(index, target)| (target, self.standing(index, target, scene)))
+    }
+
+    fn standing<'t>(self, index: usize, target: &OperationTarget, scene: &'t Scene<'_, 'a>) -> Standing<'t>
+    where
+        'a: 't,
+    {
+        let recorded = self.recorded(&target.name);
+        if recorded.is_some_and(|detail| detail.progress.is_final()) {
+            return Standing::Recorded;
+        }
+        let pod = scene.pod(&self.object.id.namespace, &target.name);
+        let has_begun = recorded.is_some_and(|detail| detail.progress == Progress::Processing);
+        let standing = match self.body.action {
+            Action::Restart => restart::standing(self, &target.name, pod, scene),
+            Action::Replace => replace::standing(self, &target.name, pod, scene),
+            Action::Unknown(_) => return Standing::Later,
+        };
+        let is_begun = has_begun || matches!(standing, Standing::Open { begun: true, .. } | Standing::Done { .. });
+        if index >= self.body.partition && !is_begun {
+            return Standing::Later;
+        }
+        match standing {
+            Standing::Open { begun: false, pod, .. } => {
+                if let Some(unknown) = target.containers.iter().find(|name| pod.container(name).is_none()) {
+                    return failed("ContainerNotFound", format!("pod {} has no container {unknown}", target.name));
+                }
+                if self.is_late(scene.now) {
+                    let active = self.body.active.as_secs();
+                    return failed(
+                        "DeadlineExceeded",
+                        format!("it had not begun {active} s after the job was taken on"),
+                    );
+                }
+                standing
+            }
+            other => other,
+        }
+    }
+
+    /// Of a target whose pod is not there.
+    pub(super) fn missing<'s>(self, target: &str, now: Timestamp) -> Standing<'s> {
+        let since = self.object.created.unwrap_or(now);
+        match since.checked_add(NOT_KNOWN_YET) {
+            Ok(until) if now < until && self.recorded(target).is_none_or(|detail| detail.start_time.is_none()) => {
+                Standing::Awaited { until }
+            }
+            _ => failed("PodNotFound", format!("there is no pod {target} in namespace {}", self.object.id.namespace)),
+        }
+    }
+}
+
+pub(super) fn failed<'s>(reason: &str, message: String) -> Standing<'s> {
+    Standing::Failed(OperationError { reason: reason.to_owned(), message })
+}

@@ -1,0 +1,225 @@
+//! What a job reports, and when it is deleted.
+
+use std::collections::BTreeMap;
+
+use hitless_api::event::{EventNote, Severity};
+use hitless_api::operation_job::{OperationError, OperationJobStatus, OperationTargetStatus, Progress};
+use hitless_api::{JsonPatch, Time};
+use jiff::{Timestamp, Unit};
+use serde_json::json;
+
+use super::job::{Job, Standing};
+use super::{Action, OPERATION_JOB};
+use crate::request::{Fate, Fates, Reports, Scene};
+use crate::write::{Request, Write};
+
+/// Adds what is to be written and said of the job.
+pub(super) fn of<'a>(job: Job<'a>, scene: &Scene<'_, 'a>, fates: &Fates, reports: &mut Reports) {
+    if job.is_over() {
+        // For as long as it is there: an Event is written only of what holds for a while.
+        reports.notes.extend(note(job, &job.body.status));
+        return expire(job, scene.now, reports);
+    }
+    // Times in a status have whole seconds.
+    let now = scene.now.round(Unit::Second).unwrap_or(scene.now);
+    let wanted = match &job.body.invalid {
+        Some(invalid) => {
+            refused(job, &OperationError { reason: invalid.reason().to_owned(), message: invalid.to_string() }, now)
+        }
+        None => status(job, scene, fates, now, reports),
+    };
+    reports.writes.extend(write(job, &wanted));
+    let open = wanted.target_details.iter().any(|detail| detail.progress == Progress::Pending);
+    let deadline = job.deadline().filter(|at| open && *at > scene.now);
+    wake(reports, deadline);
+    reports.notes.extend(note(job, &wanted));
+}
+
+fn wake(reports: &mut Reports, at: Option<Timestamp>) {
+    reports.wake_at = [reports.wake_at, at].into_iter().flatten().min();
+}
+
+/// An ended job is deleted some time after its end.
+fn expire(job: Job<'_>, now: Timestamp, reports: &mut Reports) {
+    let Some(ended) = &job.body.status.end_time else { return };
+    match ended.0.checked_add(job.body.time_to_live) {
+        Ok(at) if at <= now => reports.writes.push(Write::delete("delete-finished", job.object)),
+        Ok(at) => wake(reports, Some(at)),
+        // Later than there are times: never.
+        Err(_) => {}
+    }
+}
+
+/// Nothing is done. Where there are more targets than fit, the first one says why.
+fn refused(job: Job<'_>, error: &OperationError, now: Timestamp) -> OperationJobStatus {
+    let detail = |name: &String| OperationTargetStatus {
+        name: name.clone(),
+        progress: Progress::Failed,
+        end_time: Some(Time(now)),
+        error: Some(error.clone()),
+        ..OperationTargetStatus::default()
+    };
+    let first = job.body.targets.first().map(|target| &target.name);
+    OperationJobStatus {
+        observed_generation: Some(job.object.generation),
+        progress: Some(Progress::Failed),
+        start_time: Some(Time(now)),
+        end_time: Some(Time(now)),
+        total_pod_count: count(job.body.targets.len()),
+        succeeded_pod_count: 0,
+        failed_pod_count: count(job.body.targets.len()),
+        target_details: first.into_iter().map(detail).collect(),
+    }
+}
+
+fn status<'a>(
+    job: Job<'a>,
+    scene: &Scene<'_, 'a>,
+    fates: &Fates,
+    now: Timestamp,
+    reports: &mut Reports,
+) -> OperationJobStatus {
+    let mut details = Vec::with_capacity(job.body.targets.len());
+    for (target, standing) in job.targets(scene) {
+        let known = job
+            .recorded(&target.name)
+            .cloned()
+            .unwrap_or_else(|| OperationTargetStatus { name: target.name.clone(), ..OperationTargetStatus::default() });
+        if let Standing::Awaited { until } = standing {
+            wake(reports, Some(until));
+        }
+        details.push(detail(job, known, standing, fates, now));
+    }
+    let with = |progress: Progress| details.iter().filter(|detail| detail.progress == progress).count();
+    let (succeeded, failed) = (with(Progress::Succeeded), with(Progress::Failed));
+    let progress = match (details.len() - succeeded - failed, failed) {
+        (0, 0) => Progress::Succeeded,
+        (0, _) => Progress::Failed,
+        _ if with(Progress::Pending) == details.len() => Progress::Pending,
+        _ => Progress::Processing,
+    };
+    OperationJobStatus {
+        observed_generation: Some(job.object.generation),
+        progress: Some(progress),
+        start_time: job.body.status.start_time.clone().or(Some(Time(now))),
+        end_time: progress.is_final().then_some(Time(now)),
+        total_pod_count: count(details.len()),
+        succeeded_pod_count: count(succeeded),
+        failed_pod_count: count(failed),
+        target_details: details,
+    }
+}
+
+/// What a target's entry says next. It never goes back.
+fn detail(
+    job: Job<'_>,
+    known: OperationTargetStatus,
+    standing: Standing<'_>,
+    fates: &Fates,
+    now: Timestamp,
+) -> OperationTargetStatus {
+    let begun = || known.start_time.clone().or(Some(Time(now)));
+    let ended = |progress, extra: BTreeMap<String, String>, error| OperationTargetStatus {
+        progress,
+        start_time: begun(),
+        end_time: Some(Time(now)),
+        extra_info: merged(&known.extra_info, extra),
+        error,
+        name: known.name.clone(),
+    };
+    let failed = |fate: &Fate| {
+        let error = OperationError { reason: fate.reason.clone(), message: fate.text.clone() };
+        ended(Progress::Failed, BTreeMap::new(), Some(error))
+    };
+    match standing {
+        Standing::Recorded | Standing::Later | Standing::Awaited { .. } => known,
+        Standing::Done { extra } => ended(Progress::Succeeded, extra, None),
+        Standing::Failed(error) => ended(Progress::Failed, BTreeMap::new(), Some(error)),
+        Standing::Open { pod, begun: is_begun, extra } => {
+            let of_operation = fates.failed.get(&(pod.id.uid.clone(), job.token()));
+            let never = || fates.never.get(&pod.id.uid).filter(|_| !is_begun && job.body.action == Action::Restart);
+            if let Some(fate) = of_operation.or_else(never) {
+                return failed(fate);
+            }
+            if !is_begun {
+                return known;
+            }
+            OperationTargetStatus {
+                progress: Progress::Processing,
+                start_time: begun(),
+                extra_info: merged(&known.extra_info, extra),
+                ..known.clone()
+            }
+        }
+    }
+}
+
+fn merged(known: &BTreeMap<String, String>, more: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut all = known.clone();
+    all.extend(more);
+    all
+}
+
+/// The write that makes the status true, if it is not. Of many targets only those that have changed are sent.
+fn write(job: Job<'_>, wanted: &OperationJobStatus) -> Option<Write> {
+    let known = &job.body.status;
+    if known == wanted {
+        return None;
+    }
+    let tested =
+        JsonPatch::of(&job.object.id.uid).test(&["metadata", "resourceVersion"], job.object.resource_version.as_str());
+    let is_same_list = known.target_details.len() == wanted.target_details.len() && known.progress.is_some();
+    let patch = if is_same_list {
+        let patch = changed(wanted).fold(tested, |patch, (field, value)| patch.add(&["status", field], value));
+        let details = known.target_details.iter().zip(&wanted.target_details).enumerate();
+        let details = details.filter(|(_, (known, wanted))| known != wanted);
+        details.fold(patch, |patch, (index, (_, wanted))| {
+            patch.replace(&["status", "targetDetails", &index.to_string()], json!(wanted))
+        })
+    } else {
+        tested.add(&["status"], json!(wanted))
+    };
+    let on = job.object.id.clone();
+    Some(Write { verb: "report-job", on, request: Request::Status(patch), tells: None, needs: Vec::new() })
+}
+
+/// All fields but the targets.
+fn changed(wanted: &OperationJobStatus) -> impl Iterator<Item = (&'static str, serde_json::Value)> {
+    let OperationJobStatus {
+        observed_generation,
+        progress,
+        start_time,
+        end_time,
+        total_pod_count,
+        succeeded_pod_count,
+        failed_pod_count,
+        target_details: _,
+    } = wanted;
+    let fields = [
+        ("observedGeneration", json!(observed_generation)),
+        ("progress", json!(progress)),
+        ("startTime", json!(start_time)),
+        ("endTime", json!(end_time)),
+        ("totalPodCount", json!(total_pod_count)),
+        ("succeededPodCount", json!(succeeded_pod_count)),
+        ("failedPodCount", json!(failed_pod_count)),
+    ];
+    fields.into_iter().filter(|(_, value)| !value.is_null())
+}
+
+/// A job with targets that can't be operated says so on itself, too.
+fn note(job: Job<'_>, wanted: &OperationJobStatus) -> Option<EventNote> {
+    let text = if let Some(invalid) = &job.body.invalid {
+        format!("nothing is done: {invalid}")
+    } else {
+        let first = wanted.target_details.iter().find_map(|detail| Some((detail, detail.error.as_ref()?)));
+        let ((detail, error), failed) = (first?, wanted.failed_pod_count);
+        format!("{failed} targets have failed; pod {}: {}: {}", detail.name, error.reason, error.message)
+    };
+    let regarding = job.object.id.reference(OPERATION_JOB.version);
+    Some(EventNote { regarding, severity: Severity::Warning, reason: "OperationFailed", action: "Operate", text })
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,140 @@
+//! Which of the kinds that not every cluster wants are on.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::kind::{Component, Holder};
+
+/// A kind of KusionStack's that can be turned off by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Switch {
+    /// CollaSets, with their ResourceContexts.
+    CollaSet,
+    /// OperationJobs.
+    OperationJob,
+    /// Labels of the PodOpsLifecycle on pods.
+    PodOpsLifecycle,
+}
+
+impl Switch {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::CollaSet, Self::OperationJob, Self::PodOpsLifecycle];
+}
+
+/// The word in settings.
+impl fmt::Display for Switch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Debug is the word.
+        write!(formatter, "{self:?}")
+    }
+}
+
+impl FromStr for Switch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = || Self::ALL.map(|each| each.to_string()).join(", ");
+        let found = Self::ALL.into_iter().find(|each| each.to_string().eq_ignore_ascii_case(text));
+        found.ok_or_else(|| format!("there is no kind {text} to switch off; known are {}", known()))
+    }
+}
+
+/// Kinds as a setting names them, comma-separated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchNames(pub BTreeSet<Switch>);
+
+impl FromStr for SwitchNames {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        names(text).map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// Components as a setting names them, comma-separated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ComponentNames(pub Vec<Component>);
+
+impl FromStr for ComponentNames {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let component = |name: &str| match name {
+            "kusionstack" => Ok(Component::KusionStack),
+            other => Err(format!("there is no component {other}; known is kusionstack")),
+        };
+        names(text).map(component).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty())
+}
+
+/// What is installed and switched on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// Components beside hitless itself.
+    pub components: Vec<Component>,
+    /// Kinds that are off although their component is installed.
+    pub off: BTreeSet<Switch>,
+}
+
+impl Installed {
+    /// The setting that names components.
+    pub const COMPONENTS: &str = "HITLESS_COMPONENTS";
+    /// The setting that names kinds that are off.
+    pub const SWITCHED_OFF: &str = "HITLESS_SWITCHED_OFF";
+
+    /// hitless itself and these components, with every kind of theirs.
+    #[must_use]
+    pub fn with(components: &[Component]) -> Self {
+        Self { components: components.to_vec(), off: BTreeSet::new() }
+    }
+
+    /// Whether a kind with this component and this switch is on.
+    #[must_use]
+    pub fn has(&self, holder: Holder) -> bool {
+        let component = holder.component();
+        let is_there = component == Component::Base || self.components.contains(&component);
+        is_there && holder.switch().is_none_or(|switch| !self.off.contains(&switch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::{holders, resources_of};
+
+    fn plurals(installed: &Installed) -> Vec<&'static str> {
+        resources_of(installed).map(|(_, resource)| resource.plural).collect()
+    }
+
+    #[test]
+    fn a_kind_that_is_off_is_not_read_and_the_others_are() {
+        let all = Installed::with(&[Component::KusionStack]);
+        let read = plurals(&all);
+        assert!(
+            ["collasets", "resourcecontexts", "operationjobs", "deployments"].iter().all(|each| read.contains(each))
+        );
+        let off = |switch: Switch| plurals(&Installed { off: [switch].into(), ..all.clone() });
+        let without_sets = off(Switch::CollaSet);
+        assert!(
+            !without_sets.contains(&"collasets") && !without_sets.contains(&"resourcecontexts"),
+            "{without_sets:?}"
+        );
+        assert!(without_sets.contains(&"controllerrevisions"), "StatefulSets need them, too");
+        assert!(without_sets.contains(&"operationjobs"));
+        assert!(!off(Switch::OperationJob).contains(&"operationjobs"));
+        assert!(!plurals(&Installed::default()).contains(&"operationjobs"), "the component is not there");
+        assert!(holders().filter(|holder| Installed::default().has(*holder)).all(|holder| holder.switch().is_none()));
+    }
+
+    #[test]
+    fn a_word_that_is_no_kind_is_refused_with_those_that_are() {
+        assert_eq!("collaset".parse(), Ok(Switch::CollaSet));
+        let error = "Deployment".parse::<Switch>().unwrap_err();
+        assert!(error.contains("Deployment") && error.contains("PodOpsLifecycle"), "{error}");
+    }
+}

@@ -1,0 +1,150 @@
+//! A CollaSet that KusionStack's kuperator v0.7.4 has run is taken over as it is, and what is left after hitless is what kuperator
+//! expects (docs/migration.md).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_workloads::{Plan, Request, World, kind};
+use hitless_world::carry_out;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+/// Names as kuperator makes them: FNV of the data.
+const REVISIONS: [&str; 2] = ["web-5f7c8d9b64", "web-6d8f7c5b9d"];
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]}})
+}
+
+/// What is in the API server.
+struct Left {
+    objects: BTreeMap<(String, String), Value>,
+    pods: Vec<Value>,
+    version: u32,
+}
+
+impl Left {
+    /// Three pods in the middle of nothing: one revision before, one of now, and pods whose names do not tell their ids.
+    fn by_kuperator() -> Self {
+        let owner = json!([{"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "name": "web", "uid": "set", "controller": true,
+            "blockOwnerDeletion": true}]);
+        let meta = |name: &str, uid: &str| json!({"name": name, "namespace": "shop", "uid": uid, "resourceVersion": "7", "generation": 4});
+        let mut objects = BTreeMap::new();
+        let mut add =
+            |kind: &str, name: &str, object: Value| objects.insert((kind.to_owned(), name.to_owned()), object);
+        add(
+            "CollaSet",
+            "web",
+            json!({
+                "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "metadata": meta("web", "set"),
+                "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template("r.io/web:v2")},
+                "status": {"observedGeneration": 4, "currentRevision": REVISIONS[1], "updatedRevision": REVISIONS[1], "replicas": 3,
+                    "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
+            }),
+        );
+        for (number, (name, image)) in REVISIONS.iter().zip(["r.io/web:v1", "r.io/web:v2"]).enumerate() {
+            let mut data = template(image);
+            data["$patch"] = json!("replace");
+            let mut revision = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": meta(name, name),
+                "revision": number + 1, "data": {"spec": {"template": data}}});
+            revision["metadata"]["ownerReferences"] = owner.clone();
+            revision["metadata"]["labels"] = json!({"app": "web", "controller.kubernetes.io/hash": &name[4..]});
+            add("ControllerRevision", name, revision);
+        }
+        let contexts: Vec<Value> =
+            (0..3).map(|id| json!({"id": id, "data": {"Owner": "web", "Revision": REVISIONS[1]}})).collect();
+        add(
+            "ResourceContext",
+            "web",
+            json!({
+                "apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "ResourceContext", "metadata": meta("web", "context"),
+                "spec": {"contexts": contexts}
+            }),
+        );
+        let pod = |(id, name): (usize, &str)| {
+            let mut pod = json!({
+                "metadata": meta(name, name),
+                "spec": {"nodeName": "n", "containers": [{"name": "web", "image": "r.io/web:v2"}],
+                    "readinessGates": [{"conditionType": "pod.kusionstack.io/service-ready"}]},
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"},
+                        {"type": "pod.kusionstack.io/service-ready", "status": "True"}],
+                    "containerStatuses": [{"name": "web", "image": "r.io/web:v2", "imageID": "r.io/web@sha256:2", "ready": true,
+                        "restartCount": 0, "containerID": "containerd://1"}]},
+            });
+            pod["metadata"]["ownerReferences"] = owner.clone();
+            pod["metadata"]["labels"] = json!({"app": "web", "kusionstack.io/control": "true",
+                "collaset.kusionstack.io/instance-id": id.to_string(), "controller-revision-hash": REVISIONS[1],
+                "podopslifecycle.kusionstack.io/service-available": "1700000000"});
+            pod
+        };
+        let pods = ["web-x7k2p", "web-b9qzn", "web-m4c8d"].into_iter().enumerate().map(pod).collect();
+        Self { objects, pods, version: 100 }
+    }
+
+    fn plan(&self) -> Plan {
+        let objects: Vec<_> =
+            self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
+        let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
+        let pods: Vec<_> = self.pods.iter().map(view).collect();
+        World::new(&objects, &pods, BTreeSet::new()).plans().remove(0)
+    }
+
+    /// The controller's turns, until nothing is left to write. No pod may be touched.
+    fn settle(&mut self) {
+        for _ in 0..9 {
+            let plan = self.plan();
+            assert_eq!(plan.wishes, [], "no pod is operated");
+            let writes: Vec<_> = plan.writes.iter().filter(|write| !write.is_confirmation()).collect();
+            if writes.is_empty() {
+                return;
+            }
+            for write in writes {
+                assert!(!write.on.group_kind.is("", "Pod"), "a pod is written: {write:?}");
+                assert!(!matches!(write.request, Request::Create(_) | Request::Delete { .. }), "{write:?}");
+                self.version += 1;
+                let key = (write.on.group_kind.kind.clone().into_owned(), write.on.name.clone());
+                let stored = carry_out(write, self.objects.get(&key), &self.version.to_string(), "").unwrap();
+                self.objects.insert(key, stored.unwrap());
+            }
+        }
+        panic!("it writes for ever: {:?}", self.objects)
+    }
+}
+
+#[test]
+fn pods_ids_and_revisions_of_kuperators_are_taken_over_and_no_pod_is_touched() {
+    let mut left = Left::by_kuperator();
+    let before = (left.pods.clone(), left.objects.clone());
+    left.settle();
+    assert_eq!(left.pods, before.0);
+    for name in REVISIONS {
+        let key = ("ControllerRevision".to_owned(), name.to_owned());
+        assert_eq!(left.objects[&key], before.1[&key], "the revision of that name stays as it is");
+    }
+    // Which pod stands for which id, by the pods' own labels.
+    let context = &left.objects[&("ResourceContext".to_owned(), "web".to_owned())];
+    let names = |id: usize| context["spec"]["contexts"][id]["data"]["hitless.dev/pod"].as_str().unwrap().to_owned();
+    assert_eq!([names(0), names(1), names(2)], ["web-x7k2p", "web-b9qzn", "web-m4c8d"]);
+    let status = &left.objects[&("CollaSet".to_owned(), "web".to_owned())]["status"];
+    assert_eq!((&status["updatedRevision"], &status["updatedReplicas"]), (&json!(REVISIONS[1]), &json!(3)));
+}
+
+#[test]
+fn what_is_left_is_what_kuperator_expects() {
+    let mut left = Left::by_kuperator();
+    left.settle();
+    let context = &left.objects[&("ResourceContext".to_owned(), "web".to_owned())];
+    for entry in context["spec"]["contexts"].as_array().unwrap() {
+        // Its webhook: every owner is the context's name. Its controller: a revision that is there. Other keys it does not read.
+        assert_eq!((&entry["data"]["Owner"], &entry["data"]["Revision"]), (&json!("web"), &json!(REVISIONS[1])));
+    }
+    let revision = &left.objects[&("ControllerRevision".to_owned(), REVISIONS[1].to_owned())];
+    assert_eq!(revision["data"]["spec"]["template"]["$patch"], "replace");
+    assert_eq!(revision["data"]["spec"]["template"]["spec"], template("r.io/web:v2")["spec"]);
+    for pod in &left.pods {
+        assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], REVISIONS[1]);
+    }
+}

@@ -1,0 +1,66 @@
+//! **Jobs.** An OperationJob restarts each of its pods once and no more, and says so of no pod that it has not restarted.
+
+use std::collections::BTreeSet;
+
+use hitless_api::names::annotations;
+use hitless_api::operation_job::Progress;
+use hitless_api::pod::PodView;
+use hitless_workloads::Object;
+use hitless_workloads::requests::operation_job;
+
+use super::{Checks, Operation};
+use crate::clock::Micros;
+use crate::server::Server;
+
+/// What was done for jobs.
+#[derive(Default)]
+pub(super) struct Jobs {
+    /// uids of pods with the tokens for which their images were patched, and not put back.
+    restarted: BTreeSet<(String, String)>,
+    /// The same by namespace and name of the pod.
+    named: BTreeSet<(String, String, String)>,
+}
+
+impl Checks {
+    /// Images of a pod are about to be patched by an agent.
+    pub(super) fn restarted(&mut self, now: Micros, before: &PodView, after: &PodView, operation: &Operation) {
+        let token = |pod: &PodView| pod.annotations.get(annotations::RESTARTED).cloned().unwrap_or_default();
+        let (old, new) = (token(before), token(after));
+        let key = |token: &str| (before.id.uid.clone(), token.to_owned());
+        if !operation.forward {
+            self.jobs.restarted.remove(&key(&old));
+            return;
+        }
+        if old == new || !new.starts_with(&operation_job::token("")) {
+            return;
+        }
+        self.jobs.named.insert((before.id.namespace.clone(), before.id.name.clone(), new.clone()));
+        if !self.jobs.restarted.insert(key(&new)) {
+            self.fail(now, format!("pod {} is restarted for {new} once more", before.id.name));
+        }
+    }
+
+    /// A controller of ours is about to store what a job reports.
+    pub(super) fn job_reported(&mut self, server: &Server, job: &Object) {
+        let Some(body) = job.operation_job() else { return };
+        let token = operation_job::token(&job.id.uid);
+        let is_fresh = |name: &str| {
+            server.pods.values().map(|pod| &pod.view).any(|pod| pod.id.name == name && pod.created > job.created)
+        };
+        for detail in body.status.target_details.iter().filter(|detail| detail.progress == Progress::Succeeded) {
+            let key = (job.id.namespace.clone(), detail.name.clone(), token.clone());
+            // A pod may have been made anew and be gone by now: then its details say so.
+            if !self.jobs.named.contains(&key) && !is_fresh(&detail.name) && detail.extra_info.is_empty() {
+                self.fail(server.now, format!("job {} says that pod {} was restarted", job.id.name, detail.name));
+            }
+        }
+    }
+
+    /// A controller of ours deletes a job.
+    pub(super) fn job_deleted(&mut self, now: Micros, job: &Object) {
+        let status = job.operation_job().map(|body| &body.status);
+        if !status.and_then(|status| status.progress).is_some_and(Progress::is_final) {
+            self.fail(now, format!("job {} was deleted before its end", job.id.name));
+        }
+    }
+}
