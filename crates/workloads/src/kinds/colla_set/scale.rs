@@ -36,9 +36,11 @@ impl Work<'_, '_> {
                 _ => _ = self.roster.instances.remove(&id),
             }
         }
-        // Those that are to be made anew as they are.
+        // Those that are to be made anew as they are. In sequence the new pod has the name of the old one, and would have to go, too.
+        let body = self.set.body;
         let named = |pod: &PodView| {
-            pod.labels.contains_key(names::TO_DELETE) || self.set.body.pods_to_delete.contains(&pod.id.name)
+            let is_listed = !body.in_sequence && body.pods_to_delete.contains(&pod.id.name);
+            is_listed || pod.labels.contains_key(names::TO_DELETE)
         };
         let anew: Vec<i32> = self.ids(|instance| instance.pod.is_some_and(named) && !instance.is(names::SCALE_IN));
         for id in anew.into_iter().filter(|id| !self.going.contains(id)).collect::<Vec<_>>() {
