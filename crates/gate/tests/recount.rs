@@ -319,3 +319,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn two_pods_do_not_go_each_because_the_other_has_its_domain_down() {
+    let mut cluster = Cluster::default();
+    let mut gate = Gate::new(Settings { implicit: Some(ImplicitBudget { percent: 100 }), ..Settings::default() });
+    let pod = |number: u8, node: &str, available| PodFacts {
+        uid: uid(number),
+        namespace: "ns1".to_owned(),
+        name: format!("web-{number}"),
+        labels: BTreeMap::new(),
+        node: Some(node.to_owned()),
+        owner: None,
+        available,
+        unavailable_since: None,
+        returned_at: None,
+    };
+    // Zone z1 has a pod that is down, and in z0 one of two has only just become Ready.
+    for change in [
+        Change::Node(0, Some(0)),
+        Change::Node(1, Some(1)),
+        Change::Node(3, Some(0)),
+        Change::Pod(Box::new(pod(1, "n3", true))),
+        Change::Pod(Box::new(pod(3, "n0", true))),
+        Change::Pod(Box::new(pod(6, "n1", false))),
+        Change::RecentlyReady(3),
+        Change::Budget(1, Some(json!({"selector": {}, "topology": {"key": "zone", "maxUnavailableDomains": 1}}))),
+    ] {
+        cluster.apply(&mut gate, change);
+    }
+    let candidates = [Candidate::new(uid(1)), Candidate::new(uid(3))];
+    let verdicts = gate.decide(&candidates, &Approvals::new(), Timestamp::UNIX_EPOCH);
+    assert_eq!(verdicts.iter().filter(|verdict| verdict.allowed).count(), 1, "{verdicts:?}");
+}

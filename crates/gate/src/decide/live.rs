@@ -26,6 +26,8 @@ pub(super) struct Live {
     domains_lack: Vec<Symbol>,
     /// Members taken in this round, by node.
     taken_on: HashMap<Symbol, u64>,
+    /// Members taken in this round that were Ready only recently, by node: nobody goes because they count as down already.
+    recent_on: HashMap<Symbol, u64>,
     /// Taken in this round.
     taken: Vec<u32>,
     holders: HashMap<(Who, Option<Symbol>), Holders>,
@@ -102,14 +104,16 @@ impl Live {
         most: u64,
     ) -> Result<Reason, Reason> {
         let of = |node: &Symbol| domain(gate, Some(*node), key);
-        let by_itself = self.is_down_by_itself(group, pod);
+        let own = domain(gate, pod.node, key);
+        // Not those that go in this very round: they may go because this one's domain counts as down already.
+        let others_down = |itself: &Symbol| {
+            let mut others =
+                group.down_on.iter().filter(|node| *node != itself && self.unavailable_on(group, **node) > 0);
+            others.any(|node| of(node) == own)
+        };
+        let by_itself = self.is_down_by_itself(group, pod).filter(|itself| !others_down(itself));
         let domains = self.domains.get_or_insert_with(|| group.down_on.iter().map(of).collect());
         domains.extend(self.domains_lack.drain(..).map(|node| of(&node)));
-        let own = domain(gate, pod.node, key);
-        let by_itself = by_itself.filter(|itself| {
-            let down = group.down_on.iter().chain(&self.newly_down_on);
-            !down.filter(|node| *node != itself).any(|node| of(node) == own)
-        });
         let without_it: BTreeSet<String>;
         let domains = if by_itself.is_none() {
             &*domains
@@ -142,14 +146,25 @@ impl Live {
     /// Its node, if that has no other unavailable member than this one, which was Ready only recently.
     fn is_down_by_itself(&self, group: &Group, pod: &Pod) -> Option<Symbol> {
         let node = pod.node.filter(|_| pod.is_recently_ready())?;
-        let others = group.nodes.get(&node).map_or(0, |count| count.unavailable);
-        (others <= 1 && group.down_on.contains(&node) && !self.newly_down_on.contains(&node)).then_some(node)
+        (self.unavailable_on(group, node) <= 1 && group.down_on.contains(&node) && !self.newly_down_on.contains(&node))
+            .then_some(node)
+    }
+
+    /// Unavailable members on the node, without those that go in this round and were Ready only recently.
+    fn unavailable_on(&self, group: &Group, node: Symbol) -> u64 {
+        let all = group.nodes.get(&node).map_or(0, |count| count.unavailable);
+        all.saturating_sub(self.recent_on.get(&node).copied().unwrap_or_default())
     }
 
     /// A member goes.
     pub(super) fn take(&mut self, group: &Group, id: u32, pod: &Pod) {
         self.counts.reserved += 1;
         self.taken.push(id);
+        if pod.is_recently_ready()
+            && let Some(node) = pod.node.filter(|_| self.counts_nodes)
+        {
+            *self.recent_on.entry(node).or_default() += 1;
+        }
         // Who is counted as unavailable already takes nothing more.
         if !pod.is_free() || pod.is_recently_ready() {
             return;
