@@ -20,6 +20,10 @@ use serde_json::Value;
     namespaced,
     status = "CollaSetStatus",
     derive = "PartialEq",
+    validation = Rule::new("self.spec.?scaleStrategy.?context.orValue('') == oldSelf.spec.?scaleStrategy.?context.orValue('')")
+        .message("spec.scaleStrategy.context can't be changed: the instance ids of its pods stand in that ResourceContext"),
+    validation = Rule::new("self.spec.?namingStrategy.?podNamingSuffixPolicy.orValue('') != 'PersistentSequence' || (self.spec.?scaleStrategy.?podToExclude.orValue([]).size() == 0 && self.spec.?scaleStrategy.?podToInclude.orValue([]).size() == 0)")
+        .message("podToExclude and podToInclude can't be used with podNamingSuffixPolicy PersistentSequence"),
     scale(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",
