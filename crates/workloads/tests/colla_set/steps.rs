@@ -179,6 +179,14 @@ fn pods_in_sequence_have_the_name_of_their_id() {
     assert!(plan.writes.iter().all(|write| write.verb != "create-pod"), "the name is taken: {:?}", plan.writes);
     settle(&mut cluster, true);
     assert_eq!(cluster.pod_names(), ["web-0", "web-1"]);
+    // A new pod of the name would be named, too, and so on.
+    let before = cluster.uids();
+    cluster.change(|spec| spec["scaleStrategy"] = json!({"podToDelete": ["web-0"]}));
+    settle(&mut cluster, true);
+    assert_eq!(cluster.uids(), before);
+    cluster.change(|spec| spec["replicas"] = json!(1));
+    settle(&mut cluster, true);
+    assert_eq!(cluster.pod_names(), ["web-1"]);
 }
 
 #[test]

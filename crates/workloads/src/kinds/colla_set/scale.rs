@@ -77,9 +77,11 @@ impl Work<'_, '_> {
                 self.roster.give_up(id, false);
             }
         }
-        // Those that are to be made anew as they are.
+        // Those that are to be made anew as they are. In sequence the new pod has the name of the old one, and would have to go, too.
+        let body = self.set.body;
         let named = |pod: &PodView| {
-            pod.labels.contains_key(names::TO_DELETE) || self.set.body.pods_to_delete.contains(&pod.id.name)
+            let is_listed = !body.in_sequence && body.pods_to_delete.contains(&pod.id.name);
+            is_listed || pod.labels.contains_key(names::TO_DELETE)
         };
         let anew: Vec<i32> = self.ids(|instance| instance.pod.is_some_and(named) && !instance.is(names::SCALE_IN));
         let pairs = self.roster.pairs();

@@ -9,7 +9,7 @@ use jiff::{Timestamp, Unit};
 use serde_json::json;
 
 use super::job::{Job, Standing};
-use super::{Action, OPERATION_JOB};
+use super::{Action, OPERATION_JOB, replace};
 use crate::request::{Fate, Fates, Reports, Scene};
 use crate::write::{Request, Write};
 
@@ -87,6 +87,9 @@ fn status<'a>(
             .unwrap_or_else(|| OperationTargetStatus { name: target.name.clone(), ..OperationTargetStatus::default() });
         if let Standing::Awaited { until } = standing {
             wake(reports, Some(until));
+        }
+        if let (Standing::Open { pod, begun: false, .. }, Action::Replace) = (&standing, &job.body.action) {
+            reports.writes.extend(replace::begin(job, pod, scene));
         }
         details.push(detail(job, known, standing, fates, now));
     }
