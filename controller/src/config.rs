@@ -29,7 +29,7 @@ pub struct Config {
     pub gate: hitless_gate::Settings,
     /// What is looked after besides. `HITLESS_COMPONENTS`: comma-separated components of the manifests that are installed:
     /// `kusionstack`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
-    /// `OperationJob`, `PodDecoration`, `PodOpsLifecycle`, `Traffic`; none by default.
+    /// `OperationJob`, `PodOpsLifecycle`; none by default.
     pub installed: Installed,
     /// `KUBECONFIG`: to run outside a pod; else the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,

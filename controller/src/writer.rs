@@ -24,7 +24,7 @@ use hitless_rollout::round::{
     CompanionWrite, FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
     RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step, Write,
 };
-use hitless_rollout::snapshot::{AGENT_ROLE, BindingView};
+use hitless_rollout::snapshot::{AGENT_ROLE, BindingView, Version};
 
 mod rights;
 mod send;
@@ -329,11 +329,7 @@ impl Writer {
 
     async fn provider_status(&self, write: &ProviderStatusWrite) -> Result<(), WriteError> {
         let api: Api<TrafficProvider> = Api::all(self.client.clone());
-        let patch = JsonPatch::of(&write.version.uid)
-            .test(&["metadata", "resourceVersion"], write.version.resource_version.as_str())
-            .add(&["status"], value(&write.status)?)
-            .build();
-        let params = patching();
+        let (params, patch) = (patching(), status(&write.version, &write.status)?.build());
         let request = api.patch_status(&write.name, &params, &patch);
         let stored = self.writes.send("trafficproviders/status", request).await?;
         self.caches.providers.put(stored);
@@ -342,11 +338,7 @@ impl Writer {
 
     async fn rule_status(&self, write: &RuleStatusWrite) -> Result<(), WriteError> {
         let api: Api<PodTransitionRule> = Api::namespaced(self.client.clone(), &write.namespace);
-        let patch = JsonPatch::of(&write.version.uid)
-            .test(&["metadata", "resourceVersion"], write.version.resource_version.as_str())
-            .add(&["status"], value(&write.status)?)
-            .build();
-        let params = patching();
+        let (params, patch) = (patching(), status(&write.version, &write.status)?.build());
         let request = api.patch_status(&write.name, &params, &patch);
         let stored = self.writes.send("podtransitionrules/status", request).await?;
         self.caches.rules.put(stored);
@@ -360,6 +352,12 @@ fn post() -> PostParams {
 
 fn patching() -> PatchParams {
     PatchParams { field_manager: Some(names::CONTROLLER.to_owned()), ..PatchParams::default() }
+}
+
+/// A new status for the version that was decided on.
+fn status(version: &Version, status: &impl serde::Serialize) -> Result<JsonPatch, WriteError> {
+    let tested = JsonPatch::of(&version.uid).test(&["metadata", "resourceVersion"], version.resource_version.as_str());
+    Ok(tested.add(&["status"], value(status)?))
 }
 
 fn value(of: &impl serde::Serialize) -> Result<Value, WriteError> {

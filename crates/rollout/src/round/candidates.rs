@@ -153,6 +153,17 @@ impl<'a> Basis<'a, '_> {
         self.stuck_companion(&operable).map_or(Ok(operable), Err)
     }
 
+    /// Index of the plan of the workload that the operation is a part of. One of others is none: it follows no order, and tries no
+    /// version.
+    pub(super) fn workload_of_operation(&self, operable: &Operable<'_>) -> Option<usize> {
+        match operable.intent.operation.op {
+            GrantOp::Foreign => None,
+            GrantOp::Update | GrantOp::Restart | GrantOp::Drain | GrantOp::Unknown(_) => {
+                self.wishes.workload_of(operable.pod)
+            }
+        }
+    }
+
     /// The agent of the node has said what it can do, and letting others operate a pod is not among it.
     fn agent_is_too_old(&self, node: &str) -> Option<WaitReason> {
         let agent = self.snapshot.node_transitions.get(node)?.agent.as_ref()?;
@@ -161,10 +172,7 @@ impl<'a> Basis<'a, '_> {
 
     /// Whether a pod of its workload that comes before it waits.
     pub(super) fn not_its_turn(&self, in_turn: &InTurn<'_>, pod: &Operable<'_>) -> Option<WaitReason> {
-        if pod.intent.operation.op == GrantOp::Foreign {
-            return None;
-        }
-        let workload = self.wishes.workload_of(pod.pod)?;
+        let workload = self.workload_of_operation(pod)?;
         let first = in_turn.before(workload, pod.rank)?;
         let kind = kind::of_workload(&self.wishes.plans[workload].workload.group_kind)?;
         let kind = kind.resources().first().map_or("", |own| own.group_kind.kind.as_ref());

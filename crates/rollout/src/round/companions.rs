@@ -133,7 +133,7 @@ impl Basis<'_, '_> {
     /// the place that it would get and not take.
     pub(super) fn stuck_companion(&self, operable: &Operable<'_>) -> Option<WaitReason> {
         // Every pod that wishes something is asked this, and hardly any has a companion.
-        let known = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
+        let known = &self.wishes.plans[self.workload_of_operation(operable)?];
         if !self.has_begun(known) || self.ended.regrant.contains_key(operable.pod.id.uid.as_str()) {
             return None;
         }
@@ -163,7 +163,7 @@ impl Basis<'_, '_> {
 
     /// The plan of the pod's workload, if a companion may try what it brings to the pod.
     fn may_try(&self, operable: &Operable<'_>) -> Option<&Plan> {
-        let plan = &self.wishes.plans[self.wishes.workload_of(operable.pod)?];
+        let plan = &self.wishes.plans[self.workload_of_operation(operable)?];
         let wants = is_moving(plan) && plan.behind.contains(&operable.pod.id.uid) && !self.snapshot.unknown.companions;
         let may = wants && plan.companion != CompanionWish::Never && self.no_companion(operable).is_none();
         may.then_some(plan)

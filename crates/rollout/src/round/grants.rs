@@ -95,7 +95,7 @@ impl<'a> Resumed<'a> {
         let stuck = operable.iter().filter_map(|(uid, pod)| Some((*uid, basis.stays_in_pools(pod, &draft)?)));
         for (uid, waiting) in stuck.collect::<Vec<_>>() {
             let Some(pod) = operable.remove(uid) else { continue };
-            in_turn.wait(basis.wishes.workload_of(pod.pod), pod.rank, pod.pod);
+            in_turn.wait(basis.workload_of_operation(&pod), pod.rank, pod.pod);
             verdicts.push(basis.verdict(pod.pod, Err(waiting), None));
         }
         let candidate = |each: &Operable<'_>| Candidate {
@@ -131,9 +131,8 @@ impl<'a> Judged<'a> {
             } else {
                 basis.grant(&pod, &answer, &draft)
             };
-            let is_in_order = pod.intent.operation.op != GrantOp::Foreign;
-            if answer.allowed && outcome.is_err() && changes.is_empty() && is_in_order {
-                in_turn.wait(basis.wishes.workload_of(pod.pod), pod.rank, pod.pod);
+            if answer.allowed && outcome.is_err() && changes.is_empty() {
+                in_turn.wait(basis.workload_of_operation(&pod), pod.rank, pod.pod);
             }
             draft = draft.with(changes);
             verdicts.push(basis.verdict(pod.pod, outcome, Some(answer)));
@@ -171,7 +170,8 @@ impl<'a> Basis<'a, '_> {
 
     /// Why the pod could not leave the pools of its load balancers if it were operated as things are.
     fn stays_in_pools(&self, operable: &Operable<'a>, draft: &Draft<'a>) -> Option<WaitReason> {
-        if self.pools.is_empty() {
+        // Asked of every pod that wishes something, and most are in no pool.
+        if self.pools.flaw_of(operable.pod).is_none() && self.pools.of_pod(operable.pod).is_empty() {
             return None;
         }
         let begin = self.begin(operable, draft).ok()?;
@@ -180,10 +180,7 @@ impl<'a> Basis<'a, '_> {
 
     /// The rules deny it. A companion pod may help, if what it takes to try the version is there.
     fn waits_for_rules(&self, operable: &Operable<'_>, answer: &Verdict) -> WaitReason {
-        let of_workload = operable.intent.operation.op != GrantOp::Foreign;
-        let Some(companion) = self.makes_room(operable, answer).filter(|_| of_workload) else {
-            return WaitReason::Rules;
-        };
+        let Some(companion) = self.makes_room(operable, answer) else { return WaitReason::Rules };
         self.images.waiting_for_answer(operable.pod, &operable.intent).unwrap_or(companion)
     }
 
@@ -207,8 +204,7 @@ impl<'a> Basis<'a, '_> {
         if let Some(waiting) = self.leaves_pools(operable, &begin.mode.mode, draft) {
             return Decided::waits(waiting);
         }
-        let of_workload = operable.intent.operation.op != GrantOp::Foreign;
-        if let Some(waiting) = self.companion(operable, &begin.mode).filter(|_| of_workload) {
+        if let Some(waiting) = self.companion(operable, &begin.mode) {
             return Decided::waits(waiting);
         }
         // One pod leaves and teaches how long the workload is away; the others may then be held.

@@ -226,7 +226,8 @@ pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Times
     wishes
 }
 
-/// What is requested, with whether it comes before what workloads wish, and uids of pods whose token is evidence that no request's object has recorded yet.
+/// What is requested, with whether it comes before what workloads wish, and uids of pods whose token is evidence that no request's
+/// object has recorded yet.
 fn requested(wishes: &Wishes<'_>) -> (Vec<(bool, PodWish)>, Vec<String>) {
     let plan_of = |pod: &PodView| wishes.plan_of(pod);
     let scene = wishes.scene(&plan_of);

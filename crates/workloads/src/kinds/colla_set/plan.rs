@@ -76,7 +76,6 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
     };
     work.scale();
     work.update();
-    work.make_those_anew_that_left();
     let mut writes = work.writes(context);
     writes.extend(work.revisions.renumber(target));
     if work.behind.is_empty() {

@@ -30,7 +30,7 @@ impl Work<'_, '_> {
         let scope = self.scope();
         self.retarget(&scope);
         let restarts = RestartAnnotations::of(self.set.object, &self.set.body.template);
-        for id in scope {
+        for id in scope.iter().copied() {
             let Some((pod, uid)) =
                 self.roster.instances.get(&id).and_then(|each| each.pod).map(|pod| (pod, &pod.id.uid))
             else {
@@ -50,11 +50,12 @@ impl Work<'_, '_> {
                 Way::Refused(because) => self.refused = Some(because),
             }
         }
+        self.make_those_anew_that_left(&scope);
     }
 
     /// Pods that have left service for good go, also those that nobody wants gone any more: nobody puts them back.
-    pub(super) fn make_those_anew_that_left(&mut self) {
-        let (scope, paused) = (self.scope(), self.set.body.paused);
+    fn make_those_anew_that_left(&mut self, scope: &BTreeSet<i32>) {
+        let paused = self.set.body.paused;
         let left = self.roster.instances.iter().filter_map(|(id, instance)| {
             let uid = &instance.pod?.id.uid;
             let is_wanted = !instance.is(names::SCALE_IN) && !self.going.contains(id);
