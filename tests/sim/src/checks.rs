@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, PullPolicy, Reservation, TransitionLedgerSpec};
+use hitless_rollout::mode::ServiceView;
 use hitless_rollout::snapshot::RuleView;
 use hitless_workloads::Object;
 use jiff::Timestamp;
@@ -75,6 +76,16 @@ pub(crate) struct Seen {
     pub(crate) pods: Vec<Arc<PodView>>,
     pub(crate) rules: Vec<Arc<RuleView>>,
     pub(crate) objects: Vec<Arc<Object>>,
+    pub(crate) services: Vec<Arc<ServiceView>>,
+}
+
+impl Seen {
+    /// A load balancer outside of the cluster sends that pod connections for one of its Services.
+    fn is_controlled(&self, uid: &str) -> bool {
+        let mut controlled = self.services.iter().filter(|service| service.control.is_some());
+        let pod = self.pods.iter().find(|pod| pod.id.uid == uid);
+        pod.is_some_and(|pod| controlled.any(|service| service.selects(pod)))
+    }
 }
 
 /// What is known of a pod beside the object itself.
@@ -212,6 +223,9 @@ impl Checks {
             if let Some((place, revision)) = after.reservations.get(uid).zip(native::update_revision(seen, uid)) {
                 self.decided_at.insert((place.id.clone(), place.since.0), revision);
             }
+            if let Some(place) = after.reservations.get(uid).filter(|_| seen.is_controlled(uid)) {
+                self.services.controlled.insert((place.id.clone(), place.since.0));
+            }
             let believed = seen.pods.iter().find(|pod| pod.id.uid == *uid).is_some_and(|pod| pod.available());
             self.truth(uid).free = !believed;
             if believed && server.pods.get(uid.as_str()).is_some_and(|pod| pod.view.available()) {
@@ -304,6 +318,7 @@ impl Checks {
             pods: server.pods.values().map(|pod| pod.view.clone()).collect(),
             rules: server.rules.values().cloned().collect(),
             objects: server.objects.values().map(|each| each.view.clone()).collect(),
+            services: server.services.values().map(|each| each.view.clone()).collect(),
         };
         let empty = TransitionLedgerSpec::default();
         let places = server.ledgers.get(namespace);
@@ -326,7 +341,6 @@ impl Checks {
             return self
                 .fail(server.now, format!("an image of pod {name} was patched without its place in the ledger"));
         };
-        self.restarted(server.now, before, after, operation);
         let images = if operation.forward { &place.images } else { &place.from_images };
         for (container, old) in after.containers.iter().zip(&before.containers) {
             if container.image != old.image && images.get(&container.name) != Some(&container.image) {
@@ -358,9 +372,10 @@ impl Checks {
             return self.fail(server.now, what);
         }
         let since = self.pods.get(uid).and_then(|truth| truth.lowered_at).unwrap_or(server.now);
-        // One whose Service was deleted while the load balancer could not be read is nobody's.
+        // One whose Service was deleted while the load balancer could not be read is nobody's. What comes later can't be waited for.
         let mut services = server.services.values().map(|service| &service.view);
-        let is_named = services.any(|service| service.control.is_some() && service.selects(before));
+        let is_named = services.any(|service| service.control.is_some() && service.selects(before))
+            && self.services.controlled.contains(&(operation.id.clone(), operation.granted));
         let balancer = server.balancer.as_ref().filter(|_| is_named);
         let is_served = balancer.zip(before.ip.as_ref()).is_some_and(|(it, ip)| it.serves(ip, server.now));
         // Times in conditions are whole seconds.

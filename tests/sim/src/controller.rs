@@ -305,6 +305,7 @@ impl Controller {
                 pods: self.snapshot.pods.clone(),
                 rules: self.snapshot.rules.clone(),
                 objects: self.snapshot.objects.clone(),
+                services: self.snapshot.services.clone(),
             })
         })
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use hitless_api::PodRef;
 use hitless_rollout::round::Write;
 
 use crate::balancer::Balancer;
@@ -116,6 +117,13 @@ impl Ground {
 
     pub(crate) fn next_flight(&self) -> Micros {
         self.wire.first_key_value().map_or(NEVER, |((at, _), _)| *at)
+    }
+
+    /// A patch of that pod's images is on its way.
+    pub(crate) fn may_be_patched(&self, pod: &PodRef) -> bool {
+        let on_its_way =
+            |flight: &Flight| matches!(flight, Flight::Request(Request::Images { pod: of, .. }, ..) if of == pod);
+        self.wire.values().any(on_its_way)
     }
 
     fn fly(&mut self, at: Micros, flight: Flight) {

@@ -40,10 +40,11 @@ impl Agent {
         let decided = round(&view, now);
         let mut steps: Vec<Decision> = decided.steps.into_iter().map(|(_, decision)| decision).collect();
         let raises = decided.raises;
-        if self.refuses {
-            steps.iter_mut().for_each(refuse);
-        }
         let grants = transition.as_deref().map(|each| each.spec.grants.as_slice()).unwrap_or_default();
+        // A patch that is still on its way was sent by a version that knows the operation, and no request outlives an upgrade.
+        let refused =
+            steps.iter_mut().zip(grants).filter(|(_, grant)| self.refuses && !ground.may_be_patched(&grant.pod));
+        refused.for_each(|(step, _)| refuse(step));
         let mut wake = steps.iter().filter_map(|step| step.wake_at).min().map_or(NEVER, |at| when(at) - self.skew);
         let entries = self.entries(grants, &steps, transition.as_deref(), ground, now);
         self.watch(grants, &steps, ground);

@@ -53,6 +53,8 @@ pub(super) struct Services {
     needed: BTreeMap<(String, Timestamp), Vec<Needed>>,
     /// When places were taken, by the API server's clock, and by id and time of the operation.
     pub(super) placed: BTreeMap<(String, Timestamp), Micros>,
+    /// Operations of pods to which a load balancer sent connections for a Service, as their controller saw it.
+    pub(super) controlled: BTreeSet<(String, Timestamp)>,
 }
 
 impl Services {

@@ -22,8 +22,8 @@ pub(super) struct Jobs {
 }
 
 impl Checks {
-    /// Images of a pod are about to be patched by an agent.
-    pub(super) fn restarted(&mut self, now: Micros, before: &PodView, after: &PodView, operation: &Operation) {
+    /// Admission has let an agent's patch of a pod's images pass.
+    pub(crate) fn restarted(&mut self, now: Micros, before: &PodView, after: &PodView, operation: &Operation) {
         let token = |pod: &PodView| pod.annotations.get(annotations::RESTARTED).cloned().unwrap_or_default();
         let (old, new) = (token(before), token(after));
         let key = |token: &str| (before.id.uid.clone(), token.to_owned());

@@ -87,6 +87,7 @@ impl Server {
             checks.images(self, &known.view, &after.view, operation);
             self.admission.review(self.now, &known.view, &after.view)?;
         }
+        checks.restarted(self.now, &known.view, &after.view, operation);
         after.view.generation += 1;
         after.has_annotations = !after.view.annotations.is_empty();
         after.has_labels = !after.view.labels.is_empty();
