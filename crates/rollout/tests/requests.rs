@@ -5,16 +5,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hitless_api::lifecycle::{self, Step};
+use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, NodeTransitionSpec};
+use hitless_api::{Grant, GrantMode, GrantOp, NodeTransitionSpec};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::kuperator::Kuperator;
+use hitless_rollout::mode::ServiceView;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::{Round, WaitReason, Write, round};
-use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
+use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
 use hitless_workloads::{Component, Installed, kind};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use serde_json::{Value, json};
 
 const LONG_AGO: &str = "2026-01-01T00:00:00Z";
@@ -118,6 +121,48 @@ fn no_other_restart_begins_before_the_job_says_what_was_done() {
     assert_eq!(grants(&goes).unwrap().len(), 1);
     let gone = decide(&snapshot(&[], pod(both)));
     assert_eq!(grants(&gone).unwrap().len(), 1, "nobody asks for that any more");
+}
+
+/// One pod is restarted, the other one is an operator's, both are allowed to go, and a Service has nobody else.
+#[test]
+fn a_pod_is_held_where_the_other_one_leaves_for_an_operator_in_the_same_round() {
+    let labelled = |pod: &mut Value| pod["metadata"]["labels"] = json!({"app": "web"});
+    let operated = pod(|pod| {
+        labelled(pod);
+        pod["metadata"]["name"] = "web-2".into();
+        pod["metadata"]["uid"] = "uid-web-2".into();
+        let labels = pod["metadata"]["labels"].as_object_mut().unwrap();
+        labels.insert(lifecycle::CONTROL.to_owned(), "true".into());
+        for step in [Step::Operating, Step::OperationType, Step::PreCheck] {
+            labels.insert(step.key("x"), "1".into());
+        }
+    });
+    let mut all = snapshot(&[job(&json!({}), &json!({}))], pod(labelled));
+    all = all.clone().with_pods(all.pods.iter().cloned().chain([Arc::new(operated)]).collect());
+    let service: Service = serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"clusterIP": "10.0.0.1", "selector": {"app": "web"}}}))
+    .unwrap();
+    all.services = vec![Arc::new(ServiceView::from(&service))];
+    let everybody = json!({"selector": {"matchLabels": {"app": "web"}}, "rules": [{"name": "all",
+        "availablePolicy": {"maxUnavailableValue": "100%"}}]});
+    all.rules = vec![Arc::new(RuleView {
+        namespace: "shop".to_owned(),
+        name: "web".to_owned(),
+        version: Version { uid: "r".to_owned(), resource_version: "1".to_owned() },
+        generation: 1,
+        spec: serde_json::from_value(everybody).unwrap(),
+        status: None,
+    })];
+    let features = vec![GrantOp::FOREIGN_FEATURE.to_owned(), "hold".to_owned()];
+    let mut node = leaving(false);
+    node.spec.grants.clear();
+    node.agent = Some(AgentInfo { features, ..AgentInfo::default() });
+    all.node_transitions.insert("n1".to_owned(), Arc::new(node));
+    let round = decide(&all);
+    let granted = grants(&round).unwrap_or_default();
+    let modes: Vec<_> = granted.iter().map(|grant| (grant.op.clone(), grant.mode.clone())).collect();
+    assert!(modes.contains(&(GrantOp::Foreign, GrantMode::Leave)), "{modes:?} {:?}", reasons(&round));
+    assert!(!modes.contains(&(GrantOp::Restart, GrantMode::Leave)), "{modes:?}");
 }
 
 #[test]

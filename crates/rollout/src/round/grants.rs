@@ -121,8 +121,13 @@ impl<'a> Judged<'a> {
     /// Reserves and grants, each on what the ones before have left.
     pub(super) fn grant(self, basis: &Basis<'a, '_>) -> Granted<'a> {
         let Self { mut draft, mut answers, mut verdicts, mut in_turn } = self;
-        // Companions that are to leave last: one stays while another pod of its workload goes.
-        answers.sort_by_key(|(pod, _)| pod.intent.operation.op == GrantOp::Drain);
+        // An operator's pod leaves whoever else serves, so others are chosen Leave or Hold with that in mind. Companions that are to
+        // leave come last: one stays while another pod of its workload goes.
+        answers.sort_by_key(|(pod, _)| match pod.intent.operation.op {
+            GrantOp::Foreign => 0,
+            GrantOp::Drain => 2,
+            _ => 1,
+        });
         for (pod, answer) in answers {
             let Decided { changes, outcome } = if !answer.allowed {
                 Decided::waits(basis.waits_for_rules(&pod, &answer))

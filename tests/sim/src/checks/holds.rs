@@ -128,8 +128,10 @@ impl Checks {
             let new = || write.spec.grants.iter().filter(is_new);
             for grant in new().filter(|grant| grant.mode == GrantMode::Leave) {
                 if let Some(service) = deserted(snapshot, steps, grant) {
-                    let what =
-                        format!("pod {} leaves, and Service {} has nobody else there", grant.pod.name, service.name);
+                    let what = format!(
+                        "pod {} leaves, and Service {} has nobody else there ({})",
+                        grant.pod.name, service.name, grant.mode_reason
+                    );
                     self.fail(now, what);
                 }
             }
