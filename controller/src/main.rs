@@ -98,7 +98,13 @@ async fn run(config: Config) -> anyhow::Result<()> {
     // The Lease is given back only after the loop has sent its last write.
     let last_write = CancellationToken::new();
     if config.kubeconfig.is_none() {
-        let uninstall = uninstall::run(uninstall_client, uninstall_writes, tasks.token(), last_write.clone());
+        let uninstall = uninstall::run(
+            uninstall_client,
+            config.installed.components,
+            uninstall_writes,
+            tasks.token(),
+            last_write.clone(),
+        );
         tasks.spawn("uninstall", uninstall);
     }
     tasks.spawn("lease", election.run(last_write.clone()));

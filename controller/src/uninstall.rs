@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use hitless_api::names::SYSTEM_NAMESPACE;
 use hitless_runtime::write::Writes;
+use hitless_workloads::Component;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep, timeout};
@@ -34,13 +35,14 @@ pub const LONGEST: Duration = Duration::from_secs(45);
 /// everything back if hitless is being uninstalled.
 pub async fn run(
     client: Client,
+    components: Vec<Component>,
     writes: Writes,
     token: CancellationToken,
     last_write: CancellationToken,
 ) -> Result<(), Infallible> {
     let mut client_for_uninstall = None;
     while !token.is_cancelled() {
-        let wait = match service_account::prepare(&client, &writes).await {
+        let wait = match service_account::prepare(&client, &components, &writes).await {
             Ok(ready) => {
                 client_for_uninstall = Some(ready);
                 RENEW
@@ -55,14 +57,14 @@ pub async fn run(
     // If the controller's loop has died, it can't tell of its last write.
     let _ = timeout(Writes::TIMEOUT, last_write.cancelled()).await;
     if let Some(client) = client_for_uninstall
-        && timeout(LONGEST, restore_all(client, &writes)).await.is_err()
+        && timeout(LONGEST, restore_all(client, &components, &writes)).await.is_err()
     {
         tracing::error!("not everything could be put back within {} s", LONGEST.as_secs());
     }
     Ok(())
 }
 
-async fn restore_all(client: Client, writes: &Writes) {
+async fn restore_all(client: Client, components: &[Component], writes: &Writes) {
     if !is_uninstall(&client).await {
         return;
     }
@@ -70,7 +72,7 @@ async fn restore_all(client: Client, writes: &Writes) {
     let mut quiet_since = Instant::now();
     let mut waited_for = Vec::new();
     while quiet_since.elapsed() < QUIET {
-        let passed = restore::pass(&client, writes).await;
+        let passed = restore::pass(&client, components, writes).await;
         if passed.changed > 0 {
             tracing::info!(changed = passed.changed, "put back");
             quiet_since = Instant::now();

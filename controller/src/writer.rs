@@ -221,6 +221,7 @@ impl Writer {
                 self.caches.pods.put(send::look(&api, write).await?);
                 Ok(())
             }
+            Request::Absent { owner_uid } => send::absent(&api, write, owner_uid).await,
             Request::Patch(patch) => {
                 let (params, patch) = (patching(), patch.clone().build());
                 let request = api.patch(&write.on.name, &params, &patch);

@@ -8,8 +8,25 @@ use hitless_workloads::restart_annotations::OwnList;
 use super::finding::Finding;
 use crate::files::Object;
 
-/// One finding for each entry of its restart annotations that means nothing.
+/// All findings about one workload.
 pub(super) fn check(object: &Object) -> Vec<Finding> {
+    let mut findings = restart_annotations(object);
+    findings.extend(colla_set(object));
+    findings
+}
+
+/// What makes no sense in a CollaSet, as the controller sees it: it would do nothing for it.
+fn colla_set(object: &Object) -> Option<Finding> {
+    let line = object.node.line_of(&["spec"]);
+    match kind::read(object.value.clone())? {
+        Ok(read) => Some(Finding::error(object, line, read.colla_set()?.body.fault.clone()?)),
+        Err(error) if object.kind() == "CollaSet" => Some(Finding::error(object, line, error.to_string())),
+        Err(_) => None,
+    }
+}
+
+/// One finding for each entry of its restart annotations that means nothing.
+fn restart_annotations(object: &Object) -> Vec<Finding> {
     let group_kind = GroupKind::of(object.value["apiVersion"].as_str().unwrap_or_default(), object.kind());
     let list = object.value["metadata"]["annotations"][RESTART_ANNOTATIONS].as_str();
     let Some(list) = list.filter(|_| kind::of_workload(&group_kind).is_some()) else { return Vec::new() };

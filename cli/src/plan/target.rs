@@ -133,7 +133,7 @@ fn carry_out(snapshot: Snapshot, write: &Write) -> Snapshot {
                 Err(_) => snapshot,
             }
         }
-        Request::Look => snapshot,
+        Request::Look | Request::Absent { .. } => snapshot,
         Request::Delete { .. } => {
             let mut objects = snapshot.objects.clone();
             objects.retain(|object| object.view.id != write.on);

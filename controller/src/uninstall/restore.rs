@@ -9,7 +9,7 @@ use hitless_rollout::mode::ServiceView;
 use hitless_runtime::list;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::object::ReadError;
-use hitless_workloads::{Kind, Object, Resource, Write, kind};
+use hitless_workloads::{Component, Installed, Kind, Object, Resource, Write, kind};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -75,14 +75,14 @@ impl Passed {
 }
 
 /// Puts back what is to be put back now.
-pub(super) async fn pass(client: &Client, writes: &Writes) -> Passed {
+pub(super) async fn pass(client: &Client, components: &[Component], writes: &Writes) -> Passed {
     let mut passed = Passed::default();
     let pods: Api<Pod> = Api::all(client.clone());
     let pods = list::all(&pods, ListParams::default(), |pod| Some(Arc::new(PodView::from(&pod)))).await;
     let pods = passed.take(pods.map_err(RestoreError::Read));
     let mut wanted: Vec<Restore> = raise(&pods).chain(delete(&pods)).collect();
     let mut without_parts: Vec<&GroupKind> = Vec::new();
-    for (kind, resource) in uninstalled() {
+    for (kind, resource) in uninstalled(components) {
         // A workload that is let go may need its parts: it waits until they can be read.
         if without_parts.contains(&&resource.group_kind) {
             continue;
@@ -142,8 +142,10 @@ fn delete(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
 }
 
 /// What workloads consist of comes before the workloads: one that is let go may need any of its parts.
-fn uninstalled() -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> {
-    let of_workloads = kind::resources().filter_map(|(holder, resource)| Some((holder.workload()?, resource)));
+fn uninstalled(components: &[Component]) -> impl Iterator<Item = (&'static dyn Kind, &'static Resource)> + use<> {
+    let installed = Installed::with(components);
+    let resources = kind::resources_of(&installed);
+    let of_workloads = resources.filter_map(|(holder, resource)| Some((holder.workload()?, resource)));
     let mut all: Vec<_> = of_workloads.filter(|(_, resource)| !resource.uninstall_verbs.is_empty()).collect();
     all.sort_by_key(|(_, resource)| kind::of_workload(&resource.group_kind).is_some());
     all.into_iter()
@@ -302,7 +304,7 @@ mod tests {
             let body = Body::from(body.to_string().into_bytes());
             std::future::ready(http::Response::builder().status(code).body(body))
         });
-        let passed = pass(&Client::new(service, "default"), &Writes::default()).await;
+        let passed = pass(&Client::new(service, "default"), &[Component::Base], &Writes::default()).await;
         assert_eq!((passed.changed, raised.load(Ordering::Relaxed)), (1, 1));
         assert!(matches!(passed.failed, Some(RestoreError::Read(_))));
     }
@@ -323,7 +325,7 @@ mod tests {
         let of = |resource: &'static Resource, kind: &dyn Kind, name: &str, rest: &Value| {
             kind.read(&resource.group_kind, object(name, rest)).unwrap()
         };
-        let wanted: Vec<(String, &str)> = uninstalled()
+        let wanted: Vec<(String, &str)> = uninstalled(&[Component::Base, Component::KusionStack])
             .flat_map(|(kind, resource)| {
                 let objects = match resource.plural {
                     "replicasets" => vec![
@@ -338,6 +340,11 @@ mod tests {
                             of(resource, kind, "paused", &json!({"spec": {"paused": true}})),
                         ]
                     }
+                    "collasets" => {
+                        let finalizers = json!({"metadata": {"finalizers": ["other", "apps.kusionstack.io/pre-reclaim"]},
+                            "spec": {"selector": {}, "template": {}}});
+                        vec![of(resource, kind, "set", &finalizers)]
+                    }
                     _ => Vec::new(),
                 };
                 release(kind, &objects).collect::<Vec<_>>()
@@ -348,6 +355,9 @@ mod tests {
             })
             .collect();
         let wanted: Vec<(&str, &str)> = wanted.iter().map(|(name, verb)| (name.as_str(), *verb)).collect();
-        assert_eq!(wanted, [("live", "strip-labels"), ("old", "strip-labels"), ("held", "unpause")]);
+        assert_eq!(
+            wanted,
+            [("live", "strip-labels"), ("old", "strip-labels"), ("held", "unpause"), ("set", "remove-finalizer")]
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::rights;
+use hitless_workloads::{Component, rights};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject};
@@ -29,7 +29,11 @@ pub(super) enum AccountError {
 }
 
 /// Applies the account and its rights, and returns a client that uses it.
-pub(super) async fn prepare(client: &Client, writes: &Writes) -> Result<Client, AccountError> {
+pub(super) async fn prepare(
+    client: &Client,
+    components: &[Component],
+    writes: &Writes,
+) -> Result<Client, AccountError> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = namespaces.get(SYSTEM_NAMESPACE).await.map_err(|error| AccountError::Namespace(Box::new(error)))?;
     let params = PatchParams::apply(CONTROLLER).force();
@@ -43,7 +47,7 @@ pub(super) async fn prepare(client: &Client, writes: &Writes) -> Result<Client, 
     written.map_err(|error| AccountError::Write("ServiceAccount", error))?;
 
     let roles: Api<ClusterRole> = Api::all(client.clone());
-    let role = ClusterRole { metadata: owned(&namespace), rules: Some(rules()), aggregation_rule: None };
+    let role = ClusterRole { metadata: owned(&namespace), rules: Some(rules(components)), aggregation_rule: None };
     let (role, roles, params) = (&role, &roles, &params);
     let written = writes.send("clusterroles", async { roles.patch(NAME, params, &Patch::Apply(role)).await.map(drop) });
     written.await.map_err(|error| AccountError::Write("ClusterRole", error))?;
@@ -88,8 +92,8 @@ fn owned(namespace: &Namespace) -> ObjectMeta {
     }
 }
 
-/// What the role in manifests/uninstall/account.yaml says; a test compares them.
-fn rules() -> Vec<PolicyRule> {
+/// What the role in manifests/uninstall/account.yaml says, for these components; a test compares them where there are none.
+fn rules(components: &[Component]) -> Vec<PolicyRule> {
     let rule = |group: &str, resource: &str, verbs: &[&str]| PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
         resources: Some(vec![resource.to_owned()]),
@@ -103,7 +107,7 @@ fn rules() -> Vec<PolicyRule> {
         rule("", "services", &["get", "list", "watch", "patch"]),
         PolicyRule { resource_names: Some(vec![SYSTEM_NAMESPACE.to_owned()]), ..namespace },
     ];
-    let of_kinds = rights::uninstall();
+    let of_kinds = rights::uninstall(components);
     rules.extend(of_kinds.iter().map(|right| rule(&right.group, right.resource, &right.verbs)));
     rules
 }
@@ -135,6 +139,6 @@ mod tests {
         let role = text.split("\n---\n").find(|part| part.contains("\nkind: ClusterRole\n")).unwrap();
         let role: ClusterRole = serde_saphyr::from_str(role).unwrap();
         assert_eq!(role.metadata.name.as_deref(), Some(NAME));
-        assert_eq!(role.rules, Some(rules()));
+        assert_eq!(role.rules, Some(rules(&[Component::Base])));
     }
 }

@@ -53,6 +53,7 @@ pub(crate) async fn send(
             writes.send(resource.plural, api.patch_status(&write.on.name, &patching(), &patch)).await.map(Some)
         }
         Request::Look => look(api, write).await.map(Some),
+        Request::Absent { owner_uid } => absent(api, write, owner_uid).await.map(|()| None),
         Request::Delete { resource_version } => {
             let params = DeleteParams {
                 propagation_policy: Some(PropagationPolicy::Background),
@@ -75,4 +76,20 @@ where
     let there = Writes::read(api.get_opt(&write.on.name)).await?;
     let same = there.filter(|object| object.meta().uid.as_ref() == Some(&write.on.uid));
     same.ok_or_else(|| WriteError::Conflict { message: format!("{} is gone", write.on.label()) })
+}
+
+/// Fails if there is an object of that name that the one with this uid controls.
+pub(super) async fn absent<K>(api: &Api<K>, write: &Write, owner_uid: &str) -> Result<(), WriteError>
+where
+    K: kube::Resource + Clone + Debug + DeserializeOwned,
+{
+    let there = Writes::read(api.get_opt(&write.on.name)).await?;
+    let is_owned = |object: &K| {
+        let owners = object.meta().owner_references.iter().flatten();
+        owners.into_iter().any(|owner| owner.uid == owner_uid && owner.controller == Some(true))
+    };
+    if there.as_ref().is_some_and(is_owned) {
+        return Err(WriteError::Conflict { message: format!("{} is still there", write.on.label()) });
+    }
+    Ok(())
 }

@@ -20,6 +20,10 @@ use serde_json::Value;
     namespaced,
     status = "CollaSetStatus",
     derive = "PartialEq",
+    validation = Rule::new("(has(self.spec.scaleStrategy) && has(self.spec.scaleStrategy.context)) == (has(oldSelf.spec.scaleStrategy) && has(oldSelf.spec.scaleStrategy.context)) && (!(has(self.spec.scaleStrategy) && has(self.spec.scaleStrategy.context)) || self.spec.scaleStrategy.context == oldSelf.spec.scaleStrategy.context)")
+        .message("spec.scaleStrategy.context can't be changed: the instance ids of its pods stand in that ResourceContext"),
+    validation = Rule::new("self.spec.?namingStrategy.?podNamingSuffixPolicy.orValue('') != 'PersistentSequence' || (self.spec.?scaleStrategy.?podToExclude.orValue([]).size() == 0 && self.spec.?scaleStrategy.?podToInclude.orValue([]).size() == 0)")
+        .message("podToExclude and podToInclude can't be used with podNamingSuffixPolicy PersistentSequence"),
     scale(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",
@@ -117,6 +121,7 @@ pub struct ByLabel {}
 pub struct ScaleStrategy {
     /// Name of the ResourceContext; the CollaSet's own name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
     pub context: Option<String>,
     /// Pods that the CollaSet lets go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -204,7 +204,13 @@ impl Grant {
     /// of the same wish, which has the same id.
     #[must_use]
     pub fn returned_mark(&self) -> String {
-        format!("{}@{}", self.id, self.granted.0)
+        Self::mark_of_return(&self.id, &self.granted)
+    }
+
+    /// The same, of an operation with this id that was granted then.
+    #[must_use]
+    pub fn mark_of_return(id: &str, granted: &MicroTime) -> String {
+        format!("{id}@{}", granted.0)
     }
 
     /// Its waits before that point that are not over.

@@ -70,6 +70,8 @@ pub struct PodView {
     pub created: Option<Timestamp>,
     /// What PodOpsLifecycle needs of it besides its labels; only of pods with the label [`lifecycle::CONTROL`].
     pub lifecycle: Option<Box<LifecycleView>>,
+    /// Names of the PersistentVolumeClaims that it mounts.
+    pub claims: Vec<String>,
 }
 
 /// `spec.terminationGracePeriodSeconds` where it is absent.
@@ -176,8 +178,14 @@ impl From<&Pod> for PodView {
             ip: status.and_then(|s| s.pod_ip.clone()),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             lifecycle: LifecycleView::of(pod),
+            claims: spec.map(claims).unwrap_or_default(),
         }
     }
+}
+
+fn claims(spec: &PodSpec) -> Vec<String> {
+    let claims = spec.volumes.iter().flatten().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    claims.map(|claim| claim.claim_name.clone()).collect()
 }
 
 fn pull_identity(spec: &PodSpec) -> PullIdentity {

@@ -21,6 +21,7 @@ mod images;
 mod in_service_fallback;
 mod lifecycle;
 mod policy_conflicts;
+mod pool_wait;
 mod pools;
 mod prefetch;
 mod reload;
@@ -44,7 +45,7 @@ use jiff::{Timestamp, Unit};
 pub use companions::Companion;
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
-pub use pools::PoolWait;
+pub use pool_wait::PoolWait;
 pub use reload::Reload;
 pub use wait_reason::{NotFetched, WaitReason, unfit};
 pub(crate) use wishes::operations;
@@ -216,7 +217,8 @@ impl<'a, 'g> Pass<'a, 'g> {
         // A pod that counts as available again may let another one go.
         let settled_at = wishes.world.recently_ready.values().min().copied().filter(|_| !verdicts.is_empty());
         let wake_at = wake_at.into_iter().flatten().chain(companions.wake_at).chain(settled_at);
-        let wake_at = wake_at.chain(reloads.wake_at).chain(requested.wake_at).min();
+        let planned = wishes.plans.iter().filter_map(|plan| plan.wake_at);
+        let wake_at = wake_at.chain(reloads.wake_at).chain(requested.wake_at).chain(planned).min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
         let draft = draft.with(closed).with(gaps::changes(&wishes, &learned, &reloads)).with(workloads);
         let draft = draft.with(reloads.changes()).with(lifecycle::changes(&wishes, snapshot, now));

@@ -23,6 +23,9 @@ pub struct Operation {
     pub annotations: BTreeMap<String, Change>,
     /// Label changes that go into the same patch.
     pub labels: BTreeMap<String, Change>,
+    /// Images by container that have to be on the pod's node before it leaves, because the pod that is made in its place has them. No
+    /// part of what the agent is asked to do.
+    pub fetch: BTreeMap<String, ImageChange>,
     /// Computed when it is first asked for, once for all pods that share the operation.
     digest: OnceLock<String>,
 }
@@ -34,7 +37,7 @@ impl Operation {
         annotations: BTreeMap<String, Change>,
         labels: BTreeMap<String, Change>,
     ) -> Self {
-        Self { op, containers, annotations, labels, digest: OnceLock::new() }
+        Self { op, containers, annotations, labels, fetch: BTreeMap::new(), digest: OnceLock::new() }
     }
 
     fn digest(&self) -> &str {
@@ -45,8 +48,9 @@ impl Operation {
 impl PartialEq for Operation {
     fn eq(&self, other: &Self) -> bool {
         // The digest follows from these.
-        let Self { op, containers, annotations, labels, digest: _ } = self;
-        (op, containers, annotations, labels) == (&other.op, &other.containers, &other.annotations, &other.labels)
+        let Self { op, containers, annotations, labels, fetch, digest: _ } = self;
+        (op, containers, annotations, labels, fetch)
+            == (&other.op, &other.containers, &other.annotations, &other.labels, &other.fetch)
     }
 }
 
@@ -83,6 +87,13 @@ impl PodIntent {
         Self::new(pod, Operation::new(GrantOp::Drain, BTreeMap::new(), BTreeMap::new(), BTreeMap::new()))
     }
 
+    /// The same, once these images are on its node: the pod that is made in its place has them.
+    #[must_use]
+    pub(crate) fn drain_for(pod: &PodView, fetch: BTreeMap<String, ImageChange>) -> Self {
+        let drain = Operation::new(GrantOp::Drain, BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self::new(pod, Operation { fetch, ..drain })
+    }
+
     /// With images by digest, where the tag may mean something else by now or the kubelet may remember the reference. `digest` tells
     /// the one that a container is to have, as far as that is known; where it is not, the reference stays as it is.
     ///
@@ -115,7 +126,7 @@ impl PodIntent {
         if pins.is_empty() {
             return None;
         }
-        let Operation { op, containers, annotations, labels, digest: _ } = &*self.operation;
+        let Operation { op, containers, annotations, labels, fetch: _, digest: _ } = &*self.operation;
         let mut containers = containers.clone();
         containers.extend(pins);
         let operation = Operation::new(op.clone(), containers, annotations.clone(), labels.clone());

@@ -43,6 +43,10 @@ pub struct Object {
     pub owner: Option<ObjectRef>,
     /// Has a deletion timestamp.
     pub deleting: bool,
+    /// `metadata.deletionTimestamp`.
+    pub deleting_since: Option<Timestamp>,
+    /// `metadata.finalizers`.
+    pub finalizers: Vec<String>,
     /// `spec.minReadySeconds`: a pod counts as available once it has been Ready for so long; 0 if absent.
     pub min_ready_seconds: u32,
     /// What only its kind has.
@@ -64,6 +68,8 @@ pub enum Body {
     CollaSet(Box<kinds::colla_set::CollaSetBody>),
     /// Of a ResourceContext.
     ResourceContext(kinds::colla_set::ContextBody),
+    /// Of a PersistentVolumeClaim.
+    Claim(kinds::colla_set::ClaimBody),
     /// Of a ControllerRevision.
     ControllerRevision(kinds::revision::RevisionBody),
     /// Of an OperationJob.
@@ -79,9 +85,11 @@ impl Object {
             Body::StatefulSet(body) => Some(&body.template),
             Body::DaemonSet(body) => Some(&body.template),
             Body::CollaSet(body) => Some(&body.template),
-            Body::ReplicaSet(_) | Body::ResourceContext(_) | Body::ControllerRevision(_) | Body::OperationJob(_) => {
-                None
-            }
+            Body::ReplicaSet(_)
+            | Body::ResourceContext(_)
+            | Body::Claim(_)
+            | Body::ControllerRevision(_)
+            | Body::OperationJob(_) => None,
         }
     }
 
@@ -182,6 +190,8 @@ where
         annotations: meta.annotations.unwrap_or_default(),
         owner,
         deleting: meta.deletion_timestamp.is_some(),
+        deleting_since: meta.deletion_timestamp,
+        finalizers: meta.finalizers.unwrap_or_default(),
         min_ready_seconds: u32::try_from(min_ready_seconds).unwrap_or(u32::MAX),
         body,
     })
@@ -197,6 +207,7 @@ struct RawMeta {
     generation: i64,
     creation_timestamp: Option<Timestamp>,
     deletion_timestamp: Option<Timestamp>,
+    finalizers: Option<Vec<String>>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<RawOwner>>,

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use hitless_api::ObjectRef;
 use hitless_api::event::{EventNote, Severity};
+use jiff::Timestamp;
+
 use hitless_api::names::{COMPANION_ALWAYS, COMPANION_NEVER, PREFETCH_ONLY, annotations};
 
 use crate::intent::PodWish;
@@ -128,6 +130,8 @@ pub struct Plan {
     pub companion: CompanionWish,
     /// What became of the last one (annotation `hitless.dev/tried`).
     pub tried: Option<String>,
+    /// When to look again though nothing changes.
+    pub wake_at: Option<Timestamp>,
 }
 
 impl Plan {
@@ -150,6 +154,7 @@ impl Plan {
             gaps: root.annotations.get(annotations::GAP).cloned(),
             companion: CompanionWish::of(root),
             tried: root.annotations.get(annotations::TRIED).cloned(),
+            wake_at: None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::kind::{self, Component, Holder, Resource};
+use crate::switch::Installed;
 
 const READ: &[&str] = &["get", "list", "watch"];
 const BEGIN: &str = "# Generated from KINDS in crates/workloads by `cargo xtask generate`. Do not edit.\n";
@@ -31,7 +32,7 @@ pub fn manifests() -> [(&'static str, Vec<Right>); 3] {
     [
         ("manifests/rbac/controller.yaml", controller()),
         ("manifests/kusionstack/rbac.yaml", component(Component::KusionStack)),
-        ("manifests/uninstall/account.yaml", uninstall()),
+        ("manifests/uninstall/account.yaml", uninstall(&[Component::Base])),
     ]
 }
 
@@ -72,10 +73,11 @@ fn of_controller(resources: &[&Resource]) -> Vec<Right> {
     rights
 }
 
-/// What the uninstall needs.
+/// What the uninstall needs for the kinds of these components.
 #[must_use]
-pub fn uninstall() -> Vec<Right> {
-    let resources = kind::resources().map(|(_, resource)| resource);
+pub fn uninstall(components: &[Component]) -> Vec<Right> {
+    let installed = Installed::with(components);
+    let resources = kind::resources_of(&installed).map(|(_, resource)| resource);
     let changed = resources.filter(|resource| !resource.uninstall_verbs.is_empty());
     changed.map(|resource| right(resource, resource.uninstall_verbs, resource.uninstall_why)).collect()
 }
@@ -155,8 +157,8 @@ mod tests {
     /// The API server lets nobody hand out more than he has, and the controller makes the uninstall's role.
     #[test]
     fn the_controller_has_what_the_uninstall_has() {
-        let all = controller();
-        for right in uninstall() {
+        let all: Vec<Right> = [Component::Base, Component::KusionStack].into_iter().flat_map(component).collect();
+        for right in uninstall(&[Component::Base, Component::KusionStack]) {
             let own = all.iter().find(|own| (&own.group, own.resource) == (&right.group, right.resource)).unwrap();
             assert!(right.verbs.iter().all(|verb| own.verbs.contains(verb)), "{right:?}");
         }

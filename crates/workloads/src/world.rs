@@ -8,6 +8,7 @@ use hitless_api::{GroupKind, ObjectRef};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::kind::{self, Kind};
+use crate::kinds::colla_set;
 use crate::object::{Body, Object};
 use crate::plan::Plan;
 
@@ -23,6 +24,13 @@ pub struct World<'a> {
     pub operating: BTreeSet<String>,
     /// uids of pods that have left service for good.
     pub left: BTreeSet<String>,
+    /// Pods and claims that no controller owns and that are marked as KusionStack's, by namespace.
+    unowned_pods: HashMap<&'a str, Vec<&'a PodView>>,
+    unowned_claims: HashMap<&'a str, Vec<&'a Object>>,
+    /// When this is decided; absent where time does not matter.
+    pub now: Option<Timestamp>,
+    /// What the API server has said no to, by [`crate::Write::key`], in its words.
+    pub refused: BTreeMap<String, String>,
     /// Objects that workloads refer to by their name: by kind, namespace and name.
     parts: HashMap<(&'a GroupKind, &'a str, &'a str), &'a Object>,
     /// Objects that stand for requests, the oldest first.
@@ -49,6 +57,10 @@ impl<'a> World<'a> {
             pods: HashMap::new(),
             operating,
             left: BTreeSet::new(),
+            unowned_pods: HashMap::new(),
+            unowned_claims: HashMap::new(),
+            now: None,
+            refused: BTreeMap::new(),
             parts: objects.iter().filter_map(|object| named(object)).collect(),
             requests: objects.iter().map(|object| &**object).filter(|object| is_request(object)).collect(),
             recently_ready: BTreeMap::new(),
@@ -65,10 +77,17 @@ impl<'a> World<'a> {
         });
         let own: BTreeSet<&str> = own.collect();
         for pod in pods {
-            if let Some((uid, true)) =
-                pod.owner.as_ref().map(|owner| (owner.uid.as_str(), own.contains(owner.uid.as_str())))
-            {
-                world.pods.entry(uid).or_default().push(pod);
+            match pod.owner.as_ref().map(|owner| owner.uid.as_str()) {
+                Some(uid) if own.contains(uid) => world.pods.entry(uid).or_default().push(pod),
+                None if colla_set::is_controlled(&pod.labels) => {
+                    world.unowned_pods.entry(pod.id.namespace.as_str()).or_default().push(pod);
+                }
+                Some(_) | None => {}
+            }
+        }
+        for object in objects.iter().filter(|object| object.owner.is_none()) {
+            if matches!(object.body, Body::Claim(_)) && colla_set::is_controlled(&object.labels) {
+                world.unowned_claims.entry(object.id.namespace.as_str()).or_default().push(object);
             }
         }
         world
@@ -77,6 +96,7 @@ impl<'a> World<'a> {
     /// The same at this time: pods have to be Ready for `minReadySeconds` of their workload.
     #[must_use]
     pub fn at(mut self, pods: &'a [Arc<PodView>], now: Timestamp) -> Self {
+        self.now = Some(now);
         let wants = |object: &&'a Object| {
             let seconds = self.top_of(object).min_ready_seconds;
             (seconds > 0).then(|| (object.id.uid.as_str(), SignedDuration::from_secs(seconds.into())))
@@ -105,6 +125,24 @@ impl<'a> World<'a> {
     #[must_use]
     pub fn requests(&self) -> &[&'a Object] {
         &self.requests
+    }
+
+    /// The same, where the API server has said no to these writes: its words by [`crate::Write::key`].
+    #[must_use]
+    pub fn refusing(self, refused: BTreeMap<String, String>) -> Self {
+        Self { refused, ..self }
+    }
+
+    /// Pods of the namespace that no controller owns and that are marked as KusionStack's.
+    #[must_use]
+    pub fn unowned_pods(&self, namespace: &str) -> &[&'a PodView] {
+        self.unowned_pods.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
+    /// PersistentVolumeClaims of the same sort.
+    #[must_use]
+    pub fn unowned_claims(&self, namespace: &str) -> &[&'a Object] {
+        self.unowned_claims.get(namespace).map_or(&[], Vec::as_slice)
     }
 
     /// The object of that name that workloads refer to by its name.
@@ -166,6 +204,6 @@ fn is_request(object: &Object) -> bool {
 /// An object that workloads refer to by its name.
 fn named(object: &Object) -> Option<((&GroupKind, &str, &str), &Object)> {
     let id = &object.id;
-    let is_one = matches!(object.body, Body::ResourceContext(_));
+    let is_one = matches!(object.body, Body::ResourceContext(_) | Body::Claim(_));
     is_one.then_some(((&id.group_kind, id.namespace.as_str(), id.name.as_str()), object))
 }

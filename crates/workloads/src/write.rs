@@ -38,6 +38,12 @@ pub enum Request {
     },
     /// GET of what the API server has now, not of a cache: fails unless this very object, by its uid, is there.
     Look,
+    /// GET of what the API server has now: fails if there is an object of that name that this one controls. Of an object that is seen
+    /// no more a cache can't tell whether it is gone or has not been seen yet.
+    Absent {
+        /// uid of the controller.
+        owner_uid: String,
+    },
 }
 
 impl Write {
@@ -94,7 +100,7 @@ impl Write {
     #[must_use]
     pub fn is_confirmation(&self) -> bool {
         match &self.request {
-            Request::Look => true,
+            Request::Look | Request::Absent { .. } => true,
             Request::Patch(patch) => patch.is_test(),
             Request::Create(_) | Request::Status(_) | Request::Delete { .. } => false,
         }

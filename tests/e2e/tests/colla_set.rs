@@ -153,3 +153,120 @@ fn what_admission_refuses_is_said_on_the_collaset_and_nothing_is_lost() -> anyho
     scene.wait_status("the third pod", |status| status["availableReplicas"] == 3)?;
     scene.finish().map(drop)
 }
+
+/// Pods by name: owner, and whether they are being deleted.
+fn owned_by(app: &App, set: &str) -> BTreeSet<String> {
+    let pods = app.pods.objects();
+    let is_owned = |pod: &&Value| {
+        pod["metadata"]["ownerReferences"][0]["name"] == set && pod["metadata"]["deletionTimestamp"].is_null()
+    };
+    let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    pods.values().filter(is_owned).map(name).collect()
+}
+
+#[test]
+fn a_replacement_serves_before_the_old_pod_leaves() -> anyhow::Result<()> {
+    let policy = json!({"spec": {"updateStrategy": {"podUpgradePolicy": "Replace"}}});
+    let scene = Scene::start("replace", &Shape { patch: policy, ..colla_set(2) })?;
+    scene.app.set_version("v2")?;
+    // One more than wanted, and the old one is there until the new one serves.
+    scene.app.pods.wait("a new pod beside both old ones", PATIENCE, |pods| {
+        let name =
+            |pod: &Value| pod["metadata"]["labels"]["collaset.kusionstack.io/replace-pair-origin-name"].is_string();
+        (pods.len() == 3 && pods.values().any(name)).then_some(())
+    })?;
+    scene.wait_status("only new pods", |status| {
+        status["updatedAvailableReplicas"] == 2 && status["replicas"] == 2 && status["terminatingReplicas"] == 0
+    })?;
+    let updated = scene.app.identities();
+    let is_new = |pod: &Identity| scene.before.iter().all(|old| old.uid != pod.uid);
+    ensure!(updated.len() == 2 && updated.iter().all(is_new), "the pods are {updated:?}, they were {:?}", scene.before);
+    // The same by label, as tools ask for it.
+    let old = updated.first().context("no pod")?.clone();
+    scene.app.kubectl.run(&["label", "pod", &old.name, "collaset.kusionstack.io/to-replace=true"])?;
+    scene.app.pods.wait("another pod in its place", PATIENCE, |pods| {
+        (pods.values().all(|pod| pod["metadata"]["uid"] != old.uid.as_str()) && all_ready(pods, 2)).then_some(())
+    })?;
+    scene.finish().map(drop)
+}
+
+#[test]
+fn a_claim_outlives_an_update_in_place_and_a_new_pod_and_one_that_is_never_bound_is_said() -> anyhow::Result<()> {
+    const CLASS: &str = "t-cls-claims";
+    let stack = Stack::attach()?;
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": CLASS},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": CLASS,
+            "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/tmp/t-cls-claims", "type": "DirectoryOrCreate"}}});
+    let claims = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": CLASS,
+        "resources": {"requests": {"storage": "1Gi"}}}}]);
+    let app = App::create(
+        &stack.cluster,
+        CLASS,
+        &Shape { patch: json!({"spec": {"volumeClaimTemplates": claims}}), ..colla_set(1) },
+    )?;
+    // Nobody has such a volume yet: it is said, and the pod waits.
+    app.wait_event_saying("TargetPending", "unbound")?;
+    app.kubectl.feed(&["apply"], &volume)?;
+    let outcome = (|| {
+        app.wait_ready(1)?;
+        let claim = || -> anyhow::Result<Value> {
+            let all = app.kubectl.list(&["persistentvolumeclaims"])?;
+            ensure!(all.len() == 1, "there are {} claims", all.len());
+            Ok(all[0]["metadata"]["uid"].clone())
+        };
+        let (first, pods) = (claim()?, app.identities());
+        app.set_version("v2")?;
+        app.wait_version("v2", 1)?;
+        ensure!(app.identities() == pods && claim()? == first, "an update in place changes nothing else");
+        let grace = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7}}}});
+        app.kubectl.run(&["patch", "collaset", "web", "--type=merge", "-p", &grace.to_string()])?;
+        app.pods.wait("a new pod", PATIENCE, |all| {
+            (all.values().all(|pod| pod["metadata"]["uid"] != pods[0].uid.as_str()) && all_ready(all, 1)).then_some(())
+        })?;
+        ensure!(claim()? == first, "the new pod has another claim");
+        // A second pod has no volume: the first one is not disturbed.
+        let pods = app.identities();
+        app.kubectl.run(&["scale", "collaset/web", "--replicas=2"])?;
+        app.workloads.wait("the condition", PATIENCE, |all| {
+            let conditions = all.get("web")?["status"]["conditions"].as_array()?.clone();
+            conditions.into_iter().find(|each| each["type"] == "Scale" && each["reason"] == "ScaleOutFailed").map(drop)
+        })?;
+        app.kubectl.run(&["scale", "collaset/web", "--replicas=1"])?;
+        app.pods.wait("one pod again", PATIENCE, |all| (all.len() == 1).then_some(()))?;
+        ensure!(app.identities() == pods && claim()? == first, "the first pod was disturbed");
+        Ok(())
+    })();
+    app.kubectl.run(&["delete", "persistentvolume", CLASS, "--wait=false"])?;
+    outcome
+}
+
+#[test]
+fn a_deleted_collaset_costs_no_request_and_pods_may_change_their_collaset() -> anyhow::Result<()> {
+    let scene = Scene::start("delete", &Shape { patch: json!({"spec": {"paused": true}}), ..colla_set(2) })?;
+    let live = scene.app.kubectl.get(&["collaset", "web"])?;
+    let mut spec = live["spec"].clone();
+    spec["selector"]["matchLabels"]["set"] = json!("other");
+    spec["template"]["metadata"]["labels"]["set"] = json!("other");
+    let other = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "metadata": {"name": "other"}, "spec": spec});
+    scene.app.kubectl.feed(&["apply"], &other)?;
+    scene.app.wait_ready(4)?;
+    let out = owned_by(&scene.app, "other").first().context("no pod")?.clone();
+    let exclude = json!({"spec": {"scaleStrategy": {"podToExclude": [out]}}});
+    scene.app.kubectl.run(&["patch", "collaset", "other", "--type=merge", "-p", &exclude.to_string()])?;
+    scene.app.wait_ready(5)?;
+    scene.app.pods.wait("a pod without an owner", PATIENCE, |pods| {
+        let pod = pods.get(&out)?;
+        (pod["metadata"]["labels"]["collaset.kusionstack.io/orphaned"] == "true").then_some(())
+    })?;
+    // Its other pods leave service before they go, and it goes last.
+    scene.app.kubectl.run(&["delete", "collaset", "other", "--wait=true", "--timeout=120s"])?;
+    ensure!(owned_by(&scene.app, "other").is_empty(), "pods are left");
+    let include = json!({"spec": {"replicas": 3, "scaleStrategy": {"podToInclude": [out]}}});
+    scene.patch(&include)?;
+    scene.wait_status("the pod that was taken on", |status| status["availableReplicas"] == 3)?;
+    let web = owned_by(&scene.app, "web");
+    ensure!(web.contains(&out) && web.len() == 3, "the pods are {web:?}");
+    // One that has ended is an object for a moment more.
+    scene.app.pods.wait("no pod too many", PATIENCE, |pods| (pods.len() == 3).then_some(()))?;
+    scene.finish().map(drop)
+}

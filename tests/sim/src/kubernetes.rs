@@ -180,6 +180,7 @@ impl Kubernetes {
                     Body::Deployment(_) => self.sync(&object, ground),
                     Body::CollaSet(_)
                     | Body::ResourceContext(_)
+                    | Body::Claim(_)
                     | Body::ControllerRevision(_)
                     | Body::OperationJob(_) => {}
                     Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_) => {
@@ -291,6 +292,7 @@ fn empty(id: PodRef) -> NodePod {
         ip,
         created: None,
         lifecycle: None,
+        claims: Vec::new(),
     };
     let grace = std::time::Duration::from_secs(30);
     NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), grace }

@@ -34,6 +34,13 @@ pub fn carry_out(write: &Write, known: Option<&Value>, version: &str, now: &str)
                 && known["metadata"]["uid"] == write.on.uid.as_str();
             if same { Ok(None) } else { Err(Refused::Conflict) }
         }
+        (Request::Absent { .. }, None) => Ok(None),
+        (Request::Absent { owner_uid }, Some(known)) => {
+            let owners = known["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            let is_there =
+                owners.into_iter().any(|owner| owner["uid"] == owner_uid.as_str() && owner["controller"] == true);
+            if is_there { Err(Refused::Conflict) } else { Ok(Some(known.clone())) }
+        }
         (Request::Look, Some(known)) => {
             let same = known["metadata"]["uid"] == write.on.uid.as_str();
             if same { Ok(Some(known.clone())) } else { Err(Refused::Conflict) }

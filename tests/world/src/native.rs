@@ -106,9 +106,11 @@ pub fn sync(seen: &Seen<'_>) -> Vec<Act> {
         Body::StatefulSet(body) => stateful_set::sync(seen, body),
         Body::DaemonSet(body) => daemon_set::sync(seen, body),
         // Nobody but the controller under test looks after CollaSets.
-        Body::CollaSet(_) | Body::ResourceContext(_) | Body::ControllerRevision(_) | Body::OperationJob(_) => {
-            Vec::new()
-        }
+        Body::CollaSet(_)
+        | Body::ResourceContext(_)
+        | Body::Claim(_)
+        | Body::ControllerRevision(_)
+        | Body::OperationJob(_) => Vec::new(),
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         ip: None,
         created: None,
         lifecycle: None,
+        claims: Vec::new(),
     };
     let grace = std::time::Duration::from_secs(30);
     NodePod { view, has_labels: true, has_annotations: false, ips: Vec::new(), grace }

@@ -20,6 +20,8 @@ pub struct ModeInputs {
     pub post_check: bool,
     /// A hook is called after its connections are gone: it has to leave, or they never are.
     pub hook_after_drain: bool,
+    /// Its workload wants a time between leaving service and the operation.
+    pub is_delayed: bool,
     /// What the node's agent says; `None`: it has not said anything yet, and refuses what it does not know.
     pub agent_can_hold: Option<bool>,
     /// The longest gap between two processes that was seen of late, in milliseconds.
@@ -82,6 +84,11 @@ pub fn choose(inputs: &ModeInputs) -> Result<Mode, NotOperable> {
         Some((
             "HookAfterDrain: it has a hook that is called when its connections are gone",
             "and one of its hooks is called when its connections are gone (AfterDrain)",
+        ))
+    } else if inputs.is_delayed {
+        Some((
+            "OperationDelay: its workload wants a time between leaving service and the operation",
+            "and its workload wants a time between leaving service and the operation",
         ))
     } else if inputs.agent_can_hold == Some(false) {
         Some(("AgentCannotHold: the agent on its node can't hold it", "and the agent on its node can't hold it"))
@@ -177,6 +184,7 @@ mod tests {
             serving: true,
             post_check: false,
             hook_after_drain: false,
+            is_delayed: false,
             agent_can_hold: Some(true),
             gap_milliseconds: None,
             cap_milliseconds: 2500,
@@ -237,6 +245,7 @@ mod tests {
             check(|s| (s.wish, s.agent_can_hold) = (wish, Some(false)), GrantMode::Leave, "AgentCannotHold");
             check(|s| (s.wish, s.post_check) = (wish, true), GrantMode::Leave, "PostCheck");
             check(|s| (s.wish, s.hook_after_drain) = (wish, true), GrantMode::Leave, "HookAfterDrain");
+            check(|s| (s.wish, s.is_delayed) = (wish, true), GrantMode::Leave, "OperationDelay");
         }
     }
 

@@ -26,6 +26,8 @@ pub struct PodContext<'a> {
     pub agent: AgentStatus<'a>,
     /// What is to be done to it, as far as that is known.
     pub operation: Option<&'a Operation>,
+    /// Shortest time out of service before it is operated, in seconds, as its workload wants; 0: it wants none.
+    pub delay_seconds: u32,
 }
 
 impl PodContext<'_> {
@@ -146,7 +148,7 @@ impl OperationSettings {
     /// # Errors
     /// If it can't be operated before something is mended.
     pub fn of(context: PodContext<'_>, policies: &Policies<'_>, traffic: &Traffic<'_>) -> Result<Self, NotOperable> {
-        let PodContext { pod, workload, post_check, agent, operation: _ } = context;
+        let PodContext { pod, workload, post_check, agent, operation: _, delay_seconds } = context;
         let hooks_wait = |hooks: &[Hook]| hooks.iter().any(|hook| hook.when == HookTime::AfterStart);
         let mut resolved =
             policies.resolve(pod, |port| traffic.treatment(pod, port), workload.progress_deadline_seconds)?;
@@ -159,6 +161,13 @@ impl OperationSettings {
         if let Some(feature) = agent.lacks(&resolved.hooks) {
             return Err(NotOperable::HooksUnsupported(feature));
         }
+        // Where somebody wants a longer time, that counts.
+        if delay_seconds > 0 {
+            let drain = &mut resolved.drain;
+            drain.min_seconds = drain.min_seconds.max(delay_seconds.min(DrainSpec::LONGEST_MIN_SECONDS));
+            drain.straggler_after_seconds = drain.straggler_after_seconds.max(drain.min_seconds);
+            drain.deadline_seconds = drain.deadline_seconds.max(drain.min_seconds);
+        }
         let inputs = ModeInputs {
             wish: resolved.mode,
             origin: resolved.mode_origin,
@@ -166,6 +175,7 @@ impl OperationSettings {
             serving: pod.ready(),
             post_check,
             hook_after_drain: Hook::need_leave(&resolved.hooks),
+            is_delayed: delay_seconds > 0,
             agent_can_hold: agent.can_hold(&pod.id.uid),
             gap_milliseconds: workload.gap_milliseconds,
             cap_milliseconds: resolved.drain.hold_cap_milliseconds,
@@ -179,22 +189,6 @@ impl OperationSettings {
         choice::choose(&inputs)?;
         let drain = agent.readable(resolved.drain);
         Ok(Self { drain, verify: resolved.verify, hooks: resolved.hooks, inputs })
-    }
-
-    /// The same, with at least so many seconds between leaving service and the operation: then the pod leaves, and is not held.
-    ///
-    /// # Errors
-    /// Those of [`Self::of`].
-    pub fn delayed(mut self, seconds: u32) -> Result<Self, NotOperable> {
-        if seconds > 0 {
-            let drain = &mut self.drain;
-            drain.min_seconds = drain.min_seconds.max(seconds);
-            drain.straggler_after_seconds = drain.straggler_after_seconds.max(drain.min_seconds);
-            drain.deadline_seconds = drain.deadline_seconds.max(drain.min_seconds);
-            self.inputs.wish = ModeWish::Leave;
-            choice::choose(&self.inputs)?;
-        }
-        Ok(self)
     }
 
     /// How long its workload is away when it is operated, in milliseconds, as far as that was learned.
@@ -272,7 +266,8 @@ mod tests {
     ) -> Result<(GrantMode, String), NotOperable> {
         let traffic = Traffic::new(&[], &[]);
         let workload = WorkloadFacts::default();
-        let context = PodContext { pod, workload, post_check: false, agent, operation: Some(operation) };
+        let context =
+            PodContext { pod, workload, post_check: false, agent, operation: Some(operation), delay_seconds: 0 };
         let settings = OperationSettings::of(context, &Policies::default(), &traffic)?;
         let mode = settings.start(pod, &traffic, &|other| Serving::of(other, false))?.mode;
         Ok((mode.mode, Mode::word(&mode.reason).to_owned()))

@@ -258,9 +258,9 @@ impl<'a> Basis<'a, '_> {
             post_check: self.gate.has_post_check(&wish.pod.id.uid),
             agent: self.snapshot.node_transitions.get(node).map(|known| known.agent_status()).unwrap_or_default(),
             operation: wish.intent.as_ref().ok().map(|intent| &*intent.operation),
+            delay_seconds: wish.delay_seconds,
         };
         let settings = OperationSettings::of(context, &self.policies, &self.traffic);
-        let settings = settings.and_then(|settings| settings.delayed(wish.delay_seconds));
         settings.map_err(|why| WaitReason::not_operable(why, node))
     }
 

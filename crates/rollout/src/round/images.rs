@@ -237,10 +237,12 @@ impl<'a> Images<'a> {
 }
 
 /// What the operation needs on the pod's node, container by container. A container that gets the name that it has is one whose
-/// digest is asked for first; nothing is asked for an operation that nobody wishes.
+/// digest is asked for first; nothing is asked for an operation that nobody wishes. Of a pod that leaves for good it is what the pod in
+/// its place will have.
 pub(super) fn pulls<'p>(pod: &'p PodView, intent: &'p PodIntent) -> impl Iterator<Item = Pull> + 'p {
     let is_wished = !intent.operation.annotations.is_empty();
-    pulls_of(pod, &intent.operation.containers).filter(move |_| is_wished)
+    let wished = pulls_of(pod, &intent.operation.containers).filter(move |_| is_wished);
+    wished.chain(pulls_of(pod, &intent.operation.fetch))
 }
 
 /// The same for what was granted.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::pod::PodView;
 use hitless_api::traffic_provider::{TrafficPoolState, TrafficPoolStatus, TrafficProviderStatus};
-use hitless_api::{Grant, GrantMode, GrantOp, Wait, WaitPoint};
+use hitless_api::{Grant, GrantMode, GrantOp, Reservation, Wait, WaitPoint};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -15,6 +15,7 @@ use super::candidates::{Basis, Operable};
 use super::change::Change;
 use super::draft::Draft;
 use super::micro;
+use super::pool_wait::PoolWait;
 use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
 use super::write::ProviderStatusWrite;
@@ -24,84 +25,6 @@ use crate::snapshot::Snapshot;
 
 /// The pods of each pool, with their addresses there.
 pub(super) type Members<'a> = BTreeMap<PoolKey, Vec<(&'a PodView, SocketAddr)>>;
-
-/// Why a pod does not leave a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PoolWait {
-    /// What the load balancer has is not known.
-    Unreadable(String),
-    /// No other server would serve.
-    Last,
-    /// Others have registered its server.
-    NotOurs,
-    /// Another pod is to serve first.
-    Other {
-        /// Its name.
-        pod: String,
-        /// How it is.
-        standing: Standing,
-    },
-    /// Its Service wants a pool and does not get it.
-    Invalid(String),
-    /// The agent on this node does not know waits.
-    Agent(String),
-}
-
-impl PoolWait {
-    /// The reason in CamelCase.
-    pub(super) const fn reason(&self) -> &'static str {
-        match self {
-            Self::Unreadable(_) => "TrafficUnreadable",
-            Self::Last => "TrafficLast",
-            Self::NotOurs => "TrafficNotOurs",
-            Self::Other { .. } => "TrafficPending",
-            Self::Invalid(_) => "TrafficInvalid",
-            Self::Agent(_) => "WaitsUnsupported",
-        }
-    }
-
-    pub(super) fn text(&self, name: &str) -> String {
-        match self {
-            Self::Unreadable(why) => format!("pool {name} can't be relied on: {why}"),
-            Self::Last => format!("pool {name} has no other server that serves"),
-            Self::NotOurs => {
-                format!("others have registered its server in pool {name}, so it can't be taken out there")
-            }
-            Self::Other { pod, standing } => {
-                format!("pod {pod} is to serve in pool {name} first, and there {}", standing.text())
-            }
-            Self::Invalid(why) => format!("its Service {name}: {why}"),
-            Self::Agent(node) => {
-                format!("it is in pool {name}, and the agent on its node {node} does not know waits")
-            }
-        }
-    }
-
-    pub(super) const fn unblock(&self) -> Option<&'static str> {
-        match self {
-            Self::Unreadable(_) => {
-                Some("what is registered stays, and it goes on by itself when the load balancer answers")
-            }
-            Self::Last => Some("add a pod, or let it be held instead of leaving (hitless.dev/mode: Auto)"),
-            Self::NotOurs => {
-                Some("remove that server from the load balancer's configuration; the pod is registered then")
-            }
-            Self::Other { .. } => None,
-            Self::Invalid(_) => Some("correct the annotation hitless.dev/traffic, or remove it"),
-            Self::Agent(_) => Some("update the DaemonSet hitless-agent"),
-        }
-    }
-
-    pub(super) const fn is_brief(&self) -> bool {
-        match self {
-            Self::Other { standing, .. } => match standing {
-                Standing::Changing | Standing::NotRegistered | Standing::Draining { .. } | Standing::Out => true,
-                Standing::Serving | Standing::Standby | Standing::Unhealthy => false,
-            },
-            Self::Unreadable(_) | Self::Last | Self::NotOurs | Self::Invalid(_) | Self::Agent(_) => false,
-        }
-    }
-}
 
 /// Whether the pod should get sessions, as far as it and what is done to it tell.
 fn serves(pod: &PodView) -> bool {
@@ -312,7 +235,11 @@ pub(super) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
             let is_deselected = !by_services.contains(&(key, address)) && named.contains(key) && !is_unsure;
             let stand = if pod.terminating || pod.finished || is_deselected {
                 Stand::Gone
-            } else if serves(pod) || held.contains(pod.id.uid.as_str()) {
+            } else if held.contains(pod.id.uid.as_str()) {
+                Stand::In
+            } else if is_leaving(pod, key, address, draft) {
+                continue;
+            } else if serves(pod) {
                 Stand::In
             } else {
                 Stand::Out
@@ -331,6 +258,19 @@ pub(super) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
         PoolWish { key, backends: backends.into_values().collect() }
     };
     snapshot.providers.iter().flat_map(|provider| provider.keys()).map(wish).collect()
+}
+
+/// The load balancer is letting the pod go, and its operation has begun: then it is not brought back before the pod itself has
+/// returned. A new leader may have old copies of the pod and of its grant, and the agent one of a wait that is over.
+fn is_leaving(pod: &PodView, key: &PoolKey, address: SocketAddr, draft: &Draft<'_>) -> bool {
+    let place = draft.reservation(&pod.id.namespace, &pod.id.uid);
+    let has_returned = |place: &Reservation| {
+        let mark = Grant::mark_of_return(&place.id, &place.since);
+        pod.in_service().is_some_and(|it| it.is_true && it.message == mark)
+    };
+    let backend = draft.snapshot.pools.get(key).and_then(|reading| reading.at(address));
+    let is_let_go = backend.is_some_and(|it| matches!(it.standing, Standing::Draining { .. } | Standing::Out));
+    is_let_go && place.is_some_and(|place| !has_returned(place))
 }
 
 /// Servers of ours whose pods are gone.

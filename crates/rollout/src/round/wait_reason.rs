@@ -6,7 +6,7 @@ use hitless_api::{GroupKind, Hook, InvalidDrain, NodeTransitionSpec};
 use hitless_workloads::Obstacle;
 
 use super::companions::Companion;
-use super::pools::PoolWait;
+use super::pool_wait::PoolWait;
 use crate::kuperator::Kuperator;
 use crate::snapshot::{AgentState, NodeUnfit, Snapshot};
 
@@ -409,6 +409,7 @@ pub fn unfit(pod: &PodView) -> Option<WaitReason> {
             post_check: false,
             agent: AgentStatus::default(),
             operation: None,
+            delay_seconds: 0,
         };
         let why = OperationSettings::of(context, &Policies::default(), &Traffic::new(&[], &[])).err()?;
         Some(WaitReason::not_operable(why, pod.node.as_deref().unwrap_or_default()))

@@ -188,7 +188,7 @@ pub(super) fn target(grant: &Grant) -> Option<&str> {
 pub(super) fn derive<'a>(snapshot: &'a Snapshot, images: &Images<'a>, now: Timestamp) -> Wishes<'a> {
     let pods: HashMap<&str, &PodView> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), &**pod)).collect();
     let world = World::new(&snapshot.objects, &snapshot.pods, operating(snapshot)).after(left(snapshot));
-    let world = world.at(&snapshot.pods, now);
+    let world = world.at(&snapshot.pods, now).refusing(snapshot.own_writes.refused.clone());
     let plans = world.plans();
     let by_workload = plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.clone(), index)).collect();
     let granted = granted(snapshot);

@@ -2,20 +2,31 @@
 //! (docs/contract.md, 36).
 
 mod body;
+mod claims;
+mod conditions;
 mod context;
+mod deletion;
+mod membership;
+mod names;
 mod naming;
+mod pairs;
 mod plan;
 mod pod;
+mod relabel;
 mod revisions;
 mod roster;
 mod scale;
+mod selector;
 mod status;
 mod update;
+
+use std::collections::BTreeMap;
 
 use hitless_api::GroupKind;
 use serde_json::{Value, json};
 
 pub use body::{CollaSet, CollaSetBody, Scope, UpgradePolicy};
+pub use claims::ClaimBody;
 pub use context::ContextBody;
 
 use super::BadVersion;
@@ -38,9 +49,9 @@ pub(crate) const COLLA_SET: Resource = Resource {
     plural: "collasets",
     optional: true,
     verbs: &["patch"],
-    why: "annotations of ours",
-    uninstall_verbs: &[],
-    uninstall_why: "",
+    why: "its finalizer, and annotations of ours",
+    uninstall_verbs: &["patch"],
+    uninstall_why: "takes its finalizer off",
 };
 
 pub(crate) const RESOURCE_CONTEXT: Resource = Resource {
@@ -54,6 +65,17 @@ pub(crate) const RESOURCE_CONTEXT: Resource = Resource {
     uninstall_why: "",
 };
 
+pub(crate) const CLAIM: Resource = Resource {
+    group_kind: GroupKind::new("", "PersistentVolumeClaim"),
+    version: "v1",
+    plural: "persistentvolumeclaims",
+    optional: false,
+    verbs: &["create", "patch", "delete"],
+    why: "those of its pods",
+    uninstall_verbs: &[],
+    uninstall_why: "",
+};
+
 /// The kind CollaSet.
 pub struct CollaSets;
 
@@ -63,7 +85,7 @@ impl Kind for CollaSets {
     }
 
     fn resources(&self) -> &'static [Resource] {
-        const { &[COLLA_SET, RESOURCE_CONTEXT, CONTROLLER_REVISION] }
+        const { &[COLLA_SET, RESOURCE_CONTEXT, CLAIM, CONTROLLER_REVISION] }
     }
 
     fn component(&self) -> Component {
@@ -83,6 +105,7 @@ impl Kind for CollaSets {
                 &["update"],
                 "its pods block its deletion; some clusters ask for this right then",
             ),
+            Right::of("", "pods", &["patch"], "labels that tell of a replacement; who is excluded and included"),
             Right::of("apps", "controllerrevisions", &["create", "patch", "delete"], "the templates that it has had"),
         ]
     }
@@ -92,13 +115,16 @@ impl Kind for CollaSets {
             object::read(of, object, |body| Body::CollaSet(Box::new(body)))
         } else if *of == RESOURCE_CONTEXT.group_kind {
             object::read(of, object, Body::ResourceContext)
+        } else if *of == CLAIM.group_kind {
+            object::read(of, object, Body::Claim)
         } else {
             object::read(of, object, Body::ControllerRevision)
         }
     }
 
     fn size(&self, object: &Object) -> Option<Size> {
-        let set = object.colla_set()?;
+        // One that is being deleted wants no pods: those that are gone already are not missing.
+        let set = object.colla_set().filter(|set| !set.deleting)?;
         Some(Size { desired: u32::try_from(set.body.replicas).ok()?, max_unavailable: None })
     }
 
@@ -110,8 +136,9 @@ impl Kind for CollaSets {
         root.colla_set().map_or_else(|| Plan::nothing(root), |set| plan::plan(set, world))
     }
 
-    fn release(&self, _: &Object) -> Option<Write> {
-        None
+    /// Nobody else would take the finalizer off.
+    fn release(&self, object: &Object) -> Option<Write> {
+        deletion::without_finalizer(object.colla_set()?)
     }
 
     /// The template is the owner's; nobody else makes pods from it.
@@ -156,24 +183,7 @@ fn owner(set: CollaSet<'_>) -> Value {
         "controller": true, "blockOwnerDeletion": true})
 }
 
-/// Labels, annotations and keys of KusionStack's.
-pub(crate) mod names {
-    pub(crate) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
-    /// On a pod: its instance id.
-    pub(crate) const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
-    /// On a pod: it is updated where the CollaSet goes by label.
-    pub(crate) const UPDATE_INCLUDED: &str = "collaset.kusionstack.io/update-included";
-    /// In a ResourceContext: name of the CollaSet that has the id.
-    pub(crate) const OWNER: &str = "Owner";
-    /// In a ResourceContext: name of the ControllerRevision that its pod is made from.
-    pub(crate) const REVISION: &str = "Revision";
-    /// In a ResourceContext: its pod was never made.
-    pub(crate) const JUST_CREATE: &str = "PodJustCreate";
-    /// In a ResourceContext: its pod is removed and made anew at another revision.
-    pub(crate) const RECREATE: &str = "PodRecreateUpdate";
-    /// In a ResourceContext: its pod is removed, and the id becomes free.
-    pub(crate) const SCALE_IN: &str = "ScaleIn";
-    /// In a ResourceContext, ours: name of the pod that stands for the id. Nobody makes a pod that is not named here, and a name
-    /// is used once at a time: so there is never a pod too many.
-    pub(crate) const POD: &str = "hitless.dev/pod";
+/// Whether KusionStack looks after whoever has these labels.
+pub(crate) fn is_controlled(labels: &BTreeMap<String, String>) -> bool {
+    labels.get(names::CONTROL).is_some_and(|value| value == "true")
 }

@@ -37,6 +37,8 @@ pub struct RevisionBody {
     pub shape: Shape,
     /// The template, if a CollaSet has the revision.
     pub template: Option<Arc<Value>>,
+    /// The claim templates, if a CollaSet has the revision.
+    pub claims: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -52,6 +54,7 @@ struct Raw {
 impl From<Raw> for RevisionBody {
     fn from(mut raw: Raw) -> Self {
         let mut template = raw.data["spec"]["template"].take();
+        let claims = raw.data["spec"]["volumeClaimTemplates"].take();
         if let Some(template) = template.as_object_mut() {
             // The native controllers keep a patch that replaces the whole template.
             template.remove("$patch");
@@ -59,7 +62,11 @@ impl From<Raw> for RevisionBody {
         let owners = items(&raw.metadata["ownerReferences"]);
         let is_kept = owners.into_iter().any(|owner| owner["kind"] == "CollaSet");
         let kept = is_kept.then(|| Arc::new(template.clone()));
-        Self { number: raw.revision, shape: Template::new(template).shape().clone(), template: kept }
+        let claims = match claims {
+            Value::Array(claims) if is_kept => claims,
+            _ => Vec::new(),
+        };
+        Self { number: raw.revision, shape: Template::new(template).shape().clone(), template: kept, claims }
     }
 }
 

@@ -43,6 +43,11 @@ pub const OPERATION_JOB: Resource = Resource {
 /// Tokens of jobs begin so; those of people and programs do not.
 const TOKEN: &str = "job-";
 
+/// Label on a pod of a CollaSet: another one is made in its place. Upstream's name.
+pub(crate) const TO_REPLACE: &str = "collaset.kusionstack.io/to-replace";
+/// Label on the pod that is made in place of another one: the name of that.
+pub(crate) const ORIGIN_NAME: &str = "collaset.kusionstack.io/replace-pair-origin-name";
+
 /// The kind of request: OperationJob.
 pub struct OperationJobs;
 
@@ -90,6 +95,9 @@ impl RequestKind for OperationJobs {
         let mut reports = Reports::default();
         for job in Job::all(scene) {
             report::of(job, scene, fates, &mut reports);
+        }
+        if !is_unreadable(scene) && !scene.left.contains(&OPERATION_JOB.group_kind) {
+            reports.writes.extend(replace::cancelled(scene));
         }
         reports
     }

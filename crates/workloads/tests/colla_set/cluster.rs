@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{Object, Plan, World, Write, kind};
+use hitless_workloads::{Object, Plan, Request, World, Write, kind};
 use hitless_world::carry_out;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -18,6 +18,8 @@ pub(crate) struct Cluster {
     version: u64,
     /// uids of pods that have left service for good.
     pub(crate) left: BTreeSet<String>,
+    /// Others delete pods as well.
+    pub(crate) others_delete: bool,
     /// Writes that are refused, by verb: admission, quota.
     pub(crate) refused: BTreeSet<&'static str>,
 }
@@ -55,6 +57,37 @@ impl Cluster {
         &self.objects[&("CollaSet".to_owned(), "web".to_owned())]
     }
 
+    /// Somebody deletes the CollaSet: it is there until its last finalizer goes.
+    pub(crate) fn delete_set(&mut self) {
+        self.version += 1;
+        let version = self.version.to_string();
+        let known = self.objects.get_mut(&("CollaSet".to_owned(), "web".to_owned())).unwrap();
+        known["metadata"]["deletionTimestamp"] = json!(NOW);
+        known["metadata"]["resourceVersion"] = json!(version);
+    }
+
+    pub(crate) fn has_set(&self) -> bool {
+        self.objects.contains_key(&("CollaSet".to_owned(), "web".to_owned()))
+    }
+
+    /// Somebody sets a label of a pod, or takes it off.
+    pub(crate) fn label(&mut self, pod: &str, name: &str, value: Option<&str>) {
+        self.version += 1;
+        let version = self.version.to_string();
+        let Some(pod) = self.objects.get_mut(&("Pod".to_owned(), pod.to_owned())) else { return };
+        pod["metadata"]["resourceVersion"] = json!(version);
+        let labels = pod["metadata"]["labels"].as_object_mut().unwrap();
+        match value {
+            Some(value) => _ = labels.insert(name.to_owned(), json!(value)),
+            None => _ = labels.remove(name),
+        }
+    }
+
+    /// Names of the objects of a kind.
+    pub(crate) fn names(&self, kind: &str) -> Vec<&str> {
+        self.objects.keys().filter(|(known, _)| known == kind).map(|(_, name)| name.as_str()).collect()
+    }
+
     /// Somebody changes the CollaSet's spec.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Value)) {
         self.version += 1;
@@ -63,6 +96,19 @@ impl Cluster {
         change(&mut known["spec"]);
         known["metadata"]["generation"] = json!(known["metadata"]["generation"].as_i64().unwrap() + 1);
         known["metadata"]["resourceVersion"] = json!(version);
+    }
+
+    /// Pods of the CollaSet that are not being deleted.
+    /// Names of pods whose ids are given up.
+    pub(crate) fn given_up(&self) -> BTreeSet<String> {
+        let context = self.objects.get(&("ResourceContext".to_owned(), "web".to_owned()));
+        let all = context.and_then(|context| context["spec"]["contexts"].as_array()).into_iter().flatten();
+        let given_up = all.filter(|each| each["data"].get("ScaleIn").is_some());
+        given_up.filter_map(|each| each["data"]["hitless.dev/pod"].as_str().map(ToOwned::to_owned)).collect()
+    }
+
+    pub(crate) fn own_pods(&self) -> Vec<&Value> {
+        self.pods().into_iter().filter(|pod| pod["metadata"]["ownerReferences"][0]["uid"] == "set-uid").collect()
     }
 
     /// All pods that are not being deleted.
@@ -161,10 +207,23 @@ impl Cluster {
         let known = self.objects.get(&key).cloned();
         let version = self.version.to_string();
         let Ok(stored) = carry_out(write, known.as_ref(), &version, NOW) else { return false };
+        if matches!(write.request, Request::Absent { .. }) {
+            return true;
+        }
+        if write.verb == "delete-pod" {
+            self.check_pair(write);
+        }
         match (stored, is_pod(&key)) {
             (None, true) => self.delete_pod(&key.1),
             (None, false) => _ = self.objects.remove(&key),
             (Some(object), _) => _ = self.objects.insert(key.clone(), object),
+        }
+        let is_over = |set: &Value| {
+            !set["metadata"]["deletionTimestamp"].is_null()
+                && set["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
+        };
+        if key.0 == "CollaSet" && self.objects.get(&key).is_some_and(is_over) {
+            self.objects.remove(&key);
         }
         let view = if is_pod(&key) { &mut seen.pods } else { &mut seen.objects };
         match self.objects.get(&key) {
@@ -172,6 +231,18 @@ impl Cluster {
             None => _ = view.remove(&key),
         }
         true
+    }
+}
+
+impl Cluster {
+    /// A pod that goes because another one replaces it never goes without the other. Where others delete pods, too, nobody can tell.
+    fn check_pair(&self, write: &Write) {
+        let looked_at = write.needs.iter().find_map(|needed| needed.strip_prefix("look-at-successor/"));
+        let Some((_, new)) = looked_at.and_then(|key| key.rsplit_once('/')).filter(|_| !self.others_delete) else {
+            return;
+        };
+        let pod = &self.objects[&("Pod".to_owned(), new.to_owned())];
+        assert!(pod["metadata"]["deletionTimestamp"].is_null(), "{} goes, and so does {new}", write.on.name);
     }
 }
 
@@ -194,11 +265,16 @@ impl Seen {
 
     /// The plan for what is seen.
     pub(crate) fn plan(&self, left: &BTreeSet<String>) -> Plan {
+        self.plan_at(left, NOW)
+    }
+
+    /// The same at another time.
+    pub(crate) fn plan_at(&self, left: &BTreeSet<String>, now: &str) -> Plan {
         let objects: Vec<Arc<Object>> =
             self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
-        let world = World::new(&objects, &pods, BTreeSet::new()).after(left.clone());
+        let world = World::new(&objects, &pods, BTreeSet::new()).after(left.clone()).at(&pods, now.parse().unwrap());
         let root = objects.iter().find(|object| object.colla_set().is_some()).unwrap();
         kind::of_workload(&root.id.group_kind).unwrap().plan(root, &world)
     }

@@ -1,4 +1,5 @@
-//! Any order: stale views, controllers that are killed between two writes, two that think they lead, pods that others delete.
+//! Any order: stale views, controllers that are killed between two writes, two that think they lead, pods that others delete, label
+//! and exclude.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +9,8 @@ use serde_json::json;
 use crate::cluster::{Cluster, Seen, carry_out_plan, settle};
 
 const REPLICAS: i64 = 3;
+/// More than wanted while pods are replaced.
+const SURGE: usize = 1;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -28,21 +31,51 @@ enum Event {
     Command(u8),
     /// Agents carry out what a controller wishes.
     Operate(usize),
+    /// Another number of pods is wanted.
+    Replicas(i64),
+    /// Somebody wants a pod replaced, or wants that no more.
+    Replace(usize, bool),
+    /// Somebody takes a pod out of the CollaSet.
+    Exclude(usize),
+    /// Pods are updated in another way.
+    Policy(bool),
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn usual() -> impl Strategy<Value = Event> {
     let who = 0..2_usize;
-    let event = prop_oneof![
+    prop_oneof![
         6 => (who.clone(), 0..8_usize).prop_map(|(who, writes)| Event::Act { who, writes }),
         3 => who.clone().prop_map(Event::Objects),
         3 => who.clone().prop_map(Event::Pods),
         3 => (0..6_usize).prop_map(Event::Kubelet),
-        1 => (0..6_usize).prop_map(Event::Delete),
         1 => (1..4_u8).prop_map(Event::Image),
         1 => (1..3_u8).prop_map(Event::Command),
         2 => who.prop_map(Event::Operate),
-    ];
+    ]
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![17 => usual(), 1 => (0..6_usize).prop_map(Event::Delete)];
     prop::collection::vec(event, 0..120)
+}
+
+fn events_of_users() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        16 => usual(),
+        1 => (1..5_i64).prop_map(Event::Replicas),
+        2 => (0..6_usize, any::<bool>()).prop_map(|(index, is_wanted)| Event::Replace(index, is_wanted)),
+        1 => (0..6_usize).prop_map(Event::Exclude),
+        1 => any::<bool>().prop_map(Event::Policy),
+    ];
+    (any::<bool>(), prop::collection::vec(event, 0..150), (0..6_usize).prop_map(Event::Delete)).prop_map(
+        |(deletes, mut events, deletion)| {
+            if deletes {
+                let at = events.len() / 2;
+                events.insert(at, deletion);
+            }
+            events
+        },
+    )
 }
 
 fn pod_key(cluster: &Cluster, index: usize) -> Option<(String, String)> {
@@ -65,6 +98,7 @@ fn happen(event: Event, cluster: &mut Cluster, seen: &mut [Seen; 2]) {
         }
         Event::Delete(index) => {
             if let Some((_, name)) = pod_key(cluster, index) {
+                cluster.others_delete = true;
                 cluster.delete_pod(&name);
             }
         }
@@ -81,39 +115,74 @@ fn happen(event: Event, cluster: &mut Cluster, seen: &mut [Seen; 2]) {
             let plan = seen[who].plan(&cluster.left);
             cluster.operate(&plan);
         }
+        Event::Replicas(replicas) => cluster.change(|spec| spec["replicas"] = json!(replicas)),
+        Event::Replace(index, is_wanted) => {
+            if let Some((_, name)) = pod_key(cluster, index) {
+                cluster.label(&name, "collaset.kusionstack.io/to-replace", is_wanted.then_some("true"));
+            }
+        }
+        Event::Exclude(index) => {
+            if let Some((_, name)) = pod_key(cluster, index) {
+                cluster.label(&name, "collaset.kusionstack.io/to-exclude", Some("true"));
+            }
+        }
+        Event::Policy(replaces) => cluster.change(|spec| {
+            let policy = if replaces { "Replace" } else { "InPlaceIfPossible" };
+            spec["updateStrategy"] = json!({"podUpgradePolicy": policy});
+        }),
     }
 }
 
-/// What must be true whatever happens.
-fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
+/// What must be true whatever happens: `more` than wanted may be there at most.
+fn check(events: Vec<Event>, more: usize) -> Result<(), TestCaseError> {
     let mut cluster = Cluster::with(REPLICAS, &json!({}));
     let mut seen = [Seen::of(&cluster), Seen::of(&cluster)];
+    let mut most = 3;
     for event in events {
         happen(event, &mut cluster, &mut seen);
-        let pods = cluster.pods().len();
-        prop_assert!(pods <= 3, "after {event:?} there are {pods} pods");
+        most = most.max(usize::try_from(cluster.set()["spec"]["replicas"].as_i64().unwrap()).unwrap());
+        // Whose id is given up is about to be deleted, as those are that a ReplicaSet does not count any more.
+        let given_up = cluster.given_up();
+        let stays = |pod: &&&serde_json::Value| !given_up.contains(pod["metadata"]["name"].as_str().unwrap());
+        let pods = cluster.own_pods().iter().filter(stays).count();
+        prop_assert!(pods <= most + more, "after {event:?} there are {pods} pods, wanted were {most} at most");
     }
     settle(&mut cluster, true);
-    let image = cluster.set()["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+    let spec = &cluster.set()["spec"];
+    let image = spec["template"]["spec"]["containers"][0]["image"].clone();
     let contexts = &cluster.objects[&("ResourceContext".to_owned(), "web".to_owned())]["spec"]["contexts"];
-    let named: BTreeSet<&str> =
+    let alive: BTreeSet<&str> =
         contexts.as_array().unwrap().iter().filter_map(|each| each["data"]["hitless.dev/pod"].as_str()).collect();
-    prop_assert_eq!(cluster.pods().len(), 3);
-    prop_assert_eq!(named, cluster.pod_names().into_iter().collect::<BTreeSet<_>>());
-    prop_assert!(cluster.images().iter().all(|each| image == *each), "{:?}", cluster.images());
-    let has_left = |(key, pod): &(&(String, String), &serde_json::Value)| {
-        key.0 == "Pod" && pod["metadata"]["uid"].as_str().is_some_and(|uid| cluster.left.contains(uid))
-    };
-    prop_assert!(!cluster.objects.iter().any(|each| has_left(&each)), "nobody puts a pod back that has left for good");
+    let own = cluster.own_pods();
+    prop_assert_eq!(i64::try_from(own.len()).unwrap(), spec["replicas"].as_i64().unwrap());
+    let names: BTreeSet<&str> = own.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
+    prop_assert_eq!(alive, names);
+    for pod in own {
+        prop_assert_eq!(&pod["spec"]["containers"][0]["image"], &image);
+        let labels = pod["metadata"]["labels"].as_object().unwrap();
+        let told = ["to-replace", "replace-pair-new-id", "replace-pair-origin-name", "replaced-by-replace-update"];
+        prop_assert!(
+            told.iter().all(|name| !labels.contains_key(&format!("collaset.kusionstack.io/{name}"))),
+            "{labels:?}"
+        );
+    }
+    let has_left =
+        |pod: &&serde_json::Value| pod["metadata"]["uid"].as_str().is_some_and(|uid| cluster.left.contains(uid));
+    prop_assert!(!cluster.own_pods().iter().any(has_left), "nobody puts a pod back that has left for good");
     Ok(())
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
 
     #[test]
     fn there_is_never_a_pod_too_many_and_in_the_end_all_are_there(events in events()) {
-        check(events)?;
+        check(events, 0)?;
+    }
+
+    #[test]
+    fn who_scales_replaces_and_excludes_gets_it_and_never_a_pod_too_many(events in events_of_users()) {
+        check(events, SURGE)?;
     }
 }
 
@@ -121,10 +190,10 @@ proptest! {
 fn a_pod_that_is_seen_leaving_may_be_gone_and_made_anew() {
     let act = |who, writes| Event::Act { who, writes };
     // The second controller makes a pod. Somebody deletes it, and the first controller sees it leave.
-    let leaves = [act(1, 1), act(1, 2), Event::Delete(0), Event::Pods(0)];
+    let leaves = [act(1, 2), act(1, 3), Event::Delete(0), Event::Pods(0)];
     // It goes, and the second controller makes it anew, and two more.
-    let anew = [Event::Kubelet(0), act(1, 2), act(1, 2), Event::Kubelet(0), Event::Pods(1)];
+    let anew = [Event::Kubelet(0), act(1, 3), act(1, 3), Event::Kubelet(0), Event::Pods(1)];
     // The first controller has read the objects anew, but still sees the pod that is gone.
-    let late = [act(1, 2), Event::Objects(0), act(0, 8)];
-    check([leaves.to_vec(), anew.to_vec(), late.to_vec()].concat()).unwrap();
+    let late = [act(1, 3), Event::Objects(0), act(0, 8)];
+    check([leaves.to_vec(), anew.to_vec(), late.to_vec()].concat(), 0).unwrap();
 }

@@ -6,25 +6,25 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Seen, carry_out_plan, settle};
 
-fn running(replicas: i64, more: &Value) -> Cluster {
+pub(crate) fn running(replicas: i64, more: &Value) -> Cluster {
     let mut cluster = Cluster::with(replicas, more);
     settle(&mut cluster, true);
     cluster
 }
 
-fn image(cluster: &mut Cluster, image: &str) {
+pub(crate) fn image(cluster: &mut Cluster, image: &str) {
     cluster.change(|spec| spec["template"]["spec"]["containers"][0]["image"] = json!(image));
 }
 
-fn next(cluster: &Cluster) -> Plan {
+pub(crate) fn next(cluster: &Cluster) -> Plan {
     Seen::of(cluster).plan(&cluster.left)
 }
 
-fn operations(plan: &Plan) -> Vec<GrantOp> {
+pub(crate) fn operations(plan: &Plan) -> Vec<GrantOp> {
     plan.wishes.iter().filter_map(|wish| Some(wish.intent.as_ref().ok()?.operation.op.clone())).collect()
 }
 
-fn context(cluster: &Cluster) -> Vec<(i64, Value)> {
+pub(crate) fn context(cluster: &Cluster) -> Vec<(i64, Value)> {
     let contexts = cluster.objects[&("ResourceContext".to_owned(), "web".to_owned())]["spec"]["contexts"].clone();
     contexts.as_array().unwrap().iter().map(|each| (each["id"].as_i64().unwrap(), each["data"].clone())).collect()
 }
@@ -217,12 +217,4 @@ fn pods_and_ids_of_kuperators_are_taken_on_as_they_are() {
     settle(&mut cluster, true);
     assert_eq!(cluster.pod_names(), names);
     assert!(context(&cluster).iter().all(|(_, data)| data["hitless.dev/pod"].is_string()));
-}
-
-#[test]
-fn what_is_not_supported_is_said_and_nothing_is_done() {
-    let mut cluster = Cluster::with(2, &json!({"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}));
-    let plan = settle(&mut cluster, true);
-    assert!(matches!(plan.stage, Stage::Refused(_)) && cluster.pods().is_empty());
-    assert_eq!(plan.notes[0].reason, "NotSupported");
 }

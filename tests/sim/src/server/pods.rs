@@ -61,7 +61,9 @@ impl Server {
                 Ok(None)
             }
             Request::Delete { .. } => Err(Refusal::Conflict),
-            Request::Create(_) | Request::Status(_) | Request::Look => Err(Refusal::Denied("no such write to a pod")),
+            Request::Create(_) | Request::Status(_) | Request::Look | Request::Absent { .. } => {
+                Err(Refusal::Denied("no such write to a pod"))
+            }
         }
     }
 

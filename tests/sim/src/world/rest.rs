@@ -131,6 +131,7 @@ impl World {
                 | Body::ReplicaSet(_)
                 | Body::CollaSet(_)
                 | Body::ResourceContext(_)
+                | Body::Claim(_)
                 | Body::ControllerRevision(_)
                 | Body::OperationJob(_) => return None,
             };

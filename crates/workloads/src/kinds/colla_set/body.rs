@@ -1,11 +1,13 @@
 //! What only CollaSets have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::colla_set::{CollaSetSpec, CollaSetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::selector;
 use crate::object::{Body, Object, OptIn, Typed};
 use crate::template::Template;
 
@@ -25,6 +27,8 @@ pub struct CollaSetBody {
     pub paused: bool,
     /// `spec.selector`, as text.
     pub selector: String,
+    /// `spec.selector` as it is.
+    pub label_selector: LabelSelector,
     /// `spec.template`.
     pub template: Template,
     /// `spec.updateStrategy.podUpgradePolicy`.
@@ -39,10 +43,31 @@ pub struct CollaSetBody {
     pub history_limit: usize,
     /// Names of pods that are removed first.
     pub pods_to_delete: BTreeSet<String>,
-    /// Fields that it has and that nobody acts on yet.
-    pub not_supported: Vec<&'static str>,
+    /// Names of pods that it lets go.
+    pub pods_to_exclude: BTreeSet<String>,
+    /// Names of pods that it takes on.
+    pub pods_to_include: BTreeSet<String>,
+    /// `spec.volumeClaimTemplates`.
+    pub claims: Vec<Value>,
+    /// What becomes of claims.
+    pub keeps_claims: KeepsClaims,
+    /// Shortest time between leaving service and an update, in seconds.
+    pub update_delay_seconds: u32,
+    /// Shortest time between leaving service and a deletion, in seconds.
+    pub scale_delay_seconds: u32,
+    /// Why nothing is done for it, as a clause for people.
+    pub fault: Option<String>,
     /// `status`.
     pub status: CollaSetStatus,
+}
+
+/// When claims outlive what they were made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepsClaims {
+    /// The CollaSet.
+    pub when_deleted: bool,
+    /// Their instance id.
+    pub when_scaled: bool,
 }
 
 /// How a pod gets another version.
@@ -57,6 +82,21 @@ pub enum UpgradePolicy {
     Recreate,
     /// A new pod is there before the old one goes.
     Replace,
+}
+
+impl UpgradePolicy {
+    /// What may be written.
+    const NAMES: &str = "InPlaceIfPossible, InPlaceOnly, ReCreate or Replace";
+
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "" | "InPlaceIfPossible" => Some(Self::InPlaceIfPossible),
+            "InPlaceOnly" => Some(Self::InPlaceOnly),
+            "ReCreate" | "Recreate" => Some(Self::Recreate),
+            "Replace" => Some(Self::Replace),
+            _ => None,
+        }
+    }
 }
 
 /// Which pods are updated.
@@ -77,29 +117,23 @@ struct Raw {
 
 impl From<Raw> for CollaSetBody {
     fn from(Raw { spec, status }: Raw) -> Self {
+        let fault = fault(&spec);
         let update = spec.update_strategy.unwrap_or_default();
         let rolling = update.rolling_update.unwrap_or_default();
         let partition = rolling.by_partition.and_then(|by| by.partition).unwrap_or_default();
         let scale = spec.scale_strategy.unwrap_or_default();
         let naming = spec.naming_strategy.and_then(|naming| naming.pod_naming_suffix_policy);
-        let delays = update.operation_delay_seconds.or(scale.operation_delay_seconds).unwrap_or_default();
-        let not_supported = [
-            (!spec.volume_claim_templates.is_empty(), "spec.volumeClaimTemplates"),
-            (!scale.pod_to_exclude.is_empty(), "spec.scaleStrategy.podToExclude"),
-            (!scale.pod_to_include.is_empty(), "spec.scaleStrategy.podToInclude"),
-            (delays > 0, "operationDelaySeconds"),
-        ];
+        let seconds =
+            |seconds: Option<i32>| seconds.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or_default();
+        let retention = scale.persistent_volume_claim_retention_policy.unwrap_or_default();
+        let retains = |policy: Option<String>| policy.as_deref() == Some("Retain");
         Self {
             replicas: spec.replicas.and_then(|count| usize::try_from(count).ok()).unwrap_or_default(),
             paused: spec.paused,
-            selector: text(&serde_json::to_value(&spec.selector).unwrap_or_default()),
+            selector: selector::text(&spec.selector),
+            label_selector: spec.selector,
             template: Template::new(spec.template),
-            policy: match update.pod_update_policy.as_deref() {
-                Some("InPlaceOnly") => UpgradePolicy::InPlaceOnly,
-                Some("ReCreate" | "Recreate") => UpgradePolicy::Recreate,
-                Some("Replace") => UpgradePolicy::Replace,
-                _ => UpgradePolicy::InPlaceIfPossible,
-            },
+            policy: update.pod_update_policy.as_deref().and_then(UpgradePolicy::named).unwrap_or_default(),
             scope: match rolling.by_label {
                 Some(_) => Scope::ByLabel,
                 None => Scope::Partition(usize::try_from(partition).unwrap_or_default()),
@@ -108,28 +142,59 @@ impl From<Raw> for CollaSetBody {
             context: scale.context.filter(|name| !name.is_empty()),
             history_limit: spec.history_limit.and_then(|count| usize::try_from(count).ok()).unwrap_or(HISTORY),
             pods_to_delete: scale.pod_to_delete.into_iter().collect(),
-            not_supported: not_supported.into_iter().filter_map(|(is_set, field)| is_set.then_some(field)).collect(),
+            pods_to_exclude: scale.pod_to_exclude.into_iter().collect(),
+            pods_to_include: scale.pod_to_include.into_iter().collect(),
+            claims: spec.volume_claim_templates,
+            keeps_claims: KeepsClaims {
+                when_deleted: retains(retention.when_deleted),
+                when_scaled: retains(retention.when_scaled),
+            },
+            update_delay_seconds: seconds(update.operation_delay_seconds),
+            scale_delay_seconds: seconds(scale.operation_delay_seconds),
+            fault,
             status,
         }
     }
 }
 
-/// A label selector as the subresource `scale` has it.
-fn text(selector: &Value) -> String {
-    let labels = selector["matchLabels"].as_object().into_iter().flatten();
-    let labels = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-    let expressions = selector["matchExpressions"].as_array().into_iter().flatten().map(|each| {
-        let key = each["key"].as_str().unwrap_or_default();
-        let values = each["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let values = values.collect::<Vec<_>>().join(",");
-        match each["operator"].as_str().unwrap_or_default() {
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            "DoesNotExist" => format!("!{key}"),
-            _ => format!("{key} in ({values})"),
-        }
-    });
-    labels.chain(expressions).collect::<Vec<_>>().join(",")
+/// What makes no sense in it, whatever the cluster is like.
+fn fault(spec: &CollaSetSpec) -> Option<String> {
+    let labels = spec.template["metadata"]["labels"].as_object().into_iter().flatten();
+    let labels: BTreeMap<String, String> =
+        labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+    if spec.replicas.is_some_and(|count| count < 0) {
+        return Some("spec.replicas is negative; give 0 or more".to_owned());
+    }
+    let update = spec.update_strategy.as_ref();
+    let policy = update.and_then(|update| update.pod_update_policy.as_deref());
+    if let Some(unknown) = policy.filter(|policy| UpgradePolicy::named(policy).is_none()) {
+        return Some(format!(
+            "spec.updateStrategy.podUpgradePolicy {unknown} is not known; use {}",
+            UpgradePolicy::NAMES
+        ));
+    }
+    let rolling = update.and_then(|update| update.rolling_update.as_ref());
+    let partition = rolling.and_then(|rolling| rolling.by_partition.as_ref()?.partition);
+    if partition.is_some_and(|kept| kept < 0) {
+        return Some("spec.updateStrategy.rollingUpdate.byPartition.partition is negative; give 0 or more".to_owned());
+    }
+    if selector::is_empty(&spec.selector) {
+        return Some("spec.selector is empty; name a label of the template there".to_owned());
+    }
+    if !selector::selects(&spec.selector, &labels) {
+        let wanted = selector::text(&spec.selector);
+        return Some(format!("spec.selector ({wanted}) does not select the labels of spec.template; make them match"));
+    }
+    let names: Vec<&str> = spec
+        .volume_claim_templates
+        .iter()
+        .map(|claim| claim["metadata"]["name"].as_str().unwrap_or_default())
+        .collect();
+    if names.contains(&"") {
+        return Some("an entry of spec.volumeClaimTemplates has no metadata.name".to_owned());
+    }
+    let twice = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name))?;
+    Some(format!("spec.volumeClaimTemplates has two entries with the name {}", twice.1))
 }
 
 impl CollaSetBody {

@@ -34,6 +34,13 @@ pub(super) fn revision(set: &str, hash: &str) -> String {
     format!("{}-{hash}", beginning(set, hash.len()))
 }
 
+/// Name of the claim for a template that is made for the pod of this name: the same for the same, so it is made once. A pod that was
+/// let go keeps its name and its claims.
+pub(super) fn claim(set: &str, uid: &str, pod: &str, template: &str, hash: &str) -> String {
+    let hash = digest::short(&json!([uid, pod, template, hash]));
+    format!("{set}-{template}-{}", hash.get(..10).unwrap_or(&hash))
+}
+
 /// As much of the CollaSet's name as leaves room for a dash and so many letters.
 fn beginning(set: &str, letters: usize) -> &str {
     let end = set.len().min(LONGEST - 1 - letters);

@@ -3,21 +3,28 @@
 //! The ResourceContext names the pod of each id before that pod is made, and marks an id before its pod is removed. A pod is made
 //! under the name that stands there and no other, so whoever is killed between two writes, or sees old objects, makes no pod too
 //! many: the write to the ResourceContext fails, or the name is taken. An id gets another name only while the pod of the one before
-//! is known to be there and to be leaving: once it is gone, somebody may have made it anew.
+//! is known to be there and to be leaving: once it is gone, somebody may have made it anew. An id that is given up goes once the API
+//! server says that its pod is not there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::event::{EventNote, Severity};
+use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
+use hitless_api::{ObjectRef, PodRef};
 
+use super::claims::Claims;
 use super::context::Context;
 use super::revisions::Revisions;
 use super::roster::{Roster, stays};
-use super::{COLLA_SET, CollaSet, pod};
+use super::{COLLA_SET, CollaSet, deletion, names, pod};
 use crate::intent::{PodIntent, PodWish, share};
 use crate::plan::{Because, Plan, Stage, note};
 use crate::world::World;
 use crate::write::{Request, Write};
+
+/// So many pods are made at once at most.
+const BURST: usize = 500;
 
 /// One look at a CollaSet.
 pub(super) struct Work<'a, 'w> {
@@ -25,17 +32,26 @@ pub(super) struct Work<'a, 'w> {
     pub(super) world: &'w World<'a>,
     pub(super) pods: &'w [&'a PodView],
     pub(super) revisions: Revisions<'a>,
+    pub(super) claims: Claims<'a>,
     /// Name of the template's ControllerRevision.
     pub(super) target: &'a str,
     pub(super) roster: Roster<'a>,
     /// Ids whose pods leave, for whatever reason.
     pub(super) going: BTreeSet<i32>,
+    /// Ids whose pods are let go.
+    pub(super) excluded: BTreeSet<i32>,
+    /// The pods that replace others, by the id of the other one.
+    pub(super) successors: BTreeMap<i32, PodRef>,
     pub(super) wishes: Vec<PodWish>,
     /// Pods that have left service, or never were in it, and are to be deleted.
     pub(super) removed: Vec<&'a PodView>,
+    /// Claims of ids that are given up.
+    pub(super) removed_claims: Vec<Write>,
     pub(super) behind: BTreeSet<String>,
     pub(super) total: usize,
     pub(super) refused: Option<Because>,
+    /// What the API server says no to, by the verb of the write.
+    pub(super) refusals: Vec<(&'static str, String)>,
 }
 
 pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
@@ -45,44 +61,57 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         permanent: true,
         ..Plan::nothing(set.object)
     };
-    if set.object.deleting {
-        return idle(Stage::NotOurs);
-    }
-    if set.body.not_supported.contains(&"spec.volumeClaimTemplates") {
-        let text = "spec.volumeClaimTemplates is not supported yet, so no pod is made or changed".to_owned();
-        let notes = vec![warning(set, "NotSupported", text.clone())];
-        return Plan { notes, ..idle(Stage::Refused(Because { reason: "NotSupported", text })) };
-    }
     let revisions = Revisions::of(set, world);
     let pods = world.pods(&set.object.id.uid);
-    let Some(target) = revisions.target() else {
+    let target = revisions.target();
+    let finalizer = deletion::with_finalizer(set).filter(|_| !set.object.deleting);
+    if target.is_none() && !set.object.deleting {
         let behind: BTreeSet<String> = pods.iter().filter(|pod| stays(pod)).map(|pod| pod.id.uid.clone()).collect();
-        return Plan { writes: vec![revisions.create()], total: behind.len(), behind, ..idle(Stage::Rolling) };
-    };
+        let writes = finalizer.into_iter().chain([revisions.create()]).collect();
+        return Plan { writes, total: behind.len(), behind, ..idle(Stage::Rolling) };
+    }
     let context = Context::of(set, world);
     let mut work = Work {
         set,
         world,
         pods,
-        target: &target.object.id.name,
+        target: target.map_or("", |target| &target.object.id.name),
         roster: Roster::of(set, context, world),
+        claims: Claims::of(set, world),
         revisions,
         going: BTreeSet::new(),
+        excluded: BTreeSet::new(),
+        successors: BTreeMap::new(),
         wishes: Vec::new(),
         removed: Vec::new(),
+        removed_claims: Vec::new(),
         behind: BTreeSet::new(),
         total: 0,
         refused: None,
+        refusals: Vec::new(),
     };
-    work.scale();
-    work.update();
-    let mut writes = work.writes(context);
+    let Some(target) = target.filter(|_| !set.object.deleting) else {
+        return deletion::plan(work, context, idle);
+    };
+    let mut writes: Vec<Write> = finalizer.into_iter().collect();
+    if let Some(fault) = &set.body.fault {
+        // Nothing is done, and nothing is lost.
+        let because = Because { reason: "InvalidSpec", text: fault.clone() };
+        work.refused = Some(because.clone());
+        writes.extend(work.report());
+        let notes = vec![warning(set, "InvalidSpec", because.text.clone())];
+        return Plan { writes, notes, ..idle(Stage::Refused(because)) };
+    }
+    work.advance();
+    writes.extend(work.writes(context));
     writes.extend(work.revisions.renumber(target));
     if work.behind.is_empty() {
         writes.extend(work.revisions.prune(&work.used_revisions()));
     }
+    let refused = writes.iter().filter_map(|write| Some((write.verb, world.refused.get(&write.key())?.clone())));
+    work.refusals = refused.collect();
     writes.extend(work.report());
-    let mut notes: Vec<EventNote> = work.notes().collect();
+    let mut notes = work.notes();
     let Work { mut wishes, behind, total, refused, .. } = work;
     share(&mut wishes);
     let stage = match refused {
@@ -97,54 +126,197 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
 }
 
 impl<'a> Work<'a, '_> {
-    /// The pod of the id is to go. One that serves leaves service first; the answer is whether it is deleted now.
-    pub(super) fn remove(&mut self, id: i32) -> bool {
+    fn advance(&mut self) {
+        // A pod that was let go keeps its name.
+        let unowned = self.world.unowned_pods(&self.set.object.id.namespace).iter();
+        let taken: BTreeSet<&str> = self.pods.iter().chain(unowned).map(|pod| pod.id.name.as_str()).collect();
+        self.give_up();
+        self.exclude();
+        self.go_on_replacing();
+        self.scale(&taken);
+        self.begin_replacing(&taken);
+        self.update();
+    }
+
+    /// The pod of the id is to go. One that serves leaves service first, for so many seconds at least; the answer is whether it is
+    /// deleted now.
+    pub(super) fn remove(&mut self, id: i32, delay_seconds: u32) -> bool {
+        self.remove_once_fetched(id, delay_seconds, BTreeMap::new())
+    }
+
+    /// The same; it does not leave service before these images are on its node.
+    pub(super) fn remove_once_fetched(
+        &mut self,
+        id: i32,
+        delay_seconds: u32,
+        fetch: BTreeMap<String, ImageChange>,
+    ) -> bool {
         let Some(pod) = self.roster.instances.get(&id).and_then(|instance| instance.pod) else { return false };
         let uid = &pod.id.uid;
         let serves = pod.available() || self.world.operating.contains(uid);
         if serves && !self.world.left.contains(uid) {
-            self.wishes.push(PodWish::new(pod, Ok(PodIntent::drain(pod))));
+            self.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(PodIntent::drain_for(pod, fetch))) });
             return false;
         }
         self.removed.push(pod);
         true
     }
 
-    /// The ResourceContext first, after a look at the pods that leave and whose ids get another name; pods are deleted and made only
-    /// if it is as it was seen, or as it was written just before.
-    fn writes(&self, context: Context<'a>) -> Vec<Write> {
-        let removals = self.removed.iter().map(|pod| delete(pod));
-        let pods: Vec<Write> = removals.chain(self.creations()).collect();
-        let looks: Vec<Write> = self.roster.leaving.iter().map(|pod| pod::write("look", pod, Request::Look)).collect();
+    pub(super) fn is_removed(&self, pod: &PodView) -> bool {
+        self.removed.iter().any(|removed| removed.id.uid == pod.id.uid)
+    }
+
+    /// The ResourceContext first, after a look at the pods that leave and whose ids get another name, and at those that are seen no
+    /// more; pods are deleted and made only if it is as it was seen, or as it was written just before.
+    pub(super) fn writes(&self, context: Context<'a>) -> Vec<Write> {
+        let looks = self.roster.leaving.iter().map(|pod| pod::write("look", pod, Request::Look));
+        let looks: Vec<Write> = looks.chain(self.roster.vanished.iter().map(|name| self.absent(name))).collect();
         let seen = looks.iter().map(Write::key).collect();
+        let (follow, superseded) = self.claim_writes();
+        let removals: Vec<Write> = self.removals();
+        let rest = self.removed_claims.iter().cloned().chain(superseded).chain(self.creations());
+        let resting: Vec<Write> = removals.into_iter().chain(rest).collect();
         let changed = context.write(self.set, &self.roster.contexts()).map(|write| Write { needs: seen, ..write });
-        let first = if pods.is_empty() { changed } else { changed.or_else(|| context.confirm()) };
-        let needs: Vec<String> = first.iter().map(Write::key).collect();
-        let pods = pods.into_iter().map(|write| Write { needs: needs.clone(), ..write });
-        looks.into_iter().chain(first).chain(pods).collect()
+        let first = if resting.is_empty() { changed } else { changed.or_else(|| context.confirm()) };
+        let needed: Vec<String> = first.iter().map(Write::key).collect();
+        let resting = resting.into_iter().map(|write| {
+            let needs = needed.iter().cloned().chain(write.needs.iter().cloned()).collect();
+            Write { needs, ..write }
+        });
+        let others = follow.into_iter().chain(self.membership_writes()).chain(self.relabels());
+        looks.into_iter().chain(first).chain(resting).chain(others).collect()
+    }
+
+    /// A pod that is replaced goes only if the one that replaces it is there.
+    fn removals(&self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for pod in &self.removed {
+            let is_it = |id: &&i32| {
+                self.roster.instances.get(id).and_then(|each| each.pod).is_some_and(|known| known.id == pod.id)
+            };
+            let successor = self.successors.keys().find(is_it).and_then(|id| self.successors.get(id));
+            let look = successor.map(|new| {
+                let on = ObjectRef {
+                    group_kind: pod::POD,
+                    namespace: new.namespace.clone(),
+                    name: new.name.clone(),
+                    uid: new.uid.clone(),
+                };
+                Write { verb: "look-at-successor", on, request: Request::Look, tells: None, needs: Vec::new() }
+            });
+            let needs = look.iter().map(Write::key).collect();
+            let request = Request::Delete { resource_version: pod.resource_version.clone() };
+            let deletion = pod::write("delete-pod", pod, request);
+            // One Event for all of them: each is a write.
+            let tells = writes.is_empty().then(|| match self.removed.len() {
+                1 => normal(self.set, "TargetDeleted", format!("deletes pod {}", pod.id.name)),
+                count => normal(self.set, "TargetsDeleted", format!("deletes {count} pods, {} first", pod.id.name)),
+            });
+            writes.extend(look);
+            writes.push(Write { tells, needs, ..deletion });
+        }
+        writes
+    }
+
+    fn absent(&self, name: &str) -> Write {
+        let id = &self.set.object.id;
+        let on = ObjectRef {
+            group_kind: pod::POD,
+            namespace: id.namespace.clone(),
+            name: name.to_owned(),
+            uid: String::new(),
+        };
+        let request = Request::Absent { owner_uid: id.uid.clone() };
+        Write { verb: "look-for", on, request, tells: None, needs: Vec::new() }
     }
 
     /// As many at once as there are already, so that a template that is refused is refused once.
-    fn creations(&self) -> impl Iterator<Item = Write> {
-        let there = self.pods.iter().filter(|pod| stays(pod)).count().max(1);
+    fn creations(&self) -> Vec<Write> {
+        let there = self.pods.iter().filter(|pod| stays(pod)).count().clamp(1, BURST);
         let missing = self.roster.instances.iter().filter(|(_, instance)| instance.is_free);
-        missing.take(there).map(|(id, instance)| {
-            let template = self.revisions.template(instance.revision());
-            pod::create(self.set, *id, instance, template.unwrap_or(self.set.body.template.content()))
-        })
+        let outdated = self.outdated_claims();
+        let origins: BTreeMap<i32, i32> = self.roster.pairs().into_iter().map(|(origin, new)| (new, origin)).collect();
+        let count = missing.clone().count().min(there);
+        let (mut writes, mut is_first) = (Vec::new(), true);
+        for (id, instance) in missing.take(there) {
+            let template = self.revisions.template(instance.revision()).unwrap_or(self.set.body.template.content());
+            let templates = self.revisions.claims(instance.revision()).unwrap_or(&self.set.body.claims);
+            let is_target = instance.revision() == self.target;
+            let of_target = if is_target { outdated.clone() } else { BTreeSet::new() };
+            let Some(needed) = self.claims.needed((*id, instance.pod_name()), templates, &of_target, self.world) else {
+                continue;
+            };
+            let replaces = origins.get(id).and_then(|origin| self.roster.instances.get(origin));
+            let plan = pod::Plan {
+                template,
+                claims: needed.mounts,
+                replaces: replaces.map(super::roster::Instance::pod_name),
+            };
+            let needs = needed.writes.iter().map(Write::key).collect();
+            let tells = match replaces {
+                Some(origin) => {
+                    let text =
+                        format!("made pod {} with id {id} to replace {}", instance.pod_name(), origin.pod_name());
+                    Some(normal(self.set, "CreatePairTarget", text))
+                }
+                // One Event for all of them: each is a write.
+                None if is_first => {
+                    is_first = false;
+                    Some(normal(self.set, "Scaled", format!("makes {count} pods, {} first", instance.pod_name())))
+                }
+                None => None,
+            };
+            writes.extend(needed.writes);
+            writes.push(Write { tells, needs, ..pod::create(self.set, *id, instance, &plan) });
+        }
+        writes
     }
 
-    fn notes(&self) -> impl Iterator<Item = EventNote> {
-        let fields = &self.set.body.not_supported;
-        let text = || format!("{} not supported yet, and nobody acts on it", fields.join(", "));
-        (!fields.is_empty()).then(|| warning(self.set, "NotSupported", text())).into_iter()
+    fn notes(&self) -> Vec<EventNote> {
+        let mut notes = self.membership_notes();
+        if self.is_full() && self.count() < self.set.body.replicas {
+            notes.push(warning(self.set, "TooManyReplicas", self.fullness()));
+        }
+        notes.extend(self.unscheduled().map(|text| warning(self.set, "TargetPending", text)));
+        notes
+    }
+
+    /// Ids that are given up go, once their pods and, unless they are kept, their claims have gone.
+    fn give_up(&mut self) {
+        let seen: BTreeSet<&str> =
+            self.pods.iter().filter(|pod| pod.terminating).map(|pod| pod.id.name.as_str()).collect();
+        let is_gone = |(_, instance): &(&i32, &super::roster::Instance<'_>)| {
+            instance.is(names::SCALE_IN) && instance.pod.is_none()
+        };
+        let gone: Vec<(i32, bool)> = self
+            .roster
+            .instances
+            .iter()
+            .filter(is_gone)
+            .map(|(id, instance)| (*id, seen.contains(instance.pod_name())))
+            .collect();
+        for (id, is_leaving) in gone {
+            let claims = self.claims_to_delete(id);
+            if claims.is_empty() {
+                self.roster.give_up(id, is_leaving);
+            }
+            self.removed_claims.extend(claims);
+        }
+    }
+
+    /// The claims of an id that is given up.
+    pub(super) fn claims_to_delete(&self, id: i32) -> Vec<Write> {
+        if self.set.body.keeps_claims.when_scaled {
+            return Vec::new();
+        }
+        self.claims.of_id(id).map(Claims::delete).collect()
     }
 }
 
-fn delete(pod: &PodView) -> Write {
-    pod::write("delete-pod", pod, Request::Delete { resource_version: pod.resource_version.clone() })
-}
-
-fn warning(set: CollaSet<'_>, reason: &'static str, text: String) -> EventNote {
+pub(super) fn warning(set: CollaSet<'_>, reason: &'static str, text: String) -> EventNote {
     note(&set.object.id, COLLA_SET.version, Severity::Warning, reason, text)
+}
+
+fn normal(set: CollaSet<'_>, reason: &'static str, text: String) -> EventNote {
+    EventNote { action: "Scale", ..note(&set.object.id, COLLA_SET.version, Severity::Normal, reason, text) }
 }

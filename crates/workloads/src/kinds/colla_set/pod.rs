@@ -14,8 +14,18 @@ use crate::write::{Request, Write};
 /// What pods are.
 pub(super) const POD: GroupKind = GroupKind::new("", "Pod");
 
-/// Makes the pod of this id from a template.
-pub(super) fn create(set: CollaSet<'_>, id: i32, instance: &Instance<'_>, template: &Value) -> Write {
+/// What a new pod is made from.
+pub(super) struct Plan<'p> {
+    pub(super) template: &'p Value,
+    /// Claims to mount: name of the template, name of the claim.
+    pub(super) claims: Vec<(String, String)>,
+    /// Name of the pod that it replaces.
+    pub(super) replaces: Option<&'p str>,
+}
+
+/// Makes the pod of this id.
+pub(super) fn create(set: CollaSet<'_>, id: i32, instance: &Instance<'_>, plan: &Plan<'_>) -> Write {
+    let template = plan.template;
     let name = instance.pod_name();
     let owner = json!({"apiVersion": COLLA_SET.api_version(), "kind": "CollaSet",
         "metadata": {"name": set.object.id.name, "uid": set.object.id.uid}});
@@ -39,6 +49,10 @@ pub(super) fn create(set: CollaSet<'_>, id: i32, instance: &Instance<'_>, templa
     ] {
         set_field(&mut pod, &["metadata", "labels", label], value);
     }
+    if let Some(origin) = plan.replaces {
+        set_field(&mut pod, &["metadata", "labels", names::PAIR_ORIGIN], origin);
+    }
+    mount(&mut pod, &plan.claims);
     if set.body.in_sequence {
         set_field(&mut pod, &["spec", "hostname"], name);
     }
@@ -53,6 +67,22 @@ pub(super) fn write(verb: &'static str, pod: &PodView, request: Request) -> Writ
     let PodRef { namespace, name, uid } = pod.id.clone();
     let on = ObjectRef { group_kind: POD, namespace, name, uid };
     Write { verb, on, request, tells: None, needs: Vec::new() }
+}
+
+/// Each claim takes the place of the volume that is named like its template.
+fn mount(pod: &mut Value, claims: &[(String, String)]) {
+    if claims.is_empty() {
+        return;
+    }
+    let volumes = &mut pod["spec"]["volumes"];
+    if !volumes.is_array() {
+        *volumes = json!([]);
+    }
+    let Some(volumes) = volumes.as_array_mut() else { return };
+    volumes.retain(|volume| claims.iter().all(|(template, _)| volume["name"] != template.as_str()));
+    for (template, claim) in claims {
+        volumes.push(json!({"name": template, "persistentVolumeClaim": {"claimName": claim}}));
+    }
 }
 
 /// The same pods that the policy `hitless-gate` gives it to.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::JsonPatch;
+use hitless_api::{JsonPatch, digest};
 use serde_json::{Value, json};
 
-use super::{CollaSet, naming, owner};
+use super::{CollaSet, claims, naming, owner};
 use crate::kinds::revision::{CONTROLLER_REVISION, Revision};
 use crate::template::Shape;
 use crate::world::World;
@@ -27,12 +27,25 @@ impl<'a> Revisions<'a> {
     /// That of the template: of several equal ones the newest.
     pub(super) fn target(&self) -> Option<Revision<'a>> {
         let template = self.set.body.template.revision();
-        let same = self.by_name.values().filter(|each| each.body.shape.revision == template);
+        let claims = claims::normal(&self.set.body.claims);
+        let is_same =
+            |each: &&Revision<'a>| each.body.shape.revision == template && claims::normal(&each.body.claims) == claims;
+        let same = self.by_name.values().filter(is_same);
         same.max_by_key(|each| each.body.number).copied()
     }
 
     pub(super) fn shape(&self, name: &str) -> Option<&'a Shape> {
         self.by_name.get(name).map(|each| &each.body.shape)
+    }
+
+    /// Claim templates of a revision.
+    pub(super) fn claims(&self, name: &str) -> Option<&'a [Value]> {
+        self.by_name.get(name).map(|each| each.body.claims.as_slice())
+    }
+
+    /// Claim templates of all revisions but this one.
+    pub(super) fn other_claims(&self, name: &str) -> impl Iterator<Item = &'a Value> {
+        self.by_name.iter().filter(move |(other, _)| **other != name).flat_map(|(_, each)| &each.body.claims)
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -51,16 +64,26 @@ impl<'a> Revisions<'a> {
     /// Makes the one of the template. Its name follows from the template, so it is made once.
     pub(super) fn create(&self) -> Write {
         let id = &self.set.object.id;
-        let name = naming::revision(&id.name, self.set.body.template.revision());
+        let claims = &self.set.body.claims;
+        let template = self.set.body.template.revision();
+        let hash = if claims.is_empty() {
+            template.to_owned()
+        } else {
+            digest::short(&json!([template, claims::normal(claims)]))
+        };
+        let name = naming::revision(&id.name, &hash);
         let mut template = Value::clone(self.set.body.template.content());
         template["$patch"] = "replace".into();
         let labels = template["metadata"]["labels"].clone();
-        let object = json!({
+        let mut object = json!({
             "apiVersion": CONTROLLER_REVISION.api_version(), "kind": "ControllerRevision",
             "metadata": {"name": name, "namespace": id.namespace, "labels": labels, "ownerReferences": [owner(self.set)]},
             "revision": self.newest() + 1,
             "data": {"spec": {"template": template}},
         });
+        if !claims.is_empty() {
+            object["data"]["spec"]["volumeClaimTemplates"] = json!(claims);
+        }
         Write::create("create-revision", &CONTROLLER_REVISION.group_kind, object)
     }
 

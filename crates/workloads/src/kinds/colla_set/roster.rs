@@ -45,6 +45,12 @@ pub(super) struct Roster<'a> {
     pub(super) instances: BTreeMap<i32, Instance<'a>>,
     /// Pods that are leaving, or have ended, and whose ids have got another name.
     pub(super) leaving: Vec<&'a PodView>,
+    /// Pods that were there and are seen no more, and whose ids go: whether they are gone, only the API server can tell.
+    pub(super) vanished: Vec<String>,
+    /// Names that are not given to a new pod; made when the first id is added.
+    used: Option<BTreeSet<String>>,
+    /// Every id below is taken.
+    lowest: i32,
     /// Ids that others have, as they are.
     others: Vec<ContextDetail>,
 }
@@ -56,15 +62,30 @@ impl<'a> Roster<'a> {
         let (own, others): (Vec<_>, Vec<_>) =
             context.contexts().iter().partition(|each| each.data.get(names::OWNER) == Some(&set.object.id.name));
         let others = others.into_iter().cloned().collect();
-        let mut roster = Self { instances: BTreeMap::new(), leaving: Vec::new(), others };
+        let mut roster = Self {
+            instances: BTreeMap::new(),
+            leaving: Vec::new(),
+            vanished: Vec::new(),
+            used: None,
+            lowest: 0,
+            others,
+        };
         for each in own {
             let instance = Instance { data: each.data.clone(), pod: None, is_free: true };
             roster.instances.insert(each.id, instance);
         }
+        roster.let_go(set, world);
         roster.assign(set, pods);
         roster.rename(set, pods);
         roster.follow();
         roster
+    }
+
+    /// Ids whose pods have been excluded: the pods are there, and nobody's.
+    fn let_go(&mut self, set: CollaSet<'_>, world: &World<'_>) {
+        let unowned = world.unowned_pods(&set.object.id.namespace).iter().filter(|pod| !pod.terminating);
+        let unowned: BTreeSet<&str> = unowned.map(|pod| pod.id.name.as_str()).collect();
+        self.instances.retain(|_, instance| !unowned.contains(instance.pod_name()));
     }
 
     /// Each id gets the pod that its entry names, or that says so itself; what is left gets an id of its own.
@@ -95,13 +116,12 @@ impl<'a> Roster<'a> {
         }
     }
 
-    /// An id whose pod leaves or has ended gets the name of the next one. One that is scaled in becomes free.
+    /// An id whose pod leaves or has ended gets the name of the next one, unless it is given up.
     fn rename(&mut self, set: CollaSet<'_>, pods: &[&'a PodView]) {
         let taken: BTreeMap<&str, &PodView> = pods.iter().map(|pod| (pod.id.name.as_str(), *pod)).collect();
-        self.instances.retain(|_, instance| instance.pod.is_some() || !instance.is(names::SCALE_IN));
         let mut used: BTreeSet<String> = self.instances.values().map(|each| each.pod_name().to_owned()).collect();
         for (id, instance) in &mut self.instances {
-            if instance.pod.is_none() {
+            if instance.pod.is_none() && !instance.is(names::SCALE_IN) {
                 let known = instance.pod_name().to_owned();
                 let leaving = taken.get(known.as_str());
                 if known.is_empty() || leaving.is_some() {
@@ -113,7 +133,8 @@ impl<'a> Roster<'a> {
                     instance.data.insert(names::POD.to_owned(), name);
                 }
             }
-            instance.is_free = instance.pod.is_none() && !taken.contains_key(instance.pod_name());
+            let is_wanted = instance.pod.is_none() && !instance.is(names::SCALE_IN);
+            instance.is_free = is_wanted && !taken.contains_key(instance.pod_name());
         }
     }
 
@@ -139,22 +160,46 @@ impl<'a> Roster<'a> {
     }
 
     /// The lowest id that nobody has.
-    fn unused(&self) -> i32 {
+    pub(super) fn unused(&self) -> i32 {
         let is_taken = |id: &i32| self.instances.contains_key(id) || self.others.iter().any(|other| other.id == *id);
-        (0..i32::MAX).find(|id| !is_taken(id)).unwrap_or_default()
+        (self.lowest..i32::MAX).find(|id| !is_taken(id)).unwrap_or_default()
     }
 
     /// Adds an id, with a pod of this revision to be made.
-    pub(super) fn add(&mut self, set: CollaSet<'_>, taken: &BTreeSet<&str>, revision: &str) {
+    pub(super) fn add(&mut self, set: CollaSet<'_>, taken: &BTreeSet<&str>, revision: &str) -> i32 {
         let id = self.unused();
-        let mut used: BTreeSet<String> = self.instances.values().map(|each| each.pod_name().to_owned()).collect();
-        used.extend(taken.iter().map(|name| (*name).to_owned()));
-        let name = next_name(set, id, "", &used);
+        self.lowest = id.saturating_add(1);
+        let instances = &self.instances;
+        let used = self.used.get_or_insert_with(|| {
+            let own = instances.values().map(|each| each.pod_name().to_owned());
+            own.chain(taken.iter().map(|name| (*name).to_owned())).collect()
+        });
+        let name = next_name(set, id, "", used);
+        used.insert(name.clone());
         let is_free = !taken.contains(name.as_str());
         let mut data = entry(set, revision);
         data.insert(names::POD.to_owned(), name);
         data.insert(names::JUST_CREATE.to_owned(), "true".to_owned());
         self.instances.insert(id, Instance { data, pod: None, is_free });
+        id
+    }
+
+    /// Gives an id up that has no pod. `is_leaving`: its pod is seen to be on its way out, so there is nothing to ask.
+    pub(super) fn give_up(&mut self, id: i32, is_leaving: bool) {
+        self.lowest = self.lowest.min(id);
+        if let Some(instance) = self.instances.remove(&id).filter(|_| !is_leaving) {
+            self.vanished.extend(instance.data.get(names::POD).cloned());
+        }
+    }
+
+    /// How many ids the ResourceContext has.
+    pub(super) fn size(&self) -> usize {
+        self.instances.len() + self.others.len()
+    }
+
+    /// What it is to say without those of this CollaSet.
+    pub(super) fn without_own(&self) -> Vec<ContextDetail> {
+        self.others.clone()
     }
 
     /// What the ResourceContext is to say.

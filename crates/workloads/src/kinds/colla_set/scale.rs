@@ -10,30 +10,71 @@ use super::names;
 use super::plan::Work;
 use super::roster::Instance;
 
+/// Largest ResourceContext that is written, in bytes of JSON: an object may have 1.5 MB, with all that the API server adds.
+const LARGEST: usize = 1_000_000;
+/// What one id takes there at most, without the names of its pod and revision.
+const ENTRY: usize = 110;
+
 impl Work<'_, '_> {
+    /// Pods that there are, or are to be: a pair counts as one.
+    pub(super) fn count(&self) -> usize {
+        let news: BTreeSet<i32> = self.roster.pairs().into_values().collect();
+        let counts = |(id, instance): &(&i32, &Instance<'_>)| !instance.is(names::SCALE_IN) && !news.contains(id);
+        self.roster.instances.iter().filter(counts).count()
+    }
+
+    /// How many ids a ResourceContext has room for.
+    fn room(&self) -> usize {
+        LARGEST / (ENTRY + 3 * self.set.object.id.name.len())
+    }
+
+    /// Whether it has room for no more.
+    pub(super) fn is_full(&self) -> bool {
+        self.roster.size() >= self.room()
+    }
+
+    pub(super) fn fullness(&self) -> String {
+        let (wanted, room) = (self.set.body.replicas, self.room());
+        format!("{wanted} replicas are wanted, and a ResourceContext has room for {room}; use several CollaSets")
+    }
+
     /// Adds ids that are missing, and lets pods go that are too many. One that was to go stays if it has not left service.
-    pub(super) fn scale(&mut self) {
-        let leaving: Vec<i32> = self.ids(|instance| instance.is(names::SCALE_IN));
-        for id in leaving {
-            self.remove(id);
+    pub(super) fn scale(&mut self, taken: &BTreeSet<&str>) {
+        let delay = self.set.body.scale_delay_seconds;
+        for id in self.ids(|instance| instance.is(names::SCALE_IN) && instance.pod.is_some()) {
+            self.going.insert(id);
+            if self.remove(id, delay) {
+                let claims = self.claims_to_delete(id);
+                self.removed_claims.extend(claims);
+            }
         }
-        let count = self.roster.instances.values().filter(|each| !each.is(names::SCALE_IN)).count();
         let wanted = self.set.body.replicas;
-        let taken: BTreeSet<&str> = self.pods.iter().map(|pod| pod.id.name.as_str()).collect();
-        for _ in count..wanted {
-            self.roster.add(self.set, &taken, self.target);
+        let room = self.room().saturating_sub(self.roster.size());
+        // Pods that are taken on need no other ones.
+        let there = self.count() + self.included().count();
+        for _ in 0..wanted.saturating_sub(there).min(room) {
+            self.roster.add(self.set, taken, self.target);
         }
-        for id in self.surplus(count.saturating_sub(wanted)) {
-            match self.roster.instances.get_mut(&id) {
-                Some(instance) if instance.pod.is_some() => {
-                    self.going.insert(id);
-                    if self.remove(id)
-                        && let Some(instance) = self.roster.instances.get_mut(&id)
-                    {
-                        instance.mark(names::SCALE_IN);
-                    }
-                }
-                _ => _ = self.roster.instances.remove(&id),
+        let mut surplus = self.surplus(self.count().saturating_sub(wanted));
+        let pairs: Vec<(i32, i32)> =
+            self.roster.pairs().into_iter().filter(|(origin, _)| surplus.contains(origin)).collect();
+        if !pairs.is_empty() {
+            for (origin, new) in pairs {
+                self.take_apart(origin, new);
+            }
+            surplus = self.surplus(self.count().saturating_sub(wanted));
+        }
+        for id in surplus {
+            self.going.insert(id);
+            let has_pod = self.roster.instances.get(&id).is_some_and(|instance| instance.pod.is_some());
+            if has_pod && self.remove(id, delay) {
+                self.mark(id, names::SCALE_IN);
+                let claims = self.claims_to_delete(id);
+                self.removed_claims.extend(claims);
+            } else if !has_pod && self.claims.of_id(id).next().is_some() {
+                self.mark(id, names::SCALE_IN);
+            } else if !has_pod {
+                self.roster.give_up(id, false);
             }
         }
         // Those that are to be made anew as they are. In sequence the new pod has the name of the old one, and would have to go, too.
@@ -43,15 +84,23 @@ impl Work<'_, '_> {
             is_listed || pod.labels.contains_key(names::TO_DELETE)
         };
         let anew: Vec<i32> = self.ids(|instance| instance.pod.is_some_and(named) && !instance.is(names::SCALE_IN));
-        for id in anew.into_iter().filter(|id| !self.going.contains(id)).collect::<Vec<_>>() {
+        let pairs = self.roster.pairs();
+        for id in anew.into_iter().filter(|id| !self.going.contains(id) && !pairs.contains_key(id)).collect::<Vec<_>>()
+        {
             self.going.insert(id);
-            self.remove(id);
+            self.remove(id, delay);
         }
     }
 
     /// So many ids that are given up: in upstream's order, but whoever leaves already goes first of all that the owner does not name.
     fn surplus(&self, count: usize) -> Vec<i32> {
-        let is_open = |(_, instance): &(&i32, &Instance<'_>)| !instance.is(names::SCALE_IN);
+        if count == 0 {
+            return Vec::new();
+        }
+        let news: BTreeSet<i32> = self.roster.pairs().into_values().collect();
+        let is_open = |(id, instance): &(&i32, &Instance<'_>)| {
+            !instance.is(names::SCALE_IN) && !news.contains(id) && !self.excluded.contains(id)
+        };
         let mut all: Vec<_> = self.roster.instances.iter().filter(is_open).collect();
         all.sort_by_key(|(id, instance)| {
             let Some(pod) = instance.pod else {

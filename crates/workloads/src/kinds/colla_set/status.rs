@@ -41,12 +41,16 @@ impl Work<'_, '_> {
         let is_first = known.current_revision.is_empty();
         CollaSetStatus {
             observed_generation: self.set.object.generation,
-            current_revision: if is_through || is_first {
+            current_revision: if (is_through || is_first) && !self.target.is_empty() {
                 self.target.to_owned()
             } else {
                 known.current_revision.clone()
             },
-            updated_revision: self.target.to_owned(),
+            updated_revision: if self.target.is_empty() {
+                known.updated_revision.clone()
+            } else {
+                self.target.to_owned()
+            },
             collision_count: known.collision_count,
             replicas: count(&|_| true),
             scheduled_replicas: count(&|pod| pod.node.is_some()),
@@ -58,7 +62,7 @@ impl Work<'_, '_> {
             operating_replicas: count(&is_busy),
             terminating_replicas: i32::try_from(terminating).unwrap_or(i32::MAX),
             label_selector: self.set.body.selector.clone(),
-            conditions: known.conditions.clone(),
+            conditions: self.conditions(&known.conditions),
         }
     }
 }

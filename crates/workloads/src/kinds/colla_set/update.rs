@@ -1,15 +1,16 @@
 //! Which pods get the template's revision, and how.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::grant::ImageChange;
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 
 use super::body::{Scope, UpgradePolicy};
-use super::names;
 use super::plan::Work;
 use super::roster::Instance;
+use super::{claims, names};
 use crate::intent::{PodIntent, PodWish};
 use crate::kinds::revision;
 use crate::need::{Goal, Need, Origin, need};
@@ -21,6 +22,8 @@ enum Way {
     InPlace(Box<PodIntent>),
     /// The pod is removed and made anew.
     Anew,
+    /// Another one is made before, as soon as there is room.
+    Replaced,
     /// Its owner does not let it be done as it would have to be.
     Refused(Because),
 }
@@ -30,46 +33,57 @@ impl Work<'_, '_> {
         let scope = self.scope();
         self.retarget(&scope);
         let restarts = RestartAnnotations::of(self.set.object, &self.set.body.template);
+        let pairs = self.roster.pairs();
+        let news: BTreeSet<i32> = pairs.values().copied().collect();
         for id in scope.iter().copied() {
             let Some((pod, uid)) =
                 self.roster.instances.get(&id).and_then(|each| each.pod).map(|pod| (pod, &pod.id.uid))
             else {
                 continue;
             };
+            if news.contains(&id) {
+                continue;
+            }
             self.total += 1;
-            if self.is_at_target(pod) || self.going.contains(&id) {
+            if self.is_at_target(pod) || (self.going.contains(&id) && !pairs.contains_key(&id)) {
                 continue;
             }
             self.behind.insert(uid.clone());
-            if self.set.body.paused || self.world.left.contains(uid) {
+            // Who is replaced is not updated.
+            if self.set.body.paused || pairs.contains_key(&id) || self.world.left.contains(uid) {
                 continue;
             }
             match self.way(pod, &restarts) {
-                Way::InPlace(intent) => self.wishes.push(PodWish::new(pod, Ok(*intent))),
-                Way::Anew => self.make_anew(id, Some(self.target)),
+                Way::InPlace(intent) => {
+                    let delay_seconds = self.set.body.update_delay_seconds;
+                    self.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(*intent)) });
+                }
+                Way::Replaced => {}
+                Way::Anew => self.make_anew(id, Some(self.target), self.new_images(pod)),
                 Way::Refused(because) => self.refused = Some(because),
             }
         }
-        self.make_those_anew_that_left(&scope);
+        self.make_those_anew_that_left(&scope, &pairs);
     }
 
-    /// Pods that have left service for good go, also those that nobody wants gone any more: nobody puts them back.
-    fn make_those_anew_that_left(&mut self, scope: &BTreeSet<i32>) {
+    /// Pods that have left service for good go, also those that nobody wants gone any more: nobody puts them back. One of a pair goes
+    /// with that.
+    fn make_those_anew_that_left(&mut self, scope: &BTreeSet<i32>, pairs: &BTreeMap<i32, i32>) {
         let paused = self.set.body.paused;
         let left = self.roster.instances.iter().filter_map(|(id, instance)| {
             let uid = &instance.pod?.id.uid;
-            let is_wanted = !instance.is(names::SCALE_IN) && !self.going.contains(id);
+            let is_wanted = !instance.is(names::SCALE_IN) && !self.going.contains(id) && !pairs.contains_key(id);
             (is_wanted && self.world.left.contains(uid)).then(|| (*id, uid.clone()))
         });
         for (id, uid) in left.collect::<Vec<_>>() {
-            self.make_anew(id, (scope.contains(&id) && !paused).then_some(self.target));
+            self.make_anew(id, (scope.contains(&id) && !paused).then_some(self.target), BTreeMap::new());
             self.behind.insert(uid);
         }
     }
 
-    /// The pod of the id is removed, and made anew of this revision, or of the one that it has.
-    fn make_anew(&mut self, id: i32, revision: Option<&str>) {
-        if self.remove(id)
+    /// The pod of the id is removed, once these images are on its node, and made anew of this revision, or of the one that it has.
+    fn make_anew(&mut self, id: i32, revision: Option<&str>, fetch: BTreeMap<String, ImageChange>) {
+        if self.remove_once_fetched(id, self.set.body.update_delay_seconds, fetch)
             && let Some(instance) = self.roster.instances.get_mut(&id)
         {
             instance.data.extend(revision.map(|revision| (names::REVISION.to_owned(), revision.to_owned())));
@@ -77,11 +91,24 @@ impl Work<'_, '_> {
         }
     }
 
+    /// Images of the template that differ from the pod's: a tag that nobody can pull takes no pod out of service.
+    fn new_images(&self, pod: &PodView) -> BTreeMap<String, ImageChange> {
+        let template = &self.set.body.template;
+        let change = |(name, wanted): (&str, &str)| {
+            let container = pod.container(name).filter(|container| container.image != wanted)?;
+            Some((name.to_owned(), ImageChange { from: container.image.clone(), to: wanted.to_owned() }))
+        };
+        template.images().filter_map(change).collect()
+    }
+
     /// Ids that are to be at the template's revision.
-    fn scope(&self) -> BTreeSet<i32> {
-        let instances = self.roster.instances.iter().filter(|(_, instance)| !instance.is(names::SCALE_IN));
+    pub(super) fn scope(&self) -> BTreeSet<i32> {
+        let pairs = self.roster.pairs();
+        let news: BTreeSet<i32> = pairs.values().copied().collect();
+        let counts = |(id, instance): &(&i32, &Instance<'_>)| !instance.is(names::SCALE_IN) && !news.contains(id);
+        let instances = self.roster.instances.iter().filter(counts);
         let instances = instances.map(|(id, instance)| (*id, instance));
-        match self.set.body.scope {
+        let mut scope: BTreeSet<i32> = match self.set.body.scope {
             Scope::ByLabel => {
                 let is_meant = |instance: &Instance<'_>| {
                     instance.pod.is_some_and(|pod| pod.labels.contains_key(names::UPDATE_INCLUDED))
@@ -97,7 +124,12 @@ impl Work<'_, '_> {
                 }
                 all.into_iter().map(|(id, _)| id).collect()
             }
-        }
+        };
+        // Both pods of a pair are one.
+        scope.extend(
+            pairs.into_iter().filter(|(origin, _)| scope.contains(origin)).map(|(_, new)| new).collect::<Vec<_>>(),
+        );
+        scope
     }
 
     /// Upstream's order: those that are there already or on their way, then those that don't serve.
@@ -111,6 +143,7 @@ impl Work<'_, '_> {
         let ready = instance.pod.and_then(PodView::ready_since);
         let created = instance.pod.and_then(|pod| pod.created);
         let is_available = instance.pod.is_some_and(PodView::available);
+        let is_moving = is_moving || instance.data.contains_key(names::REPLACE_NEW);
         (!at_target, !is_moving, instance.pod.is_none(), is_available, Reverse(ready), Reverse(created), id)
     }
 
@@ -118,8 +151,9 @@ impl Work<'_, '_> {
     fn retarget(&mut self, scope: &BTreeSet<i32>) {
         let current = &self.set.body.status.current_revision;
         let current = if self.revisions.has(current) { current.as_str() } else { self.target };
+        let news: BTreeSet<i32> = self.roster.pairs().into_values().collect();
         for (id, instance) in &mut self.roster.instances {
-            if instance.pod.is_some() {
+            if instance.pod.is_some() || news.contains(id) {
                 continue;
             }
             let is_new = instance.is(names::JUST_CREATE);
@@ -144,13 +178,17 @@ impl Work<'_, '_> {
             return Way::Anew;
         }
         if policy == UpgradePolicy::Replace {
-            let text = "podUpgradePolicy Replace is not supported yet; use InPlaceIfPossible or ReCreate".to_owned();
-            return Way::Refused(Because { reason: "NotSupported", text });
+            return Way::Replaced;
         }
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
         let template = &self.set.body.template;
         let shape = self.revisions.shape(label);
-        let in_place = shape.filter(|shape| restarts.allow(shape, template.shape())).and_then(|shape| {
+        let has_same_claims = self
+            .revisions
+            .claims(label)
+            .is_some_and(|claims| claims::normal(claims) == claims::normal(&self.set.body.claims));
+        let allowed = shape.filter(|shape| has_same_claims && restarts.allow(shape, template.shape()));
+        let in_place = allowed.and_then(|shape| {
             let goal = Goal::of(self.set.object, template, revision::label(self.target));
             let origin = Origin { recorded: Some(&shape.revision), annotations: None };
             match need(pod, &goal, &origin, [shape]) {
@@ -164,7 +202,12 @@ impl Work<'_, '_> {
                 let because = shape
                     .and_then(|shape| restarts.first_native_change(&shape.annotations, &template.shape().annotations));
                 Way::Refused(because.unwrap_or_else(|| {
-                    Because::field("something else than images and restart annotations in spec.template")
+                    let what = if has_same_claims {
+                        "something else than images and restart annotations in spec.template"
+                    } else {
+                        "spec.volumeClaimTemplates"
+                    };
+                    Because::field(what)
                 }))
             }
             None => Way::Anew,

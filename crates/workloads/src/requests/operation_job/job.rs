@@ -38,6 +38,8 @@ pub enum Standing<'a> {
         pod: &'a PodView,
         /// It is being done.
         begun: bool,
+        /// What to record of it.
+        extra: BTreeMap<String, String>,
     },
     /// It was done.
     Done {

@@ -1,12 +1,19 @@
-//! Action `Replace`: another pod of its CollaSet takes the place of the target. No CollaSet of ours can do that yet
-//! (docs/compatibility.md), so a target fails at once and nothing is done to its pod.
+//! Action `Replace`: the pod gets a label, by which its CollaSet makes another one, lets that serve, and drains and removes the
+//! first. Upstream's protocol.
 
-use hitless_api::ObjectRef;
+use std::collections::BTreeMap;
+
 use hitless_api::pod::PodView;
+use hitless_api::{GroupKind, JsonPatch, ObjectRef, PodRef};
 
 use super::job::{Job, Standing, failed};
+use super::{Action, ORIGIN_NAME, TO_REPLACE, is_token};
 use crate::kinds::colla_set::COLLA_SET;
 use crate::request::Scene;
+use crate::write::{Request, Write};
+
+/// In `extraInfo`, upstream's key: name of the pod that is made in place of the target.
+const NEW_POD: &str = "NewPod";
 
 /// Where a target is; `pod` is the one of its name.
 pub(super) fn standing<'s>(
@@ -15,13 +22,68 @@ pub(super) fn standing<'s>(
     pod: Option<&'s PodView>,
     scene: &'s Scene<'_, '_>,
 ) -> Standing<'s> {
-    let Some(pod) = pod else { return job.missing(target, scene.now) };
+    let known = job.recorded(target).and_then(|detail| detail.extra_info.get(NEW_POD));
+    let Some(pod) = pod else {
+        // The label that names the pair goes with the first pod; what was recorded stays.
+        let Some(name) = known else { return job.missing(target, scene.now) };
+        let extra = extra(name);
+        return match scene.pod(&job.object.id.namespace, name) {
+            Some(new) if new.available() => Standing::Done { extra },
+            Some(pod) => Standing::Open { pod, begun: true, extra },
+            None => {
+                failed("PodNotFound", format!("pod {target} is gone, and so is {name}, which was made in its place"))
+            }
+        };
+    };
     let Some(owner) = pod.owner.as_ref().filter(|owner| owner.group_kind == COLLA_SET.group_kind) else {
         let whose = pod.owner.as_ref().map_or_else(|| "nobody".to_owned(), ObjectRef::label);
-        let why = format!("pod {target} belongs to {whose}; only a CollaSet's pods can be replaced");
-        return failed("NotOfCollaSet", why);
+        return failed(
+            "NotOfCollaSet",
+            format!("pod {target} belongs to {whose}; only a CollaSet's pods can be replaced"),
+        );
     };
-    let whose = owner.label();
-    let why = format!("hitless can't replace a pod of {whose} yet; restart it in place (action Restart), or delete it");
-    failed("NotSupported", why)
+    let begun = pod.labels.get(TO_REPLACE).is_some_and(|token| *token == job.token());
+    if (pod.terminating || pod.finished) && !begun {
+        return failed("PodNotFound", format!("pod {target} is being deleted"));
+    }
+    let is_new = |other: &&PodView| {
+        other.id.namespace == pod.id.namespace
+            && other.owner.as_ref().is_some_and(|of| of.uid == owner.uid)
+            && other.labels.get(ORIGIN_NAME) == Some(&pod.id.name)
+    };
+    let new = scene.world.pods(&owner.uid).iter().copied().find(|other| begun && is_new(other));
+    let name = new.map(|new| &new.id.name).or(known);
+    Standing::Open { pod, begun, extra: name.map(|name| extra(name)).unwrap_or_default() }
+}
+
+fn extra(new: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(NEW_POD.to_owned(), new.to_owned())])
+}
+
+/// The label for a pod that is open and does not have it yet. One that its owner wants to replace already stays as it is.
+pub(super) fn begin(job: Job<'_>, pod: &PodView, scene: &Scene<'_, '_>) -> Option<Write> {
+    let is_followed = pod.owner.as_ref().is_some_and(|owner| scene.world.object(&owner.uid).is_some());
+    let is_wished = job.body.action == Action::Replace && job.body.invalid.is_none();
+    if !is_wished || !is_followed || pod.labels.contains_key(TO_REPLACE) {
+        return None;
+    }
+    Some(label(pod, "begin-replace", |patch| patch.add(&["metadata", "labels", TO_REPLACE], job.token())))
+}
+
+/// Takes the label away again where a job has set it and is gone: its CollaSet undoes what is not done yet.
+pub(super) fn cancelled(scene: &Scene<'_, '_>) -> Vec<Write> {
+    let ours = scene.pods.iter().filter_map(|pod| {
+        let token = pod.labels.get(TO_REPLACE).filter(|token| is_token(token))?;
+        (!pod.terminating && Job::of_token(token, scene).is_none()).then_some((pod, token))
+    });
+    let path = ["metadata", "labels", TO_REPLACE];
+    ours.map(|(pod, token)| label(pod, "cancel-replace", |patch| patch.test(&path, token.as_str()).remove(&path)))
+        .collect()
+}
+
+fn label(pod: &PodView, verb: &'static str, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Write {
+    let PodRef { namespace, name, uid } = pod.id.clone();
+    let tested = JsonPatch::of(&uid).test(&["metadata", "resourceVersion"], pod.resource_version.as_str());
+    let on = ObjectRef { group_kind: GroupKind::new("", "Pod"), namespace, name, uid };
+    Write { verb, on, request: Request::Patch(change(tested)), tells: None, needs: Vec::new() }
 }

@@ -8,8 +8,8 @@ use hitless_api::{JsonPatch, Time};
 use jiff::{Timestamp, Unit};
 use serde_json::json;
 
-use super::OPERATION_JOB;
 use super::job::{Job, Standing};
+use super::{Action, OPERATION_JOB, replace};
 use crate::request::{Fate, Fates, Reports, Scene};
 use crate::write::{Request, Write};
 
@@ -88,6 +88,9 @@ fn status<'a>(
         if let Standing::Awaited { until } = standing {
             wake(reports, Some(until));
         }
+        if let (Standing::Open { pod, begun: false, .. }, Action::Replace) = (&standing, &job.body.action) {
+            reports.writes.extend(replace::begin(job, pod, scene));
+        }
         details.push(detail(job, known, standing, fates, now));
     }
     let with = |progress: Progress| details.iter().filter(|detail| detail.progress == progress).count();
@@ -135,16 +138,21 @@ fn detail(
         Standing::Recorded | Standing::Later | Standing::Awaited { .. } => known,
         Standing::Done { extra } => ended(Progress::Succeeded, extra, None),
         Standing::Failed(error) => ended(Progress::Failed, BTreeMap::new(), Some(error)),
-        Standing::Open { pod, begun: is_begun } => {
+        Standing::Open { pod, begun: is_begun, extra } => {
             let of_operation = fates.failed.get(&(pod.id.uid.clone(), job.token()));
-            let never = || fates.never.get(&pod.id.uid).filter(|_| !is_begun);
+            let never = || fates.never.get(&pod.id.uid).filter(|_| !is_begun && job.body.action == Action::Restart);
             if let Some(fate) = of_operation.or_else(never) {
                 return failed(fate);
             }
             if !is_begun {
                 return known;
             }
-            OperationTargetStatus { progress: Progress::Processing, start_time: begun(), ..known.clone() }
+            OperationTargetStatus {
+                progress: Progress::Processing,
+                start_time: begun(),
+                extra_info: merged(&known.extra_info, extra),
+                ..known.clone()
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn standing<'s>(
     let Some(pod) = pod else { return job.missing(target, scene.now) };
     let begun = scene.granted.get(pod.id.uid.as_str()).is_some_and(|token| *token == job.token());
     if pod.annotations.get(annotations::RESTARTED).is_some_and(|token| *token == job.token()) {
-        return if begun { Standing::Open { pod, begun } } else { Standing::Done { extra: BTreeMap::new() } };
+        return if begun { open(pod, true) } else { Standing::Done { extra: BTreeMap::new() } };
     }
     if pod.terminating {
         return failed("PodNotFound", format!("pod {} is being deleted", pod.id.name));
@@ -43,7 +43,11 @@ pub(super) fn standing<'s>(
         let extra = BTreeMap::from([(INFO.to_owned(), "the pod was made after the job".to_owned())]);
         return Standing::Done { extra };
     }
-    Standing::Open { pod, begun }
+    open(pod, begun)
+}
+
+fn open(pod: &PodView, begun: bool) -> Standing<'_> {
+    Standing::Open { pod, begun, extra: BTreeMap::new() }
 }
 
 /// What the job wishes for its pods.

@@ -91,5 +91,51 @@ pub(super) fn rows() -> Vec<Row> {
             Call::merge(set(), json!({"metadata": {"annotations": {"team": "x"}}})),
         ),
         allowed(Who::User, "its owner does as ever", Call::merge(set(), json!({"spec": {"replicas": 9}}))),
+        allowed(
+            Who::Controller,
+            "it sets its finalizer",
+            Call::merge(set(), json!({"metadata": {"finalizers": ["apps.kusionstack.io/pre-reclaim"]}})),
+        ),
+        denied(
+            Who::Controller,
+            "and nobody else's",
+            "may only set what it has learned",
+            Call::merge(set(), json!({"metadata": {"finalizers": ["example.org/other"]}})),
+        ),
+    ]
+    .into_iter()
+    .chain(pods_and_claims())
+    .collect()
+}
+
+/// What it may do to pods that are there, and to claims.
+fn pods_and_claims() -> Vec<Row> {
+    let foreign = || format!("{}/free", pods(NAMESPACE));
+    let claims = || format!("/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims");
+    let claim = |owner: &str| {
+        let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": owner, "name": "colla", "uid": "u", "controller": true});
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "colla-data-0", "ownerReferences": [owner], "labels": {"kusionstack.io/control": "true",
+                "collaset.kusionstack.io/instance-id": "0", "collaset.kusionstack.io/pvc-template-name": "data"}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+    };
+    let with_claim_of = |owner: &str| Call::create(claims(), claim(owner));
+    let mut bare = claim("CollaSet");
+    bare["metadata"]["labels"] = json!({"kusionstack.io/control": "true"});
+    vec![
+        denied(
+            Who::Controller,
+            "labels of a pod that no CollaSet controls are not its own to write",
+            "may only change those of CollaSets",
+            Call::merge(foreign(), json!({"metadata": {"labels": {"collaset.kusionstack.io/orphaned": "true"}}})),
+        ),
+        allowed(Who::Controller, "it makes a claim for a CollaSet", with_claim_of("CollaSet")),
+        denied(
+            Who::Controller,
+            "and for nobody else",
+            "only make, change and delete those of CollaSets",
+            with_claim_of("StatefulSet"),
+        ),
+        denied(Who::Controller, "nor one without its labels", "has its labels", Call::create(claims(), bare)),
     ]
 }

@@ -101,31 +101,44 @@ fn controller() -> Vec<Row> {
         Call::strategic(format!("{}/{name}/status", pods(NAMESPACE)), json!({"status": {"conditions": conditions}}))
     };
     let at = format!("{}/takes-part", pods(NAMESPACE));
+    let operate = Step::Operate.key("x");
     let (part, labels, other) = ("that take part", "only set those of", "may only set labels");
+    // Writes without a label of the lifecycle are judged by the policy for CollaSets' pods.
+    let of_others = "may only change those of CollaSets";
     vec![
-        allowed(Who::Controller, "the controller permits", label("takes-part", &Step::Operate.key("x"), &json!("1"))),
+        allowed(Who::Controller, "the controller permits", label("takes-part", &operate, &json!("1"))),
         allowed(Who::Controller, "it sets the condition of the gate", condition("takes-part")),
         denied(Who::Controller, "not at pods that do not take part", "only set the condition", condition("free")),
-        denied(
-            Who::Controller,
-            "where it sets no label either",
-            part,
-            label("free", &Step::Operate.key("x"), &json!("1")),
-        ),
-        denied(Who::Controller, "nor makes one take part", part, label("free", CONTROL, &json!("true"))),
-        denied(Who::Controller, "nor another label", labels, label("takes-part", "app", &json!("other"))),
-        denied(Who::Controller, "nor the deletion", labels, label("takes-part", TO_DELETE, &json!("true"))),
+        denied(Who::Controller, "where it sets no label either", part, label("free", &operate, &json!("1"))),
+        denied(Who::Controller, "nor makes one take part", of_others, label("free", CONTROL, &json!("true"))),
+        denied(Who::Controller, "nor another label", of_others, label("takes-part", "app", &json!("other"))),
+        denied(Who::Controller, "nor the deletion", of_others, label("takes-part", TO_DELETE, &json!("true"))),
         denied(
             Who::Controller,
             "nor an annotation",
-            other,
+            of_others,
             Call::merge(at.as_str(), json!({"metadata": {"annotations": {"a": "b"}}})),
         ),
         denied(
             Who::Controller,
             "nor an image",
+            of_others,
+            Call::json_patch(
+                at.as_str(),
+                json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}]),
+            ),
+        ),
+        denied(
+            Who::Controller,
+            "nor another label along with one of the lifecycle",
+            labels,
+            Call::merge(at.as_str(), json!({"metadata": {"labels": {(operate.clone()): "2", "app": "other"}}})),
+        ),
+        denied(
+            Who::Controller,
+            "nor an annotation along with it",
             other,
-            Call::json_patch(at, json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}])),
+            Call::merge(at, json!({"metadata": {"labels": {operate: "2"}, "annotations": {"a": "b"}}})),
         ),
     ]
 }

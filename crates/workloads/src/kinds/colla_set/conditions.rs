@@ -1,0 +1,113 @@
+//! What became of scaling, updates and the deletion, as conditions with upstream's reasons. One is written when it differs, and says
+//! nothing new while something is under way.
+
+use hitless_api::colla_set::CollaSetCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::names;
+use super::plan::Work;
+use super::roster::stays;
+
+/// A condition without its time.
+struct Now {
+    type_: &'static str,
+    is_true: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Work<'_, '_> {
+    /// The conditions that there are to be.
+    pub(super) fn conditions(&self, known: &[CollaSetCondition]) -> Vec<CollaSetCondition> {
+        let mut all = known.to_vec();
+        for now in [self.scaled(), self.updated(), self.terminating()].into_iter().flatten() {
+            let before = all.iter().position(|condition| condition.type_ == now.type_);
+            let status = if now.is_true { "True" } else { "False" };
+            let since = before.map(|index| &all[index]).filter(|before| before.status == status);
+            let condition = CollaSetCondition {
+                type_: now.type_.to_owned(),
+                status: status.to_owned(),
+                last_transition_time: since.map_or_else(
+                    || self.world.now.map(seconds).map(Time),
+                    |before| before.last_transition_time.clone(),
+                ),
+                reason: now.reason.to_owned(),
+                message: now.message,
+            };
+            match before {
+                Some(index) => all[index] = condition,
+                None => all.push(condition),
+            }
+        }
+        all
+    }
+
+    fn scaled(&self) -> Option<Now> {
+        let condition = |is_true, reason, message| Some(Now { type_: "Scale", is_true, reason, message });
+        if self.set.deleting {
+            return None;
+        }
+        if let Some(fault) = &self.set.body.fault {
+            return condition(false, "ScaleOutFailed", fault.clone());
+        }
+        if let Some(words) = self.refusal(&["create-pod", "create-claim", "take-claim-on", "create-context"]) {
+            return condition(false, "ScaleOutFailed", words);
+        }
+        if let Some(words) = self.refusal(&["delete-pod", "delete-claim"]) {
+            return condition(false, "ScaleInFailed", words);
+        }
+        if self.is_full() && self.count() < self.set.body.replicas {
+            return condition(false, "ScaleOutFailed", self.fullness());
+        }
+        if let Some(words) = self.unscheduled() {
+            return condition(false, "ScaleOutFailed", words);
+        }
+        let there = self.pods.iter().filter(|pod| stays(pod)).count();
+        let is_through = there == self.set.body.replicas
+            && self.roster.instances.len() == there
+            && !self.roster.instances.values().any(|instance| instance.is(names::SCALE_IN));
+        if is_through { condition(true, "Scaled", String::new()) } else { None }
+    }
+
+    fn updated(&self) -> Option<Now> {
+        let condition = |is_true, reason, message| Some(Now { type_: "Update", is_true, reason, message });
+        if self.set.deleting {
+            return None;
+        }
+        if let Some(fault) = &self.set.body.fault {
+            return condition(false, "UpdateFailed", fault.clone());
+        }
+        if let Some(because) = &self.refused {
+            return condition(false, "UpdateFailed", because.text.clone());
+        }
+        if self.behind.is_empty() { condition(true, "Updated", String::new()) } else { None }
+    }
+
+    fn terminating(&self) -> Option<Now> {
+        if !self.set.deleting {
+            return None;
+        }
+        let (reason, message) = match self.refusal(&["delete-pod"]) {
+            Some(words) => ("ReclaimTargetsDeletionFailed", words),
+            None => ("ReclaimingTargetsDeletion", String::new()),
+        };
+        Some(Now { type_: "Terminating", is_true: true, reason, message })
+    }
+
+    /// What the API server has said to one of our writes of these sorts.
+    fn refusal(&self, verbs: &[&str]) -> Option<String> {
+        self.refusals.iter().find(|(verb, _)| verbs.contains(verb)).map(|(_, words)| words.clone())
+    }
+
+    /// What the scheduler says of a pod that has no node.
+    pub(super) fn unscheduled(&self) -> Option<String> {
+        let pod = self.pods.iter().find(|pod| stays(pod) && pod.node.is_none())?;
+        let said = pod.conditions.get("PodScheduled").filter(|said| !said.is_true && !said.message.is_empty())?;
+        Some(format!("pod {} has no node: {}", pod.id.name, said.message))
+    }
+}
+
+/// As the API server stores it.
+fn seconds(now: jiff::Timestamp) -> jiff::Timestamp {
+    now.round(jiff::Unit::Second).unwrap_or(now)
+}

@@ -1,0 +1,45 @@
+//! Labels, keys and the finalizer of KusionStack's (upstream v0.7.4; docs/contract.md, 36).
+
+pub(super) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
+
+/// On a CollaSet: its pods leave service before it goes.
+pub(super) const FINALIZER: &str = "apps.kusionstack.io/pre-reclaim";
+
+/// On a pod or claim: its instance id.
+pub(super) const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
+/// On a pod: it is updated where the CollaSet goes by label.
+pub(super) const UPDATE_INCLUDED: &str = "collaset.kusionstack.io/update-included";
+/// On a pod: another one is made, and this one leaves once that serves. Taken off again, the replacement is cancelled.
+pub(super) const TO_REPLACE: &str = "collaset.kusionstack.io/to-replace";
+/// On a pod that is replaced because of an update: the revision that replaces it.
+pub(super) const REPLACED_BY: &str = "collaset.kusionstack.io/replaced-by-replace-update";
+/// On the new pod of a pair: name of the one that it replaces.
+pub(super) const PAIR_ORIGIN: &str = "collaset.kusionstack.io/replace-pair-origin-name";
+/// On the old pod of a pair: instance id of the new one.
+pub(super) const PAIR_NEW: &str = "collaset.kusionstack.io/replace-pair-new-id";
+/// On a pod: the CollaSet lets it go.
+pub(super) const TO_EXCLUDE: &str = "collaset.kusionstack.io/to-exclude";
+/// On a pod or claim that a CollaSet has let go, value `true`.
+pub(super) const ORPHANED: &str = "collaset.kusionstack.io/orphaned";
+/// On a claim: name of its template.
+pub(super) const CLAIM_TEMPLATE: &str = "collaset.kusionstack.io/pvc-template-name";
+/// On a claim: hash of its template.
+pub(super) const CLAIM_HASH: &str = "collaset.kusionstack.io/pvc-template-hash";
+
+/// In a ResourceContext: name of the CollaSet that has the id.
+pub(super) const OWNER: &str = "Owner";
+/// In a ResourceContext: name of the ControllerRevision that its pod is made from.
+pub(super) const REVISION: &str = "Revision";
+/// In a ResourceContext: its pod was never made.
+pub(super) const JUST_CREATE: &str = "PodJustCreate";
+/// In a ResourceContext: its pod is removed and made anew at another revision.
+pub(super) const RECREATE: &str = "PodRecreateUpdate";
+/// In a ResourceContext: its pod is removed, and the id becomes free.
+pub(super) const SCALE_IN: &str = "ScaleIn";
+/// In a ResourceContext: id of the pod that replaces this one.
+pub(super) const REPLACE_NEW: &str = "ReplaceNewPodID";
+/// In a ResourceContext: id of the pod that this one replaces.
+pub(super) const REPLACE_ORIGIN: &str = "ReplaceOriginPodID";
+/// In a ResourceContext, ours: name of the pod that stands for the id. Nobody makes a pod that is not named here, and a name
+/// is used once at a time: so there is never a pod too many.
+pub(super) const POD: &str = "hitless.dev/pod";
