@@ -249,7 +249,7 @@ impl Agent {
     ) {
         let Some(memory) = self.memories.get_mut(&grant.id) else { return };
         let is_live = reported.is_none_or(|reported| reported.result.is_none());
-        if memory.enter(decision.phase, reported, now) && is_live {
+        if memory.enter(decision, reported, now) && is_live {
             let pod = format!("{}/{}", grant.pod.namespace, grant.pod.name);
             tracing::info!(pod, grant = grant.id, phase = ?decision.phase, message = decision.message, "phase");
         }

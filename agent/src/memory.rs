@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, HookTime, Phase, Transition};
+use hitless_api::{Grant, HookTime, Outcome, Phase, Transition};
 use jiff::Timestamp;
 
 use crate::decision::{Action, Decision, Direction, WaitingFor};
@@ -31,6 +31,8 @@ pub struct Memory {
     pub operated: Option<Operated>,
     /// When the images were patched back, and which containers ran then.
     pub undone: Option<Operated>,
+    /// Everybody had gone from a pod that is to be deleted. It stays so, also where the report of it gets lost.
+    pub left_for_good: bool,
     /// The phase, and since when.
     pub phase: Option<(Phase, Timestamp)>,
     /// What asking for a pod that is not in the cache gave.
@@ -123,8 +125,12 @@ impl Memory {
         self.seen.get_or_insert(now);
     }
 
-    /// The operation is in this phase. Says whether that is new.
-    pub fn enter(&mut self, phase: Phase, reported: Option<&Transition>, now: Timestamp) -> bool {
+    /// That was decided. Says whether the phase is new.
+    pub fn enter(&mut self, decision: &Decision, reported: Option<&Transition>, now: Timestamp) -> bool {
+        let phase = decision.phase;
+        // Of all operations only that of a pod that leaves for good ends here.
+        self.left_for_good |=
+            phase == Phase::Draining && decision.result.as_ref().is_some_and(|(outcome, _)| *outcome == Outcome::Done);
         if self.phase.is_some_and(|(known, _)| known == phase) {
             return false;
         }

@@ -15,12 +15,15 @@ pub(crate) struct Sim {
     /// Rollouts to run, on all cores.
     #[arg(long, default_value_t = 10_000)]
     rollouts: u64,
-    /// The first seed.
-    #[arg(long, default_value_t = 0)]
-    from: u64,
+    /// The first seed; absent: seeds of all kinds of clusters take turns.
+    #[arg(long)]
+    from: Option<u64>,
     /// Rolls a fleet of 150,000 pods on 5,000 nodes instead.
     #[arg(long, conflicts_with = "rollouts")]
     fleet: bool,
+    /// With `--fleet`: one CollaSet of 1,000 pods instead, made, brought to another image, and made anew.
+    #[arg(long, requires = "fleet")]
+    colla_set: bool,
 }
 
 pub(crate) fn run(options: &Sim) -> anyhow::Result<ExitCode> {
@@ -28,8 +31,12 @@ pub(crate) fn run(options: &Sim) -> anyhow::Result<ExitCode> {
     simulation.args(["run", "--quiet", "--locked", "--profile", "sim", "-p", "hitless-sim", "--"]);
     match options.seed {
         Some(seed) => simulation.args(["--seed", &seed.to_string()]),
+        None if options.colla_set => simulation.args(["--fleet", "--colla-set"]),
         None if options.fleet => simulation.arg("--fleet"),
-        None => simulation.args(["--rollouts", &options.rollouts.to_string(), "--from", &options.from.to_string()]),
+        None => {
+            let from = options.from.map(|from| ["--from".to_owned(), from.to_string()]);
+            simulation.args(["--rollouts", &options.rollouts.to_string()]).args(from.into_iter().flatten())
+        }
     };
     let status = simulation.status().context("cargo run -p hitless-sim")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -71,6 +71,9 @@ fn leaving(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
 
 /// The endpoint is going or gone.
 fn draining(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
+    if operation.memory.left_for_good && operation.deed().is_over_once_drained() {
+        return operate(operation);
+    }
     let drain = &operation.grant.drain;
     let deadline = after_seconds(lowered, drain.deadline_seconds);
     let minimum = after_seconds(operation.surely_lowered(lowered), drain.min_seconds).min(deadline);

@@ -246,7 +246,7 @@ impl World {
             let reported = transition.transition(grant);
             let observation = &observations[&grant.pod.uid];
             let memory = self.memories.get_mut(&grant.id).unwrap();
-            memory.enter(step.phase, reported, now);
+            memory.enter(step, reported, now);
             memory.observe(step.phase, observation, now);
             memory.ask(step, now);
             entries.push(report::entry(grant, step, memory, observation, reported, now));

@@ -21,6 +21,9 @@ pub const CONTROLLER_PORT: u16 = 9755;
 
 /// Pod condition and readiness gate; written only by the agent of the pod's node (once by the controller where no agent is).
 pub const IN_SERVICE: &str = "hitless.dev/InService";
+/// The kubelet's reason of `Ready` False where all containers are ready, and a readiness gate is not
+/// (`GeneratePodReadyCondition` in pkg/kubelet/status).
+pub const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
 /// Reason of [`IN_SERVICE`] False: nobody is connected to the pod any more, and others may operate it. The message is the grant's id.
 pub const DRAINED: &str = "Drained";
 /// Name of the one [`crate::TransitionLedger`] of each namespace: admission looks it up by this name.

@@ -17,6 +17,10 @@
 //!
 //! **Images.** No pod is operated to an image that its node does not have.
 //!
+//! **CollaSets.** There are never more pods than their owner has wanted since it was last at rest, beside those that leave; an instance
+//! id has one pod. A pod that serves, or whose clients are connected, is not deleted before the deadline of its drain. A revision
+//! that a pod has is kept.
+//!
 //! **Companions.** A companion pod that serves leaves only while no pod of its workload is operated and somebody else serves, and is
 //! deleted only once its clients are gone. No pod goes for a version that does not run in its workload's companion pod.
 //!
@@ -29,6 +33,7 @@
 //! owner wants open is ever written to.
 
 mod budget;
+mod colla_sets;
 mod companions;
 mod holds;
 mod jobs;
@@ -50,6 +55,8 @@ use crate::counts::HoldCounts;
 use crate::server::Server;
 
 pub(crate) use budget::{number as image_number, partition};
+use colla_sets::CollaSets;
+pub(crate) use colla_sets::{TO_DELETE, at_rest as colla_set_at_rest, unfinished as colla_set_unfinished};
 use holds::{Replaced, Services};
 use jobs::Jobs;
 
@@ -101,6 +108,8 @@ struct Truth {
     raised: bool,
     /// Its place rests on its being unavailable.
     free: bool,
+    /// Until when clients are connected to it, as far as that is known.
+    clients: Option<Micros>,
 }
 
 /// The first broken invariant, and what is needed to find it.
@@ -114,6 +123,7 @@ pub(crate) struct Checks {
     cancelled: BTreeSet<(String, Timestamp)>,
     services: Services,
     jobs: Jobs,
+    colla_sets: CollaSets,
     /// What has happened around Holds.
     pub(crate) counted: HoldCounts,
     off: bool,
@@ -141,7 +151,15 @@ impl Checks {
     /// A pod is as `view` says now.
     pub(crate) fn pod(&mut self, now: Micros, view: &PodView) {
         match view.in_service() {
-            Some(condition) if !condition.is_true => _ = self.truth(&view.id.uid).lowered_at.get_or_insert(now),
+            Some(condition) if !condition.is_true => {
+                let mut statuses = view.containers.iter().filter_map(|container| container.status.as_ref());
+                let runs = statuses.any(|status| status.running_since.is_some());
+                let truth = self.truth(&view.id.uid);
+                truth.lowered_at.get_or_insert(now);
+                if !runs {
+                    truth.clients = Some(truth.clients.map_or(now, |until| until.min(now)));
+                }
+            }
             Some(_) | None => {
                 if let Some(truth) = self.pods.get_mut(&view.id.uid) {
                     truth.lowered_at = None;
@@ -303,6 +321,7 @@ impl Checks {
         let free = truth.free;
         (truth.out, truth.replaced) = (Some(operation.id.clone()), None);
         truth.raised = false;
+        truth.clients = None;
         if free {
             self.free_place(server, before);
         }

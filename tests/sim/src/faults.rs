@@ -56,6 +56,11 @@ counted! {
         OperatorUndid: "foreign operator took its operation back",
         OperatorDied: "foreign operator died while it worked on a pod",
         LabelledForDeletion: "pod labelled to leave and be deleted",
+        MadeAnew: "template of a CollaSet changed so that its pods are made anew",
+        PartitionChanged: "partition of a CollaSet changed",
+        PolicyChanged: "upgrade policy of a CollaSet changed",
+        PodLabelled: "pod of a CollaSet labelled to be removed",
+        PodNamed: "pod of a CollaSet named to be removed first",
     }
 }
 

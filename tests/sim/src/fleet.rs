@@ -3,6 +3,8 @@
 //! The controller's rounds are the real ones. The agents are stand-ins that follow the protocol and take a fixed time for each
 //! operation, nothing fails, and news arrive at once: what is measured is how the protocol scales, not what it survives.
 
+mod colla_set;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Instant;
@@ -11,7 +13,8 @@ use hitless_api::names::IN_SERVICE;
 use hitless_api::pod::{ConditionView, ContainerState};
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
 use hitless_api::{
-    Grant, MicroTime, NodeTransitionStatus, Outcome, Phase, PodTransitionRuleSpec, Transition, TransitionResult,
+    Grant, GrantOp, MicroTime, NodeTransitionStatus, Outcome, Phase, PodTransitionRuleSpec, Transition,
+    TransitionResult,
 };
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
@@ -30,6 +33,8 @@ use crate::kubernetes::pod_of_set;
 use crate::server::{Answer, Object, Request, Server, WorkloadObject};
 use crate::watch::Key;
 use crate::workload::{Named, all_leave};
+
+pub use colla_set::Phases;
 
 /// How large the fleet is, and how quick.
 #[derive(Clone, Copy, Debug)]
@@ -265,6 +270,11 @@ impl World {
         while let Some(entry) = self.running.first_entry().filter(|entry| *entry.key() <= self.server.now) {
             for (node, grant) in entry.remove() {
                 let wall = self.server.stamp();
+                if grant.op == GrantOp::Drain {
+                    // It stays out of service, and its workload's controller deletes it.
+                    results.entry(node).or_default().push(done(&grant, wall));
+                    continue;
+                }
                 self.server.change_pod(&mut self.checks, &grant.pod.uid, |pod| {
                     for container in &mut pod.view.containers {
                         if let Some(change) = grant.containers.get(&container.name) {
@@ -274,6 +284,8 @@ impl World {
                     let set =
                         grant.annotations.iter().filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)));
                     pod.view.annotations.extend(set);
+                    let set = grant.labels.iter().filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)));
+                    pod.view.labels.extend(set);
                     set_condition(&mut pod.view, IN_SERVICE, true, wall);
                     set_condition(&mut pod.view, "Ready", true, wall);
                 });

@@ -38,6 +38,8 @@ pub(crate) enum Flight {
 const COMPANIONS_FROM: u64 = 1_000_000;
 /// With these seeds Services have a load balancer outside of the cluster.
 const BALANCERS: Range<u64> = 2_000_000..3_000_000;
+/// With these seeds there are CollaSets, too.
+const COLLA_SETS: Range<u64> = 3_000_000..4_000_000;
 /// With these seeds there are foreign operators.
 const OPERATORS: Range<u64> = 4_000_000..5_000_000;
 /// From this seed on there are OperationJobs.
@@ -45,6 +47,15 @@ const JOBS_FROM: u64 = 5_000_000;
 
 /// Tells what is drawn of OperationJobs apart from everything else.
 const JOBS: u64 = 0x006a_6f62;
+
+/// The seed with this number, where clusters of all kinds take turns: without companion pods, with them, behind a load balancer, with
+/// CollaSets, with foreign operators, with OperationJobs.
+#[must_use]
+pub fn seed_of_all(number: u64) -> u64 {
+    let from = [0, COMPANIONS_FROM, BALANCERS.start, COLLA_SETS.start, OPERATORS.start, JOBS_FROM];
+    let kinds = from.len() as u64;
+    from[usize::try_from(number % kinds).unwrap_or_default()] + number / kinds
+}
 
 pub(crate) struct Ground {
     pub(crate) now: Micros,
@@ -56,6 +67,8 @@ pub(crate) struct Ground {
     pub(crate) has_jobs: bool,
     /// Which ones. Of its own, for the same reason.
     pub(crate) jobs: Chance,
+    /// What CollaSets there are, and what their owners do to them; `None`: there are none.
+    pub(crate) colla_sets: Option<Chance>,
     /// Workloads with a single pod get companion pods.
     pub(crate) has_companions: bool,
     /// Pods take part in PodOpsLifecycle, and operators act on them.
@@ -83,6 +96,7 @@ impl Ground {
             node_local: Chance::new(!seed),
             has_jobs: seed >= JOBS_FROM,
             jobs: Chance::new(seed.rotate_left(32) ^ JOBS),
+            colla_sets: COLLA_SETS.contains(&seed).then(|| Chance::new(seed.rotate_left(32))),
             has_companions: seed >= COMPANIONS_FROM,
             has_operators: OPERATORS.contains(&seed),
             operators: Chance::new(!seed.rotate_left(32)),
@@ -136,7 +150,8 @@ impl Ground {
         let writes = !matches!(request, Request::Read(_) | Request::ReadTransition(_));
         // A write to a ReplicaSet that arrives after the un-pausing that was decided without it would make the Deployment
         // controller roll; nothing fences that off yet, and requests do not live on for seconds in a real API server.
-        let lingers = !matches!(&request, Request::Lead { write, .. } if matches!(**write, Write::Workload(_)));
+        // So would a pod that is made after one of its name was made, removed and gone.
+        let lingers = !matches!(&request, Request::Lead { write, .. } if is_prompt(write));
         let there = self.now + self.chance.delay(MS, 8 * MS);
         let mut back = self.chance.delay(MS, 8 * MS);
         if !writes && self.chance.happens(self.weather.slow_answer) {
@@ -189,6 +204,14 @@ impl Ground {
             }
         }
     }
+}
+
+/// Whether the request may not arrive late: a write to an object that a native controller looks after, or a pod that is made.
+fn is_prompt(write: &Write) -> bool {
+    let Write::Workload(write) = write else { return false };
+    let on = &write.on.group_kind;
+    let makes_a_pod = on.is("", "Pod") && matches!(write.request, hitless_workloads::Request::Create(_));
+    makes_a_pod || on.group == "apps" && on.kind != "ControllerRevision"
 }
 
 /// For the trace.

@@ -78,7 +78,9 @@ impl Kubernetes {
             // A revision label may have changed, which the native controllers count.
             Told::Is(Object::Pod(pod)) => {
                 self.pod_changed(&pod.view, ground);
-                if pod.view.labels.contains_key(labels::COMPANION) && pod.view.node.is_none() {
+                let is_ours =
+                    [labels::COMPANION, labels::MADE_FOR].iter().any(|label| pod.view.labels.contains_key(*label));
+                if is_ours && pod.view.node.is_none() {
                     let due = ground.now + ground.chance.delay(5 * MS, 300 * MS);
                     self.later(due, Job::Bind(pod.view.id.uid.clone()));
                 }

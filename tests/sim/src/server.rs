@@ -1,6 +1,7 @@
 //! The simulated API server: objects with uid and resourceVersion, conditional writes, admission, and what watchers are told.
 
 mod admission;
+mod colla_sets;
 mod companions;
 mod images;
 mod lead;
@@ -347,7 +348,12 @@ fn kind_of(write: &Write) -> &'static str {
         Write::Ledger(_) => "transitionledgers",
         Write::NodeTransition(_) => "nodetransitions",
         Write::RoleBinding(_) => "rolebindings",
-        Write::Workload(_) => "workloads",
+        Write::Workload(write) => match (&*write.on.group_kind.kind, &write.request) {
+            ("Pod", _) => "pods of CollaSets",
+            ("ResourceContext", _) => "resourcecontexts",
+            ("CollaSet", hitless_workloads::Request::Status(_)) => "collasets/status",
+            _ => "workloads",
+        },
         Write::Service(_) => "services",
         Write::Prefetch(_) => "pods that fetch images",
         Write::Companion(_) => "companion pods",

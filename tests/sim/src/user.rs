@@ -55,6 +55,23 @@ pub(crate) enum Deed {
     Operator(usize),
     /// A pod gets the label by which it is to leave and to be deleted.
     LabelForDeletion(usize),
+    /// The owner of a CollaSet does something to it.
+    CollaSet(usize, Order),
+}
+
+/// What the owner of a CollaSet does to it, beside what all workloads have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Something in the template that no running pod can be given.
+    Command,
+    /// So many pods keep their version.
+    Partition(u32),
+    /// How pods get another version.
+    Policy(&'static str),
+    /// One of its pods is labelled to be removed.
+    Label(usize),
+    /// One of its pods is named as the first to be removed, and there is to be one less.
+    Name(usize),
 }
 
 /// A workload, as its user knows it.

@@ -3,6 +3,17 @@
 use hitless_sim::Fleet;
 
 #[test]
+fn a_collaset_costs_few_writes_a_pod_and_its_context_is_written_once_a_round() {
+    for (what, report) in Fleet::colla_set(10, 100) {
+        assert!(!report.stuck, "{what}: {report}");
+        let writes: u64 = report.writes.values().sum();
+        assert!(writes <= report.pods * 8, "{what}: {report}");
+        let contexts = report.writes.get("resourcecontexts").copied().unwrap_or_default();
+        assert!(contexts <= report.rounds, "{what}: {report}");
+    }
+}
+
+#[test]
 fn a_fleet_is_rolled_nearly_as_fast_as_its_budget_allows_with_five_writes_a_pod_and_less() {
     let fleet = Fleet { nodes: 50, namespaces: 2, deployments: 2, replicas: 100, ..Fleet::default() };
     let report = fleet.roll();

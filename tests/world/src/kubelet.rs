@@ -1,5 +1,6 @@
 //! What a kubelet makes of a pod: how an image does, what becomes of a container's state, and which conditions follow.
 
+use hitless_api::names::GATES_NOT_READY;
 use hitless_api::pod::{ConditionView, ContainerState, ContainerView, PodView};
 use jiff::Timestamp;
 
@@ -101,6 +102,13 @@ pub fn settle(pod: &mut PodView, now: Timestamp) {
     let gate = !pod.gated || pod.in_service().is_some_and(|is| is.is_true);
     for (name, is_true) in [("ContainersReady", containers), ("Ready", containers && gate)] {
         set_condition(pod, name, is_true, now);
+        let Some(condition) = pod.conditions.get_mut(name) else { continue };
+        let reason = match (is_true, containers) {
+            (true, _) => "",
+            (false, true) => GATES_NOT_READY,
+            (false, false) => "ContainersNotReady",
+        };
+        reason.clone_into(&mut condition.reason);
     }
 }
 

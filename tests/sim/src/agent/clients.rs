@@ -49,7 +49,8 @@ impl Watched {
         }
     }
 
-    fn gone_at(&self) -> Option<Micros> {
+    /// When its clients will be gone, if that is known.
+    pub(super) fn gone_at(&self) -> Option<Micros> {
         match (self.draining, self.clients) {
             (Some(since), Clients::Leave(after)) => Some(since + after.max(QUIET)),
             _ => None,

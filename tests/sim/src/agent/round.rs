@@ -86,7 +86,7 @@ impl Agent {
         for (grant, step) in grants.iter().zip(steps) {
             let reported = transition.and_then(|each| each.transition(grant));
             let Some(memory) = self.memories.get_mut(&grant.id) else { continue };
-            if memory.enter(step.phase, reported, now) && reported.is_none_or(|each| each.result.is_none()) {
+            if memory.enter(step, reported, now) && reported.is_none_or(|each| each.result.is_none()) {
                 ground.trace.say(ground.now, Who::Agent(self.index), || {
                     let waits: Vec<_> = step.waiting_for.iter().map(ToString::to_string).collect();
                     format!("{}: {:?} {} {}", grant.pod.name, step.phase, step.message, waits.join(", "))
@@ -117,6 +117,7 @@ impl Agent {
             }
             if let Some(watched) = self.watched.get_mut(uid) {
                 watched.follow(draining, ground.now);
+                ground.checks.clients(uid, watched.gone_at().unwrap_or(NEVER));
             }
         }
     }

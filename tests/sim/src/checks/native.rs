@@ -120,6 +120,7 @@ impl Checks {
                 );
             }
             None if object.operation_job().is_some() => self.job_deleted(now, object),
+            None if object.controller_revision().is_some() => {}
             None => self.fail(now, format!("{} was deleted", object.id.label())),
         }
     }

@@ -43,27 +43,40 @@ impl Server {
         Ok(Some(Object::Pod(self.put_pod(checks, after))))
     }
 
-    /// A controller's write to a pod that takes part in PodOpsLifecycle.
+    /// A controller's write to a pod that takes part in PodOpsLifecycle, or that a CollaSet has or is to have.
     pub(super) fn own_pod(&mut self, write: Write, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
-        let known = self.pods.get(write.on.uid.as_str()).ok_or(Refusal::Gone)?.clone();
-        match write.request {
+        let known = self.pods.get(write.on.uid.as_str()).cloned();
+        match &write.request {
+            Request::Create(manifest) => self.make_pod(&write.on.namespace, manifest.clone(), checks),
+            Request::Look => self.very_pod(&write),
+            Request::Absent { owner_uid } => self.no_pod(&write, owner_uid),
             Request::Patch(patch) => {
+                let known = known.ok_or(Refusal::Gone)?;
                 let mut after = NodePod::clone(&known.node_pod);
-                for step in &patch.operations().0 {
+                for step in &patch.clone().operations().0 {
                     apply(&mut after, step).ok_or(Refusal::Conflict)?;
                 }
                 checks.labelled(self, &known.view, &after.view);
                 Ok(Some(Object::Pod(self.put_pod(checks, after))))
             }
-            Request::Delete { resource_version } if known.view.resource_version == resource_version => {
-                checks.deleted_by_label(self, &known.view);
-                self.change_pod(checks, &write.on.uid, |pod| pod.view.terminating = true);
+            Request::Delete { resource_version } => {
+                let known = known.ok_or(Refusal::Gone)?;
+                if known.view.resource_version != *resource_version {
+                    return Err(Refusal::Conflict);
+                }
+                if known.view.owner.as_ref().is_some_and(|owner| owner.group_kind.kind == "CollaSet") {
+                    checks.deleted_by_us(self, &known.view);
+                } else {
+                    checks.deleted_by_label(self, &known.view);
+                }
+                if known.view.node.is_none() {
+                    self.remove_pod(checks, &write.on.uid);
+                } else {
+                    self.change_pod(checks, &write.on.uid, |pod| pod.view.terminating = true);
+                }
                 Ok(None)
             }
-            Request::Delete { .. } => Err(Refusal::Conflict),
-            Request::Create(_) | Request::Status(_) | Request::Look | Request::Absent { .. } => {
-                Err(Refusal::Denied("no such write to a pod"))
-            }
+            Request::Status(_) => Err(Refusal::Denied("no such write to a pod")),
         }
     }
 

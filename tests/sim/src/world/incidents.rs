@@ -9,6 +9,7 @@ use super::World;
 use crate::agent::LONGEST_AWAY;
 use crate::clock::{MS, Micros, SECOND};
 use crate::faults::{Fault, Weather};
+use crate::ground::Ground;
 use crate::kubelet::Image;
 use crate::kubernetes::install_node;
 use crate::manifest::Manage;
@@ -83,6 +84,7 @@ impl World {
             last = last.max(at);
         }
         self.plan_operators(start);
+        last = last.max(self.orders());
         last + if self.weather.agent_away_long > 0 { LONGEST_AWAY } else { 20 * SECOND }
     }
 
@@ -114,6 +116,7 @@ impl World {
             self.user.images += 1;
             let image = self.user.images;
             self.ground.images.insert(image.to_string(), Image::Good(500 * MS));
+            self.lift(index);
             self.set_image(index, image);
         }
         self.flush();
@@ -219,6 +222,7 @@ impl World {
             Deed::Begin(who) => self.begin(who),
             Deed::Operator(index) => self.operator(index),
             Deed::LabelForDeletion(who) => self.label_for_deletion(who),
+            Deed::CollaSet(index, order) => self.order(index, order),
         }
     }
 
@@ -305,7 +309,11 @@ impl World {
         }
         self.ground.fault(if replicas > before { Fault::ScaledUp } else { Fault::ScaledDown });
         self.ground.say(Who::User, || format!("scales {} to {replicas}", known.view.id.name));
-        self.ground.server.change_object(&known.key(), |object| object["spec"]["replicas"] = json!(replicas));
+        let Ground { server, checks, .. } = &mut self.ground;
+        server.change_object(&known.key(), |object| object["spec"]["replicas"] = json!(replicas));
+        if let Some(set) = server.objects.get(&known.key()).filter(|set| set.view.colla_set().is_some()) {
+            checks.wanted(server, set, false);
+        }
     }
 
     /// uids of the pods of workloads that run.

@@ -9,14 +9,16 @@ use hitless_world::native::stateful_set::ordinal;
 use serde_json::Value;
 
 use super::World;
-use crate::checks::{image_number, partition};
+use crate::checks::{colla_set_unfinished, image_number, partition};
 use crate::kubelet::Image;
 use crate::server::WorkloadObject;
 
 impl World {
     /// Checks everything; `cured`: every rollout that is not hopeless must have reached its target.
     pub(super) fn rest(&mut self, cured: bool) -> bool {
-        let faults = self.pods_at_rest().or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
+        let sets = self.colla_sets_at_rest();
+        let faults =
+            sets.or_else(|| self.pods_at_rest()).or_else(|| self.places_at_rest()).or_else(|| self.services_at_rest());
         let faults = faults
             .or_else(|| self.operations_at_rest())
             .or_else(|| self.bad_versions_at_rest())
@@ -156,9 +158,9 @@ impl World {
                 return Some(format!("{}: {unfinished}, and its Services are not at rest ({obstacle})", wish.name));
             }
             // Nobody takes the only server out of its load balancer. Its sessions may last longer than a drain, and then the rule
-            // may want that the operation is given up.
-            let is_balanced = obstacle == "TrafficLast" || self.was_aborted_at_balancer(&workload.view);
-            if cured && !wish.hopeless && !is_balanced && !self.waits_for_deletion(&workload.view.id.uid) {
+            // may want that the operation is given up; those of a pod that leaves for good, too.
+            let is_kept = obstacle == "TrafficLast" || self.was_aborted(&workload.view);
+            if cured && !wish.hopeless && !is_kept && !self.waits_for_deletion(&workload.view.id.uid) {
                 let why = self.unrest();
                 return Some(format!(
                     "{}: {unfinished} though nothing should be in the way ({obstacle}): {why}",
@@ -170,7 +172,7 @@ impl World {
         None
     }
 
-    fn was_aborted_at_balancer(&self, workload: &Object) -> bool {
+    fn was_aborted(&self, workload: &Object) -> bool {
         let server = &self.ground.server;
         let mut results = server.transitions.values().flat_map(|node| {
             let own = node
@@ -181,7 +183,8 @@ impl World {
                 .filter(|grant| grant.owner.as_ref().is_some_and(|owner| owner.uid == workload.id.uid));
             own.filter_map(|grant| node.view.transition(grant)?.result.as_ref())
         });
-        server.balancer.is_some() && results.any(|result| result.reason == "DeadlineAborted")
+        let may_be = server.balancer.is_some() || self.ground.colla_sets.is_some();
+        may_be && results.any(|result| result.reason == "DeadlineAborted")
     }
 
     /// Why the rollout is not at its target.
@@ -189,6 +192,9 @@ impl World {
         let server = &self.ground.server;
         if workload.view.held_by_guard() || workload.json["spec"]["paused"] == true {
             return Some("it is still held".to_owned());
+        }
+        if workload.view.colla_set().is_some() {
+            return colla_set_unfinished(server, workload);
         }
         let image = workload.json["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
         let wanted = image.and_then(image_number);

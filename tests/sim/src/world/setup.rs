@@ -17,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
+use super::colla_sets::colla_sets;
 use super::services::services;
 use super::{Node, World};
 use crate::agent::Agent;
@@ -50,6 +51,7 @@ impl World {
                 let wish = workload(&namespace, number, holds, &mut nodes, &mut ground);
                 user.wishes.push(wish);
             }
+            user.wishes.extend(colla_sets(&namespace, &mut number, &mut ground));
             if holds {
                 services(&namespace, &mut user, &mut ground);
             }

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod balancers;
+mod colla_sets;
 mod companions;
 mod jobs;
 mod operators;
@@ -27,6 +28,10 @@ const BALANCERS: u64 = 2_000_000;
 const OPERATORS: u64 = 4_000_000;
 /// And from this one on OperationJobs.
 const JOBS: u64 = 5_000_000;
+/// And from this one on CollaSets.
+const COLLA_SETS: u64 = 3_000_000;
+/// Where there is more than Kubernetes.
+const MORE: [u64; 5] = [COMPANIONS, BALANCERS, COLLA_SETS, OPERATORS, JOBS];
 /// Rollouts within which each bug must be found.
 const ROLLOUTS: &str = "20000";
 /// What of the workspace the simulation is built from.
@@ -371,7 +376,9 @@ fn bugs() -> impl Iterator<Item = (u64, &'static Bug)> {
     let balancers = balancers::BUGS.iter().map(|bug| (BALANCERS, bug));
     let operators = operators::BUGS.iter().map(|bug| (OPERATORS, bug));
     let jobs = jobs::BUGS.iter().map(|bug| (JOBS, bug));
-    BUGS.iter().map(|bug| (0, bug)).chain(companions).chain(balancers).chain(operators).chain(jobs)
+    let colla_sets = colla_sets::BUGS.iter().map(|bug| (COLLA_SETS, bug));
+    let kubernetes = BUGS.iter().map(|bug| (0, bug));
+    kubernetes.chain(companions).chain(balancers).chain(colla_sets).chain(operators).chain(jobs)
 }
 
 #[test]
@@ -401,7 +408,7 @@ fn every_deliberate_bug_is_found() {
         assert_eq!(output.status.success(), broken.is_none(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         (broken, text.lines().next().unwrap_or_default().to_owned())
     };
-    for (from, rollouts) in [(0, "1000"), (COMPANIONS, "500"), (BALANCERS, "500"), (OPERATORS, "500"), (JOBS, "500")] {
+    for (from, rollouts) in [(0, "1000")].into_iter().chain(MORE.map(|from| (from, "500"))) {
         let (broken, _) = run(0, from, rollouts);
         assert_eq!(broken, None, "without a bug");
     }

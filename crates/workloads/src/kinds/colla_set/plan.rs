@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::grant::ImageChange;
-use hitless_api::pod::PodView;
+use hitless_api::names::GATES_NOT_READY;
+use hitless_api::pod::{ConditionView, PodView};
 use hitless_api::{ObjectRef, PodRef};
 
 use super::claims::Claims;
@@ -105,7 +106,9 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
     work.advance();
     writes.extend(work.writes(context));
     writes.extend(work.revisions.renumber(target));
-    if work.behind.is_empty() {
+    // What is under way is not taken back because other pods can't follow, and may be rolled back to the revision that it left.
+    let is_operating = work.pods.iter().any(|pod| world.operating.contains(&pod.id.uid));
+    if work.behind.is_empty() && !is_operating {
         writes.extend(work.revisions.prune(&work.used_revisions()));
     }
     let refused = writes.iter().filter_map(|write| Some((write.verb, world.refused.get(&write.key())?.clone())));
@@ -115,7 +118,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
     let Work { mut wishes, behind, total, refused, .. } = work;
     share(&mut wishes);
     let stage = match refused {
-        Some(because) if wishes.is_empty() => {
+        Some(because) if wishes.is_empty() && !is_operating => {
             notes.push(warning(set, "RolloutRefused", because.text.clone()));
             Stage::Refused(because)
         }
@@ -153,7 +156,7 @@ impl<'a> Work<'a, '_> {
     ) -> bool {
         let Some(pod) = self.roster.instances.get(&id).and_then(|instance| instance.pod) else { return false };
         let uid = &pod.id.uid;
-        let serves = pod.available() || self.world.operating.contains(uid);
+        let serves = pod.available() || is_returning(pod) || self.world.operating.contains(uid);
         if serves && !self.world.left.contains(uid) {
             self.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(PodIntent::drain_for(pod, fetch))) });
             return false;
@@ -167,14 +170,14 @@ impl<'a> Work<'a, '_> {
     }
 
     /// The ResourceContext first, after a look at the pods that leave and whose ids get another name, and at those that are seen no
-    /// more; pods are deleted and made only if it is as it was seen, or as it was written just before.
+    /// more; pods are deleted, made and labelled only if it is as it was seen, or as it was written just before.
     pub(super) fn writes(&self, context: Context<'a>) -> Vec<Write> {
         let looks = self.roster.leaving.iter().map(|pod| pod::write("look", pod, Request::Look));
         let looks: Vec<Write> = looks.chain(self.roster.vanished.iter().map(|name| self.absent(name))).collect();
         let seen = looks.iter().map(Write::key).collect();
         let (follow, superseded) = self.claim_writes();
         let removals: Vec<Write> = self.removals();
-        let rest = self.removed_claims.iter().cloned().chain(superseded).chain(self.creations());
+        let rest = self.removed_claims.iter().cloned().chain(superseded).chain(self.creations()).chain(self.relabels());
         let resting: Vec<Write> = removals.into_iter().chain(rest).collect();
         let changed = context.write(self.set, &self.roster.contexts()).map(|write| Write { needs: seen, ..write });
         let first = if resting.is_empty() { changed } else { changed.or_else(|| context.confirm()) };
@@ -183,7 +186,7 @@ impl<'a> Work<'a, '_> {
             let needs = needed.iter().cloned().chain(write.needs.iter().cloned()).collect();
             Write { needs, ..write }
         });
-        let others = follow.into_iter().chain(self.membership_writes()).chain(self.relabels());
+        let others = follow.into_iter().chain(self.membership_writes());
         looks.into_iter().chain(first).chain(resting).chain(others).collect()
     }
 
@@ -311,6 +314,14 @@ impl<'a> Work<'a, '_> {
         }
         self.claims.of_id(id).map(Claims::delete).collect()
     }
+}
+
+/// It has been put back into service, and the kubelet has not said yet that it is Ready. Of one that is lost or crashes the kubelet
+/// gives another reason.
+fn is_returning(pod: &PodView) -> bool {
+    let waits_for_gates = |ready: &ConditionView| !ready.is_true && ready.reason == GATES_NOT_READY;
+    let is_there = !pod.terminating && !pod.finished && pod.in_service().is_some_and(|condition| condition.is_true);
+    is_there && pod.conditions.get("Ready").is_some_and(waits_for_gates)
 }
 
 pub(super) fn warning(set: CollaSet<'_>, reason: &'static str, text: String) -> EventNote {

@@ -1,0 +1,192 @@
+//! CollaSets, whose pods nobody makes and removes but a controller of ours.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_api::Grant;
+use hitless_api::names::labels;
+use hitless_api::pod::PodView;
+use hitless_workloads::Object;
+
+use super::{Checks, budget};
+use crate::clock::{Micros, SECOND};
+use crate::server::{Server, WorkloadObject};
+
+/// Label of a pod: its instance id.
+const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
+/// Label of a pod: it is removed, and made anew.
+pub(crate) const TO_DELETE: &str = "collaset.kusionstack.io/to-delete";
+
+/// What is known of them beside the objects.
+#[derive(Default)]
+pub(super) struct CollaSets {
+    /// By uid: most pods that were wanted since the CollaSet was last at rest.
+    most: BTreeMap<String, usize>,
+}
+
+/// Pods of the CollaSet that are not being deleted and have not ended.
+fn live<'a>(server: &'a Server, uid: &'a str) -> impl Iterator<Item = &'a Arc<PodView>> {
+    let own = move |pod: &&Arc<PodView>| pod.owner.as_ref().is_some_and(|owner| owner.uid == uid);
+    server.pods.values().map(|pod| &pod.view).filter(own).filter(|pod| !pod.terminating && !pod.finished)
+}
+
+fn replicas(set: &WorkloadObject) -> usize {
+    set.json["spec"]["replicas"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+}
+
+fn id(pod: &PodView) -> Option<&str> {
+    pod.labels.get(INSTANCE_ID).map(String::as_str)
+}
+
+impl Checks {
+    /// A CollaSet's owner wants another number of pods, or the CollaSet is at rest.
+    pub(crate) fn wanted(&mut self, server: &Server, set: &WorkloadObject, at_rest: bool) {
+        let uid = &set.view.id.uid;
+        // Where a rule never lets a pod go there are more of them than are wanted.
+        let there = live(server, uid).count();
+        let before = if at_rest { there } else { self.colla_sets.most.get(uid).copied().unwrap_or_default() };
+        self.colla_sets.most.insert(uid.clone(), before.max(replicas(set)));
+    }
+
+    /// A controller of ours is about to make a pod.
+    pub(crate) fn pod_made(&mut self, server: &Server, pod: &PodView) {
+        if self.off {
+            return;
+        }
+        let name = &pod.id.name;
+        let set = pod.owner.as_ref().and_then(|owner| server.object("CollaSet", &owner.namespace, &owner.name));
+        let Some(set) = set else {
+            return self.fail(server.now, format!("pod {name} was made for nobody"));
+        };
+        let uid = &set.view.id.uid;
+        if let Some(other) = live(server, uid).find(|other| id(other) == id(pod)) {
+            let id = id(pod).unwrap_or("?");
+            return self.fail(server.now, format!("pod {name} was made for id {id}, which pod {} has", other.id.name));
+        }
+        let most = self.colla_sets.most.get(uid).copied().unwrap_or_default();
+        // Those whose ids are given up are on their way out.
+        let stays = |pod: &&Arc<PodView>| !is_given_up(server, pod);
+        if live(server, uid).filter(stays).count() >= most {
+            return self.fail(server.now, format!("pod {name} was made though {most} pods are there already"));
+        }
+        if let Some(what) = unlike_its_revision(server, pod) {
+            self.fail(server.now, what);
+        }
+    }
+
+    /// A controller of ours is about to delete a pod.
+    pub(crate) fn deleted_by_us(&mut self, server: &Server, pod: &PodView) {
+        if self.off || pod.terminating || pod.finished {
+            return;
+        }
+        let name = &pod.id.name;
+        if pod.ready() && pod.in_service().is_some_and(|is| is.is_true) {
+            return self.fail(server.now, format!("pod {name} was deleted while it serves"));
+        }
+        let mut statuses = pod.containers.iter().filter_map(|container| container.status.as_ref());
+        let runs = statuses.any(|status| status.running_since.is_some());
+        if !runs || pod.in_service().is_none_or(|is| is.is_true) {
+            // It serves nobody: its container or its node is down.
+            return;
+        }
+        let Some(truth) = self.pods.get(&pod.id.uid) else { return };
+        let (Some(until), Some(lowered)) = (truth.clients, truth.lowered_at) else { return };
+        let of_pod = |grant: &&Grant| grant.pod.uid == pod.id.uid;
+        let mut grants = server.transitions.values().flat_map(|node| &node.view.spec.grants);
+        let Some(grant) = grants.find(of_pod) else {
+            return self.fail(server.now, format!("pod {name} was deleted with clients, and nobody has drained it"));
+        };
+        let seconds = grant.drain.straggler_after_seconds.min(grant.drain.deadline_seconds);
+        // A node's clock may be wrong by so much.
+        let deadline = lowered + Micros::from(seconds).saturating_sub(11) * SECOND;
+        if server.now < until.min(deadline) {
+            self.fail(server.now, format!("pod {name} was deleted while clients are connected to it"));
+        }
+    }
+
+    /// A pod that leaves: until when clients are connected to it. Those that have gone do not come back, whoever looks next.
+    pub(crate) fn clients(&mut self, uid: &str, until: Micros) {
+        let truth = self.truth(uid);
+        truth.clients = Some(truth.clients.map_or(until, |known| known.min(until)));
+    }
+}
+
+/// The ResourceContext says that the id of the pod is given up.
+fn is_given_up(server: &Server, pod: &PodView) -> bool {
+    let owner = pod.owner.as_ref();
+    let context = owner.and_then(|owner| server.object("ResourceContext", &owner.namespace, &owner.name));
+    let mut entries = context.and_then(|it| it.json["spec"]["contexts"].as_array()).into_iter().flatten();
+    let own = entries.find(|entry| entry["data"]["hitless.dev/pod"] == pod.id.name.as_str());
+    own.is_some_and(|entry| entry["data"]["ScaleIn"] == "true")
+}
+
+/// A pod runs what its revision says.
+pub(crate) fn unlike_its_revision(server: &Server, pod: &PodView) -> Option<String> {
+    let (name, label) = (&pod.id.name, pod.labels.get(labels::CONTROLLER_REVISION_HASH)?);
+    let owner = pod.owner.as_ref()?;
+    let Some(revision) = server.object("ControllerRevision", &owner.namespace, label) else {
+        return Some(format!("pod {name} is of revision {label}, which is not there"));
+    };
+    let image = |object: &WorkloadObject| {
+        let image = &object.json["data"]["spec"]["template"]["spec"]["containers"][0]["image"];
+        image.as_str().unwrap_or_default().to_owned()
+    };
+    let (is, wanted) = (&pod.containers.first()?.image, image(revision));
+    (!budget::same_image(is, &wanted)).then(|| format!("pod {name} runs {is}, and its revision {label} says {wanted}"))
+}
+
+/// What must be true of a CollaSet that is at rest, whatever its rules are.
+pub(crate) fn at_rest(server: &Server, set: &WorkloadObject) -> Option<String> {
+    let (name, namespace, uid) = (&set.view.id.name, &set.view.id.namespace, &set.view.id.uid);
+    let pods: Vec<&Arc<PodView>> = live(server, uid).collect();
+    let wanted = replicas(set);
+    if pods.len() < wanted {
+        return Some(format!("CollaSet {name} has {} pods of {wanted}", pods.len()));
+    }
+    let mut ids: Vec<&str> = pods.iter().filter_map(|pod| id(pod)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.len() != pods.len() {
+        return Some(format!("pods of CollaSet {name} share instance ids: {ids:?}"));
+    }
+    if let Some(what) = pods.iter().find_map(|pod| unlike_its_revision(server, pod)) {
+        return Some(what);
+    }
+    let context = server.object("ResourceContext", namespace, name)?;
+    let entries = context.json["spec"]["contexts"].as_array().into_iter().flatten();
+    let mut named: Vec<&str> = entries.filter_map(|each| each["data"]["hitless.dev/pod"].as_str()).collect();
+    let mut there: Vec<&str> = pods.iter().map(|pod| pod.id.name.as_str()).collect();
+    named.sort_unstable();
+    there.sort_unstable();
+    (named != there).then(|| format!("the ResourceContext of {name} names {named:?}, and there are {there:?}"))
+}
+
+/// What a CollaSet that is at rest lacks, unless something is in its way.
+pub(crate) fn unfinished(server: &Server, set: &WorkloadObject) -> Option<String> {
+    let Object { id, .. } = &*set.view;
+    let pods: Vec<&Arc<PodView>> = live(server, &id.uid).collect();
+    let wanted = replicas(set);
+    if pods.len() > wanted {
+        return Some(format!("it has {} pods, and {wanted} are wanted", pods.len()));
+    }
+    if let Some(pod) = pods.iter().find(|pod| pod.labels.contains_key(TO_DELETE)) {
+        return Some(format!("pod {} is to be removed", pod.id.name));
+    }
+    let revision = set.json["status"]["updatedRevision"].as_str().unwrap_or_default();
+    let template = server.object("ControllerRevision", &id.namespace, revision);
+    let same = |known: &WorkloadObject| {
+        let mut is = known.json["data"]["spec"]["template"].clone();
+        is.as_object_mut().map(|is| is.remove("$patch"));
+        is == set.json["spec"]["template"]
+    };
+    if !template.is_some_and(same) {
+        return Some(format!("its updated revision {revision} is not its template"));
+    }
+    let strategy = &set.json["spec"]["updateStrategy"];
+    let kept = strategy["rollingUpdate"]["byPartition"]["partition"].as_u64().unwrap_or_default();
+    let least = wanted.saturating_sub(usize::try_from(kept).unwrap_or_default());
+    let is_updated =
+        |pod: &&&Arc<PodView>| pod.labels.get(labels::CONTROLLER_REVISION_HASH).map(String::as_str) == Some(revision);
+    let updated = pods.iter().filter(is_updated).count();
+    (updated < least).then(|| format!("{updated} pods are at revision {revision}, and {least} are to be"))
+}
