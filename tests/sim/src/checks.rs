@@ -397,8 +397,8 @@ impl Checks {
             && self.services.controlled.contains(&(operation.id.clone(), operation.granted));
         let balancer = server.balancer.as_ref().filter(|_| is_named);
         let is_served = balancer.zip(before.ip.as_ref()).is_some_and(|(it, ip)| it.serves(ip, server.now));
-        // Times in conditions are whole seconds.
-        if server.now - since < DEADLINE - SECOND && is_served {
+        // Times in conditions are whole seconds, and were taken before the write arrived.
+        if server.now - since < DEADLINE - 2 * SECOND && is_served {
             let what = format!("pod {name} was operated while its load balancer sends it clients");
             return self.fail(server.now, what);
         }
