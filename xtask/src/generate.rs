@@ -8,8 +8,10 @@ use anyhow::{Context, ensure};
 use hitless_e2e::build::cargo;
 use hitless_workloads::rights;
 
+use crate::features;
+
 /// Writes the definitions in `manifests` from the types of crate `hitless-api`, the kinds' part of the roles in `manifests` from crate
-/// `hitless-workloads`, and `docs/openapi.json` from the types of the agent's endpoint. A test of each of them, `generated` in
+/// `hitless-workloads`, the table of features in `docs/compatibility.md` from `docs/features.toml`, and `docs/openapi.json` from the types of the agent's endpoint. A test of each of them, `generated` in
 /// the first two, compares what is committed.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
@@ -27,6 +29,9 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         println!("wrote {name}");
     }
+    fs::write(root.join(features::PAGE), features::page(root)?)
+        .with_context(|| format!("cannot write {}", features::PAGE))?;
+    println!("wrote {}", features::PAGE);
     // A program of its own, because the agent with all it needs is much to build for the sake of the other verbs.
     let printed = cargo()
         .args(["run", "--quiet", "--package", "hitless-agent", "--example", "openapi"])

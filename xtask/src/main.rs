@@ -3,6 +3,7 @@
 mod bench;
 mod cluster;
 mod demo;
+mod features;
 mod generate;
 mod sim;
 mod test;

@@ -159,6 +159,7 @@ fn a_pod_is_operated_once_the_load_balancer_has_it_out_and_done_once_it_serves_t
     {
         story.shows(&grant, standing, Stand::Out);
         assert_eq!(story.pending(), both, "{standing:?}");
+        assert_eq!(story.wanted()[&address], Stand::Out, "until it is out: {standing:?}");
     }
     story.shows(&grant, Standing::NotRegistered, Stand::In);
     assert_eq!(story.pending(), both, "whoever read that was about to register it");
@@ -237,6 +238,25 @@ fn pods_are_in_and_out_as_they_are_ready() {
     pods.next().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-11-22T00:00:00Z");
     drop(pods);
     assert_eq!(story.wanted().into_values().collect::<Vec<_>>(), [Stand::Out, Stand::Gone, Stand::In]);
+}
+
+/// A new leader may have a copy of the pod from before it left, and the agent one of a wait that is over.
+#[test]
+fn who_has_an_old_copy_of_a_pod_brings_no_server_back_that_is_let_go() {
+    let mut story = Story::new();
+    let grant = story.granted();
+    let (_, address) = story.pod(&grant);
+    for standing in [Standing::Draining { sessions: Some(1) }, Standing::Out] {
+        story.shows(&grant, standing, Stand::Out);
+        assert_eq!(story.wanted().get(&address), None, "it stays as it is: {standing:?}");
+    }
+    story.readable = false;
+    assert_eq!(story.wanted().get(&address), None, "it may be let go");
+    story.readable = true;
+    story.shows(&grant, Standing::Serving, Stand::In);
+    assert_eq!(story.wanted()[&address], Stand::In, "nobody has let it go");
+    story.shows(&grant, Standing::NotRegistered, Stand::In);
+    assert_eq!(story.wanted()[&address], Stand::In, "a load balancer that was restarted has no server");
 }
 
 #[test]

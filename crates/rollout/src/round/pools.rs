@@ -237,12 +237,12 @@ pub(super) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
                 Stand::Gone
             } else if held.contains(pod.id.uid.as_str()) {
                 Stand::In
+            } else if !serves(pod) {
+                Stand::Out
             } else if is_leaving(pod, key, address, draft) {
                 continue;
-            } else if serves(pod) {
-                Stand::In
             } else {
-                Stand::Out
+                Stand::In
             };
             let all = wanted.entry(key).or_default();
             // A new pod may have the address of one that is gone, and then its word counts.
@@ -260,7 +260,7 @@ pub(super) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
     snapshot.providers.iter().flat_map(|provider| provider.keys()).map(wish).collect()
 }
 
-/// The load balancer is letting the pod go, and its operation has begun: then it is not brought back before the pod itself has
+/// The load balancer lets the pod go, as far as is known, and its operation has begun: then it is not brought back before the pod itself has
 /// returned. A new leader may have old copies of the pod and of its grant, and the agent one of a wait that is over.
 fn is_leaving(pod: &PodView, key: &PoolKey, address: SocketAddr, draft: &Draft<'_>) -> bool {
     let place = draft.reservation(&pod.id.namespace, &pod.id.uid);
@@ -268,8 +268,13 @@ fn is_leaving(pod: &PodView, key: &PoolKey, address: SocketAddr, draft: &Draft<'
         let mark = Grant::mark_of_return(&place.id, &place.since);
         pod.in_service().is_some_and(|it| it.is_true && it.message == mark)
     };
-    let backend = draft.snapshot.pools.get(key).and_then(|reading| reading.at(address));
-    let is_let_go = backend.is_some_and(|it| matches!(it.standing, Standing::Draining { .. } | Standing::Out));
+    let is_let_go = match draft.snapshot.pools.get(key) {
+        Some(PoolReading::Read(read)) => {
+            read.get(&address).is_some_and(|it| matches!(it.standing, Standing::Draining { .. } | Standing::Out))
+        }
+        // It may be: a new leader has not read it yet.
+        Some(PoolReading::Unreadable(_) | PoolReading::Assumed) | None => true,
+    };
     is_let_go && place.is_some_and(|place| !has_returned(place))
 }
 

@@ -270,12 +270,17 @@ impl Seen {
 
     /// The same at another time.
     pub(crate) fn plan_at(&self, left: &BTreeSet<String>, now: &str) -> Plan {
+        self.plan_of("web", left, now)
+    }
+
+    /// The same for the CollaSet with this name.
+    pub(crate) fn plan_of(&self, name: &str, left: &BTreeSet<String>, now: &str) -> Plan {
         let objects: Vec<Arc<Object>> =
             self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
         let world = World::new(&objects, &pods, BTreeSet::new()).after(left.clone()).at(&pods, now.parse().unwrap());
-        let root = objects.iter().find(|object| object.colla_set().is_some()).unwrap();
+        let root = objects.iter().find(|object| object.colla_set().is_some() && object.id.name == name).unwrap();
         kind::of_workload(&root.id.group_kind).unwrap().plan(root, &world)
     }
 }

@@ -14,3 +14,5 @@ mod replace;
 mod reports;
 #[cfg(test)]
 mod steps;
+#[cfg(test)]
+mod upstream;

@@ -24,9 +24,10 @@ pub(crate) const BUGS: &[Bug] = &[
         changes: &[
             (
                 "crates/rollout/src/round/pools.rs",
-                "} else if serves(pod) || held.contains(pod.id.uid.as_str()) {",
-                "} else if MUTANT || serves(pod) || held.contains(pod.id.uid.as_str()) {",
+                "} else if is_leaving(pod, key, address, draft) {",
+                "} else if !MUTANT && is_leaving(pod, key, address, draft) {",
             ),
+            ("crates/rollout/src/round/pools.rs", "} else if serves(pod) {", "} else if MUTANT || serves(pod) {"),
             (
                 "crates/rollout/src/round/pools.rs",
                 "has_left && is_out && matches!(backend.told, Some(Stand::Out | Stand::Gone))",

@@ -15,24 +15,40 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a pod that is operated counts as one that does not serve",
         changes: &[(
             "crates/workloads/src/kinds/colla_set/plan.rs",
-            "pod.available() || self.world.operating.contains(uid)",
-            "pod.available() || !MUTANT && self.world.operating.contains(uid)",
+            "is_returning(pod) || self.world.operating.contains(uid)",
+            "is_returning(pod) || !MUTANT && self.world.operating.contains(uid)",
         )],
     },
     Bug {
         what: "pods of a CollaSet are made whatever its ResourceContext says",
         changes: &[(
             "crates/workloads/src/kinds/colla_set/plan.rs",
-            "Write { needs: needs.clone(), ..write }",
-            "Write { needs: if MUTANT { Vec::new() } else { needs.clone() }, ..write }",
+            "let needed: Vec<String> = first.iter().map(Write::key).collect();",
+            "let needed: Vec<String> = first.iter().filter(|_| !MUTANT).map(Write::key).collect();",
+        )],
+    },
+    Bug {
+        what: "an operation is taken back because other pods of its CollaSet can't follow",
+        changes: &[(
+            "crates/workloads/src/kinds/colla_set/plan.rs",
+            "Some(because) if wishes.is_empty() && !is_operating => {",
+            "Some(because) if wishes.is_empty() && (MUTANT || !is_operating) => {",
+        )],
+    },
+    Bug {
+        what: "a revision is removed to which a pod may be rolled back",
+        changes: &[(
+            "crates/workloads/src/kinds/colla_set/plan.rs",
+            "if work.behind.is_empty() && !is_operating {",
+            "if work.behind.is_empty() && (MUTANT || !is_operating) {",
         )],
     },
     Bug {
         what: "an id that is taken is given to another pod",
         changes: &[(
             "crates/workloads/src/kinds/colla_set/roster.rs",
-            "(0..i32::MAX).find(|id| !is_taken(id))",
-            "(0..i32::MAX).find(|id| MUTANT || !is_taken(id))",
+            "(self.lowest..i32::MAX).find(|id| !is_taken(id))",
+            "(self.lowest..i32::MAX).find(|id| MUTANT || !is_taken(id))",
         )],
     },
     Bug {
