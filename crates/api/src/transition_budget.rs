@@ -93,7 +93,8 @@ pub enum Scope {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyLimit {
-    /// Name of the node label, e.g. `topology.kubernetes.io/zone`. Nodes without it are one domain together.
+    /// Name of the node label, e.g. `topology.kubernetes.io/zone`. Nodes without it are one domain together. Where no node has it,
+    /// nobody goes.
     #[schemars(length(min = 1, max = 317))]
     pub key: String,
     /// Most domains in which selected pods may be unavailable at a time.

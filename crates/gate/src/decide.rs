@@ -55,12 +55,21 @@ impl Gate {
         Verdict { allowed, asks: if denied_freely { Vec::new() } else { asks }, ..verdict(each, rules) }
     }
 
-    /// Whether a rule of stage PostCheck concerns the pod, so that its return has to wait for it.
+    /// Whether a rule of stage PostCheck concerns the pod, so that its return has to wait for it. `candidate` is asked for only where
+    /// there are such rules for its pod. A rule whose conditions the pod does not meet concerns it: it may meet them by then.
     #[must_use]
-    pub fn has_post_check(&self, uid: &str) -> bool {
+    pub fn has_post_check(&self, uid: &str, candidate: impl FnOnce() -> Candidate) -> bool {
         let Some(pod) = self.pod(uid) else { return false };
-        let concerns = |rule: &Rule| rule.stage == Stage::PostCheck && rule.check.has_effect();
-        self.groups_of(pod).any(|(_, group)| group.policy.rules.iter().any(concerns))
+        let is_there = |rule: &&Rule| rule.stage == Stage::PostCheck && rule.check.has_effect();
+        let mut rules = self.groups_of(pod).flat_map(|(_, group)| &group.policy.rules).filter(is_there).peekable();
+        if rules.peek().is_none() {
+            return false;
+        }
+        let candidate = candidate();
+        let (known, _) = in_order(self, std::slice::from_ref(&candidate));
+        let Some(each) = known.first() else { return false };
+        let is_excused = |rule: &Rule| matches!(excuse(rule, each, self), Some(Reason::Skipped | Reason::FilteredOut));
+        rules.any(|rule| !is_excused(rule))
     }
 }
 

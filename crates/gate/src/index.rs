@@ -119,6 +119,12 @@ impl Gate {
         Some(self.symbols.text(value))
     }
 
+    /// Nodes are known, and none of them has that label.
+    pub(crate) fn is_unknown_node_label(&self, key: &str) -> bool {
+        let has = |symbol| self.nodes.values().any(|labels| labels.get(symbol).is_some());
+        !self.nodes.is_empty() && !self.symbols.find(key).is_some_and(has)
+    }
+
     /// A PodTransitionRule is new or has changed.
     pub fn set_rule_set(&mut self, set: &RuleSet) {
         let source = Source::RuleSet(set.namespace.clone(), set.name.clone());

@@ -24,6 +24,8 @@ pub(super) struct Live {
     domains: Option<BTreeSet<String>>,
     /// Nodes that `domains` does not know yet.
     domains_lack: Vec<Symbol>,
+    /// Whether no node has that label, once somebody has asked.
+    is_unknown_label: Option<bool>,
     /// Members taken in this round, by node.
     taken_on: HashMap<Symbol, u64>,
     /// Members taken in this round that were Ready only recently, by node: nobody goes because they count as down already.
@@ -105,6 +107,10 @@ impl Live {
     ) -> Result<Reason, Reason> {
         let of = |node: &Symbol| domain(gate, Some(*node), key);
         let own = domain(gate, pod.node, key);
+        if own.is_empty() && *self.is_unknown_label.get_or_insert_with(|| gate.is_unknown_node_label(key)) {
+            let text = format!("topology.key: no node has the label {key}, so all nodes would be one domain");
+            return Err(Reason::Misconfigured { text });
+        }
         // Not those that go in this very round: they may go because this one's domain counts as down already.
         let others_down = |itself: &Symbol| {
             let mut others =

@@ -29,6 +29,8 @@ pub(crate) struct Cluster {
 pub(crate) struct Seen {
     objects: BTreeMap<(String, String), Value>,
     pods: BTreeMap<(String, String), Value>,
+    /// uids of pods with unfinished operations.
+    pub(crate) operating: BTreeSet<String>,
 }
 
 fn is_pod(key: &(String, String)) -> bool {
@@ -279,7 +281,8 @@ impl Seen {
             self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
-        let world = World::new(&objects, &pods, BTreeSet::new()).after(left.clone()).at(&pods, now.parse().unwrap());
+        let world =
+            World::new(&objects, &pods, self.operating.clone()).after(left.clone()).at(&pods, now.parse().unwrap());
         let root = objects.iter().find(|object| object.colla_set().is_some() && object.id.name == name).unwrap();
         kind::of_workload(&root.id.group_kind).unwrap().plan(root, &world)
     }

@@ -1,5 +1,7 @@
 //! What happens in order.
 
+use std::collections::BTreeSet;
+
 use hitless_api::GrantOp;
 use hitless_workloads::{Plan, Stage};
 use serde_json::{Value, json};
@@ -202,6 +204,41 @@ fn a_template_that_comes_again_is_the_same_revision_and_old_ones_go() {
     }
     let revisions = cluster.objects.keys().filter(|(kind, _)| kind == "ControllerRevision").count();
     assert_eq!(revisions, 2, "the one in use and one more");
+}
+
+/// Its operation may still be rolled back, and then it is at the revision that it had.
+#[test]
+fn no_revision_goes_while_a_pod_of_the_new_one_is_being_operated() {
+    let mut cluster = running(1, &json!({"historyLimit": 0}));
+    image(&mut cluster, "web:v2");
+    let deletes = |plan: &Plan| plan.writes.iter().any(|write| write.verb == "delete-revision");
+    for _ in 0..20 {
+        let mut seen = Seen::of(&cluster);
+        seen.operating = cluster.uids().into_iter().collect();
+        let plan = seen.plan(&cluster.left);
+        assert!(!deletes(&plan));
+        carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX);
+        cluster.operate(&plan);
+        cluster.kubelets();
+    }
+    assert_eq!(cluster.images(), ["web:v2"]);
+    assert!(deletes(&Seen::of(&cluster).plan(&cluster.left)), "once it is over");
+}
+
+/// One can follow, the other one can't: what is under way ends.
+#[test]
+fn an_operation_is_not_taken_back_because_other_pods_are_refused() {
+    let mut cluster = running(
+        2,
+        &json!({"updateStrategy": {"podUpgradePolicy": "InPlaceOnly", "rollingUpdate": {"byPartition": {"partition": 1}}}}),
+    );
+    cluster.change(|spec| spec["template"]["spec"]["containers"][0]["command"] = json!(["/other"]));
+    settle(&mut cluster, true);
+    let mut seen = Seen::of(&cluster);
+    let refused = |seen: &Seen| matches!(seen.plan(&BTreeSet::new()).stage, Stage::Refused(_));
+    assert!(refused(&seen));
+    seen.operating = cluster.uids().into_iter().collect();
+    assert!(!refused(&seen));
 }
 
 #[test]

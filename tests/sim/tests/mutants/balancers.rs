@@ -27,7 +27,7 @@ pub(crate) const BUGS: &[Bug] = &[
                 "} else if is_leaving(pod, key, address, draft) {",
                 "} else if !MUTANT && is_leaving(pod, key, address, draft) {",
             ),
-            ("crates/rollout/src/round/pools.rs", "} else if serves(pod) {", "} else if MUTANT || serves(pod) {"),
+            ("crates/rollout/src/round/pools.rs", "} else if !serves(pod) {", "} else if !MUTANT && !serves(pod) {"),
             (
                 "crates/rollout/src/round/pools.rs",
                 "has_left && is_out && matches!(backend.told, Some(Stand::Out | Stand::Gone))",

@@ -36,14 +36,6 @@ pub(crate) const BUGS: &[Bug] = &[
         )],
     },
     Bug {
-        what: "a revision is removed to which a pod may be rolled back",
-        changes: &[(
-            "crates/workloads/src/kinds/colla_set/plan.rs",
-            "if work.behind.is_empty() && !is_operating {",
-            "if work.behind.is_empty() && (MUTANT || !is_operating) {",
-        )],
-    },
-    Bug {
         what: "an id that is taken is given to another pod",
         changes: &[(
             "crates/workloads/src/kinds/colla_set/roster.rs",

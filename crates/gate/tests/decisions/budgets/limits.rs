@@ -67,7 +67,21 @@ fn one_zone_at_a_time() {
 #[test]
 fn nodes_without_the_label_are_one_domain() {
     let rack = json!({"topology": {"key": "rack"}});
-    assert_eq!(Namespace::of(3).on(&["a1", "b1", "c1"]).budget(rack).allowed().len(), 3);
+    let namespace = Namespace::of(3).on(&["a1", "b1", "c1"]).budget(rack);
+    let mut gate = namespace.gate();
+    gate.set_node("d1", [("rack", "r1")]);
+    let candidates = ["p0", "p1", "p2"].map(Namespace::candidate);
+    let verdicts = gate.decide(&candidates, &namespace.approvals, namespace.now);
+    assert_eq!(verdicts.iter().filter(|verdict| verdict.allowed).count(), 3);
+}
+
+#[test]
+fn a_label_that_no_node_has_lets_nobody_go() {
+    let misspelt = json!({"topology": {"key": "topology.kubernetes.io/zonee"}});
+    let namespace = Namespace::of(3).on(&["a1", "b1", "c1"]).budget(misspelt);
+    assert_eq!(namespace.allowed(), Vec::<String>::new());
+    let because = namespace.one("p0").rules[0].because.to_string();
+    assert!(because.contains("no node has the label topology.kubernetes.io/zonee"), "{because}");
 }
 
 #[test]

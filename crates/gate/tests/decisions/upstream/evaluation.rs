@@ -107,7 +107,10 @@ fn pre_check_and_post_check_are_separate() {
     assert!(verdict.allowed);
     assert_eq!(verdict.rules[1].because, Reason::OtherStage { stage: "PostCheck".into() });
     let gate = namespace.gate();
-    assert!(gate.has_post_check("uid-p0") && !gate.has_post_check("uid-unknown"));
+    assert!(
+        gate.has_post_check("uid-p0", || Namespace::candidate("p0"))
+            && !gate.has_post_check("uid-unknown", || Namespace::candidate("unknown"))
+    );
     let back = gate.post_check(&Namespace::candidate("p0"), &namespace.approvals, at(0));
     assert_eq!(back.denied().map(hitless_gate::RuleVerdict::rule_name).collect::<Vec<_>>(), ["after"]);
     let may = namespace.label("p0", "may-return", "true");
@@ -135,9 +138,28 @@ fn a_pod_does_not_set_out_that_could_not_return() {
     let rule = json!({"name": "r", "stage": "PostCheck", "labelCheck": {}});
     let namespace = Namespace::of(1).rule(rule);
     assert!(!namespace.one("p0").allowed);
-    assert!(namespace.gate().has_post_check("uid-p0"));
+    assert!(namespace.gate().has_post_check("uid-p0", || Namespace::candidate("p0")));
     let excused = Candidate { skips: ["r".to_owned()].into(), ..Namespace::candidate("p0") };
-    assert!(namespace.decide(&[excused])[0].allowed);
+    assert!(namespace.decide(std::slice::from_ref(&excused))[0].allowed);
+    assert!(!namespace.gate().has_post_check("uid-p0", || excused), "nothing keeps it from being held");
+}
+
+#[test]
+fn a_rule_for_the_return_of_others_does_not_concern_a_pod() {
+    let rule = |more: serde_json::Value| {
+        let mut rule =
+            json!({"name": "r", "stage": "PostCheck", "labelCheck": {"requires": {"matchLabels": {"go": "ok"}}}});
+        rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Namespace::of(1)
+            .rule(rule)
+            .label("p0", "app", "web")
+            .gate()
+            .has_post_check("uid-p0", || Namespace::candidate("p0"))
+    };
+    let filter = |app: &str| json!({"filter": {"labelSelector": {"matchLabels": {"app": app}}}});
+    assert!(rule(json!({})) && rule(filter("web")));
+    assert!(!rule(filter("api")), "it is filtered out");
+    assert!(rule(json!({"conditions": ["Warm"]})), "it may be warm by then");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn a_rule_without_a_stage_is_for_pre_check_and_one_with_an_unknown_stage_never_r
     let never = Namespace::of(1).rule(rule("PreTrafficOff"));
     assert!(never.one("p0").allowed);
     assert_eq!(never.one("p0").rules[0].because, Reason::OtherStage { stage: "PreTrafficOff".into() });
-    assert!(!never.gate().has_post_check("uid-p0"));
+    assert!(!never.gate().has_post_check("uid-p0", || Namespace::candidate("p0")));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_disabled_rule_is_ignored_in_every_stage() {
             json!({"name": "r", "stage": stage, "disabled": true, "availablePolicy": {"maxUnavailableValue": 0}});
         let namespace = Namespace::of(1).rule(rule);
         assert_eq!(namespace.one("p0").rules[0].because, Reason::Disabled);
-        assert!(!namespace.gate().has_post_check("uid-p0"));
+        assert!(!namespace.gate().has_post_check("uid-p0", || Namespace::candidate("p0")));
     }
 }
 
