@@ -38,7 +38,7 @@ impl Server {
                 self.bindings.insert(write.namespace, Arc::new(view));
                 Ok(None)
             }
-            Write::Workload(write) if write.on.group_kind.is("", "Pod") => self.own_pod(write, checks),
+            Write::Workload(write) if write.on.group_kind.is("", "Pod") => self.own_pod(&write, checks),
             Write::Workload(write) => self.workload(&write, checks),
             Write::Service(write) => self.service(&write, checks),
             Write::Prefetch(write) => self.prefetch(write),

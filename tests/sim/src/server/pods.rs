@@ -44,12 +44,12 @@ impl Server {
     }
 
     /// A controller's write to a pod that takes part in PodOpsLifecycle, or that a CollaSet has or is to have.
-    pub(super) fn own_pod(&mut self, write: Write, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
+    pub(super) fn own_pod(&mut self, write: &Write, checks: &mut Checks) -> Result<Option<Object>, Refusal> {
         let known = self.pods.get(write.on.uid.as_str()).cloned();
         match &write.request {
             Request::Create(manifest) => self.make_pod(&write.on.namespace, manifest.clone(), checks),
-            Request::Look => self.very_pod(&write),
-            Request::Absent { owner_uid } => self.no_pod(&write, owner_uid),
+            Request::Look => self.very_pod(write),
+            Request::Absent { owner_uid } => self.no_pod(write, owner_uid),
             Request::Patch(patch) => {
                 let known = known.ok_or(Refusal::Gone)?;
                 let mut after = NodePod::clone(&known.node_pod);
