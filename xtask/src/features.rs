@@ -103,7 +103,6 @@ fn table(features: &[Feature]) -> String {
         features.len()
     );
     for (index, Feature { name, state, why, tests }) in features.iter().enumerate() {
-        let why = if why.is_empty() { "" } else { why };
         let tests: Vec<String> = tests.iter().map(|test| link(test)).collect();
         // Writing to a String does not fail.
         let _ = writeln!(text, "| {} | {name} | {} | {why} | {} |", index + 1, state.word(), tests.join(", "));

@@ -11,8 +11,8 @@ use hitless_workloads::rights;
 use crate::features;
 
 /// Writes the definitions in `manifests` from the types of crate `hitless-api`, the kinds' part of the roles in `manifests` from crate
-/// `hitless-workloads`, the table of features in `docs/compatibility.md` from `docs/features.toml`, and `docs/openapi.json` from the types of the agent's endpoint. A test of each of them, `generated` in
-/// the first two, compares what is committed.
+/// `hitless-workloads`, the table of features in `docs/compatibility.md` from `docs/features.toml`, and `docs/openapi.json` from the
+/// types of the agent's endpoint. A test of each of them, `generated` in the first two, compares what is committed.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
     let folder = root.join("manifests");

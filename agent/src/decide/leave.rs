@@ -71,7 +71,7 @@ fn leaving(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
 
 /// The endpoint is going or gone.
 fn draining(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
-    if operation.memory.left_for_good && operation.deed().is_over_once_drained() {
+    if operation.memory.left_for_good {
         return operate(operation);
     }
     let drain = &operation.grant.drain;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DrainSpec, Hook, MicroTime, MountedConfig, ObjectRef, VerifySpec, Wait, WaitPoint, digest};
+use crate::{DrainSpec, GroupKind, Hook, MicroTime, MountedConfig, ObjectRef, VerifySpec, Wait, WaitPoint, digest};
 
 /// Identity of a pod; a name alone never identifies one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +16,15 @@ pub struct PodRef {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
+}
+
+impl PodRef {
+    /// The same as an object among others.
+    #[must_use]
+    pub fn object(&self) -> ObjectRef {
+        let Self { namespace, name, uid } = self.clone();
+        ObjectRef { group_kind: GroupKind::POD, namespace, name, uid }
+    }
 }
 
 /// What is done to the pod.

@@ -24,6 +24,7 @@ pub mod pod_transition_rule;
 pub mod propagation;
 pub mod pull;
 pub mod resource_context;
+pub mod selector;
 pub mod traffic_provider;
 pub mod transition;
 pub mod transition_budget;

@@ -27,6 +27,9 @@ static FREQUENT: [GroupKind; 4] = [
 ];
 
 impl GroupKind {
+    /// Pods.
+    pub const POD: Self = Self::new("", "Pod");
+
     /// Of these words.
     #[must_use]
     pub const fn new(group: &'static str, kind: &'static str) -> Self {

@@ -84,7 +84,7 @@ impl PodIntent {
     /// The pod leaves service for good, and nothing else is done to it.
     #[must_use]
     pub fn drain(pod: &PodView) -> Self {
-        Self::new(pod, Operation::new(GrantOp::Drain, BTreeMap::new(), BTreeMap::new(), BTreeMap::new()))
+        Self::drain_for(pod, BTreeMap::new())
     }
 
     /// The same, once these images are on its node: the pod that is made in its place has them.

@@ -10,11 +10,11 @@ use hitless_api::event::{EventNote, Severity};
 use hitless_api::lifecycle::{self, DELETE_ID, DELETE_TYPE, LifecycleView, Step};
 use hitless_api::names::{self, labels};
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GroupKind, JsonPatch, ObjectRef};
+use hitless_api::{Grant, JsonPatch};
 use jiff::{Timestamp, Unit};
 use serde_json::json;
 
-use crate::write::{Request, Write};
+use crate::write::{Request, Write, patch_of_pod};
 
 type Labels = BTreeMap<String, String>;
 
@@ -50,18 +50,19 @@ pub fn next(pod: &PodView, known: Known<'_>, is_expected: impl Fn(&str) -> bool,
     let work = Work { pod, view, known, is_complete, stamp: now.as_nanosecond().to_string() };
     let after = work.labels();
     if after != pod.labels {
-        return Some(write("lifecycle-labels", pod, Request::Patch(patch_of(pod, &after))));
+        return Some(Write::on_pod("lifecycle-labels", &pod.id, Request::Patch(patch_of(pod, &after))));
     }
     if let Some(is_true) = work.service_ready() {
         let note = is_true
             .then(|| note(pod, "ServiceReady", "the pod serves as far as PodOpsLifecycle is concerned".to_owned()));
-        return Some(write("lifecycle-condition", pod, Request::Status(work.condition(is_true, now))).telling(note));
+        return Some(
+            Write::on_pod("lifecycle-condition", &pod.id, Request::Status(work.condition(is_true, now))).telling(note),
+        );
     }
     let may_be_deleted = work.is_deletion() && pod.labels.contains_key(&Step::Operate.key(DELETE_ID));
     may_be_deleted.then(|| {
-        let request = Request::Delete { resource_version: pod.resource_version.clone() };
         let text = format!("the pod has the label {} and has left service, so it is deleted", lifecycle::TO_DELETE);
-        write("delete-pod", pod, request).telling(Some(note(pod, "PodDeletion", text)))
+        Write::delete_pod("delete-pod", pod).telling(Some(note(pod, "PodDeletion", text)))
     })
 }
 
@@ -260,7 +261,7 @@ impl Work<'_> {
             "message": lifecycle::SERVICE_READY_MESSAGE,
             "lastTransitionTime": now.round(Unit::Second).unwrap_or(now).to_string(),
         });
-        let patch = tested(self.pod);
+        let patch = patch_of_pod(self.pod);
         match self.view.condition {
             None if self.pod.conditions.is_empty() => patch.add(&["status", "conditions"], json!([condition])),
             None => patch.add(&["status", "conditions", "-"], condition),
@@ -296,27 +297,14 @@ fn has_type(all: &Labels, kind: &str) -> bool {
     lifecycle::at(all, Step::OperationType).any(|id| all.get(&Step::OperationType.key(id)).is_some_and(|it| it == kind))
 }
 
-fn tested(pod: &PodView) -> JsonPatch {
-    JsonPatch::of(&pod.id.uid).test(&["metadata", "resourceVersion"], pod.resource_version.as_str())
-}
-
 fn patch_of(pod: &PodView, after: &Labels) -> JsonPatch {
     let removed = pod.labels.keys().filter(|key| !after.contains_key(*key));
-    let patch = removed.fold(tested(pod), |patch, key| patch.remove(&["metadata", "labels", key]));
+    let patch = removed.fold(patch_of_pod(pod), |patch, key| patch.remove(&["metadata", "labels", key]));
     let changed = after.iter().filter(|(key, value)| pod.labels.get(*key) != Some(value));
     changed.fold(patch, |patch, (key, value)| patch.add(&["metadata", "labels", key], value.as_str()))
 }
 
-fn object(pod: &PodView) -> ObjectRef {
-    let hitless_api::PodRef { namespace, name, uid } = pod.id.clone();
-    ObjectRef { group_kind: GroupKind::new("", "Pod"), namespace, name, uid }
-}
-
-fn write(verb: &'static str, pod: &PodView, request: Request) -> Write {
-    Write { verb, on: object(pod), request, tells: None, needs: Vec::new() }
-}
-
 fn note(pod: &PodView, reason: &'static str, text: String) -> EventNote {
-    let regarding = object(pod).reference("v1");
+    let regarding = pod.id.object().reference("v1");
     EventNote { regarding, severity: Severity::Normal, reason, action: "PodOpsLifecycle", text }
 }

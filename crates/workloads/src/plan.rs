@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use hitless_api::ObjectRef;
 use hitless_api::event::{EventNote, Severity};
-use jiff::Timestamp;
-
 use hitless_api::names::{COMPANION_ALWAYS, COMPANION_NEVER, PREFETCH_ONLY, annotations};
+use jiff::Timestamp;
 
 use crate::intent::PodWish;
 use crate::object::{Object, OptIn};

@@ -1,7 +1,8 @@
 //! A write to a workload's object, as data. It applies to exactly the version that it was decided on.
 
 use hitless_api::event::EventNote;
-use hitless_api::{GroupKind, JsonPatch, ObjectRef};
+use hitless_api::pod::PodView;
+use hitless_api::{GroupKind, JsonPatch, ObjectRef, PodRef};
 use serde_json::Value;
 
 use crate::object::Object;
@@ -46,11 +47,19 @@ pub enum Request {
     },
 }
 
+/// The beginning of a patch of `pod` as it was seen.
+pub(crate) fn patch_of_pod(pod: &PodView) -> JsonPatch {
+    tested(&pod.id.uid, &pod.resource_version)
+}
+
+fn tested(uid: &str, resource_version: &str) -> JsonPatch {
+    JsonPatch::of(uid).test(&["metadata", "resourceVersion"], resource_version)
+}
+
 impl Write {
     /// A patch of `object` as it was seen; `change` adds to its tests.
     pub(crate) fn patch(verb: &'static str, object: &Object, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Self {
-        let tested =
-            JsonPatch::of(&object.id.uid).test(&["metadata", "resourceVersion"], object.resource_version.as_str());
+        let tested = tested(&object.id.uid, &object.resource_version);
         Self { verb, on: object.id.clone(), request: Request::Patch(change(tested)), tells: None, needs: Vec::new() }
     }
 
@@ -70,6 +79,16 @@ impl Write {
     pub(crate) fn delete(verb: &'static str, object: &Object) -> Self {
         let request = Request::Delete { resource_version: object.resource_version.clone() };
         Self { verb, on: object.id.clone(), request, tells: None, needs: Vec::new() }
+    }
+
+    /// A request for this pod.
+    pub(crate) fn on_pod(verb: &'static str, pod: &PodRef, request: Request) -> Self {
+        Self { verb, on: pod.object(), request, tells: None, needs: Vec::new() }
+    }
+
+    /// The deletion of `pod` as it was seen.
+    pub(crate) fn delete_pod(verb: &'static str, pod: &PodView) -> Self {
+        Self::on_pod(verb, &pod.id, Request::Delete { resource_version: pod.resource_version.clone() })
     }
 
     /// Sets an annotation of an object.

@@ -48,6 +48,7 @@ use hitless_api::{Grant, PullPolicy, Reservation, TransitionLedgerSpec};
 use hitless_rollout::mode::ServiceView;
 use hitless_rollout::snapshot::RuleView;
 use hitless_workloads::Object;
+use hitless_world::kubelet::runs;
 use jiff::Timestamp;
 
 use crate::clock::{Micros, SECOND};
@@ -56,7 +57,7 @@ use crate::server::Server;
 
 pub(crate) use budget::{number as image_number, partition};
 use colla_sets::CollaSets;
-pub(crate) use colla_sets::{TO_DELETE, at_rest as colla_set_at_rest, unfinished as colla_set_unfinished};
+pub(crate) use colla_sets::{at_rest as colla_set_at_rest, unfinished as colla_set_unfinished};
 use holds::{Replaced, Services};
 use jobs::Jobs;
 
@@ -152,11 +153,9 @@ impl Checks {
     pub(crate) fn pod(&mut self, now: Micros, view: &PodView) {
         match view.in_service() {
             Some(condition) if !condition.is_true => {
-                let mut statuses = view.containers.iter().filter_map(|container| container.status.as_ref());
-                let runs = statuses.any(|status| status.running_since.is_some());
                 let truth = self.truth(&view.id.uid);
                 truth.lowered_at.get_or_insert(now);
-                if !runs {
+                if !runs(view) {
                     truth.clients = Some(truth.clients.map_or(now, |until| until.min(now)));
                 }
             }

@@ -96,6 +96,12 @@ fn stopped(state: &mut ContainerState, waiting: &str) {
     state.waiting = Some(waiting.to_owned());
 }
 
+/// Whether one of the containers runs.
+#[must_use]
+pub fn runs(pod: &PodView) -> bool {
+    pod.containers.iter().any(|each| each.status.as_ref().is_some_and(|state| state.running_since.is_some()))
+}
+
 /// Ready follows the containers and the gate.
 pub fn settle(pod: &mut PodView, now: Timestamp) {
     let containers = pod.containers.iter().all(|each| each.status.as_ref().is_some_and(|state| state.ready));

@@ -191,6 +191,12 @@ impl OperationSettings {
         Ok(Self { drain, verify: resolved.verify, hooks: resolved.hooks, inputs })
     }
 
+    /// Whether a rule of stage PostCheck concerns the pod.
+    #[must_use]
+    pub fn has_post_check(&self) -> bool {
+        self.inputs.post_check
+    }
+
     /// How long its workload is away when it is operated, in milliseconds, as far as that was learned.
     #[must_use]
     pub fn gap_milliseconds(&self) -> Option<u32> {

@@ -249,18 +249,13 @@ impl<'a> Basis<'a, '_> {
         })
     }
 
-    /// Whether a rule of stage PostCheck concerns the pod.
-    pub(super) fn has_post_check(&self, pod: &PodView) -> bool {
-        self.gate.has_post_check(&pod.id.uid, || Candidate::of(pod, String::new()))
-    }
-
     /// What holds for the pod of the wish.
     pub(super) fn settings(&self, wish: &Wish<'_>) -> Result<OperationSettings, WaitReason> {
         let node = wish.pod.node.as_deref().unwrap_or_default();
         let context = PodContext {
             pod: wish.pod,
             workload: wish.workload.map(|index| self.facts(index)).unwrap_or_default(),
-            post_check: self.has_post_check(wish.pod),
+            post_check: self.gate.has_post_check(&wish.pod.id.uid, || Candidate::of(wish.pod, String::new())),
             agent: self.snapshot.node_transitions.get(node).map(|known| known.agent_status()).unwrap_or_default(),
             operation: wish.intent.as_ref().ok().map(|intent| &*intent.operation),
             delay_seconds: wish.delay_seconds,

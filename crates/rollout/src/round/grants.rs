@@ -326,7 +326,7 @@ impl<'a> Basis<'a, '_> {
             granted: micro(granted),
             ttl_seconds: Grant::DEFAULT_TTL_SECONDS + config.map_or(0, |_| MountedConfig::WAIT_SECONDS),
             while_unavailable: false,
-            post_check: self.has_post_check(pod).then_some(PostCheck::Pending),
+            post_check: settings.has_post_check().then_some(PostCheck::Pending),
             waits: self.waits(pod, &operation.op, &mode.mode),
             cancel: None,
         }

@@ -260,8 +260,8 @@ pub(super) fn wishes(pools: &Pools<'_>, draft: &Draft<'_>) -> Vec<PoolWish> {
     snapshot.providers.iter().flat_map(|provider| provider.keys()).map(wish).collect()
 }
 
-/// The load balancer lets the pod go, as far as is known, and its operation has begun: then it is not brought back before the pod itself has
-/// returned. A new leader may have old copies of the pod and of its grant, and the agent one of a wait that is over.
+/// The load balancer lets the pod go, as far as is known, and its operation has begun: then it is not brought back before the pod
+/// itself has returned. A new leader may have old copies of the pod and of its grant, and the agent one of a wait that is over.
 fn is_leaving(pod: &PodView, key: &PoolKey, address: SocketAddr, draft: &Draft<'_>) -> bool {
     let place = draft.reservation(&pod.id.namespace, &pod.id.uid);
     let has_returned = |place: &Reservation| {

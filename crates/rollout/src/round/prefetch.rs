@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::ObjectRef;
 use hitless_api::pod::PodView;
-use hitless_api::{GroupKind, ObjectRef};
 use hitless_workloads::{PodIntent, image};
 use jiff::{SignedDuration, Timestamp};
 
@@ -115,13 +115,7 @@ fn waiter<'v>(basis: &'v Basis<'_, '_>, verdict: &PodVerdict) -> Option<Waiter<'
         return None;
     }
     let wish = basis.wishes.by_pod.get(verdict.pod.uid.as_str())?;
-    let itself = || ObjectRef {
-        group_kind: GroupKind::new("", "Pod"),
-        namespace: wish.pod.id.namespace.clone(),
-        name: wish.pod.id.name.clone(),
-        uid: wish.pod.id.uid.clone(),
-    };
-    let owner = verdict.owner.clone().unwrap_or_else(itself);
+    let owner = verdict.owner.clone().unwrap_or_else(|| wish.pod.id.object());
     Some(Waiter { rank: wish.rank, pod: wish.pod, intent: wish.intent.as_ref().ok()?, owner })
 }
 

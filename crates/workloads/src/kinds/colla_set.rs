@@ -16,7 +16,6 @@ mod relabel;
 mod revisions;
 mod roster;
 mod scale;
-mod selector;
 mod status;
 mod update;
 
@@ -28,6 +27,7 @@ use serde_json::{Value, json};
 pub use body::{CollaSet, CollaSetBody, Scope, UpgradePolicy};
 pub use claims::ClaimBody;
 pub use context::ContextBody;
+pub(crate) use names::{PAIR_ORIGIN, TO_REPLACE};
 
 use super::BadVersion;
 use super::revision::{self, CONTROLLER_REVISION};

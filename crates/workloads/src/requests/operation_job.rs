@@ -43,11 +43,6 @@ pub const OPERATION_JOB: Resource = Resource {
 /// Tokens of jobs begin so; those of people and programs do not.
 const TOKEN: &str = "job-";
 
-/// Label on a pod of a CollaSet: another one is made in its place. Upstream's name.
-pub(crate) const TO_REPLACE: &str = "collaset.kusionstack.io/to-replace";
-/// Label on the pod that is made in place of another one: the name of that.
-pub(crate) const ORIGIN_NAME: &str = "collaset.kusionstack.io/replace-pair-origin-name";
-
 /// The kind of request: OperationJob.
 pub struct OperationJobs;
 

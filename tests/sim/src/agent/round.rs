@@ -8,6 +8,7 @@ use hitless_agent::report;
 use hitless_agent::round::{NodeView, round};
 use hitless_agent::view::{Observation, Stage};
 use hitless_api::{Grant, GrantMode, NodeTransition, Outcome, Phase, Transition};
+use hitless_world::kubelet::runs;
 use jiff::{SignedDuration, Timestamp};
 
 use super::clients::Watched;
@@ -149,13 +150,11 @@ impl Agent {
             return;
         }
         let Some(pod) = self.by_uid.get(&grant.pod.uid) else { return };
-        let mut statuses = pod.view.containers.iter().filter_map(|container| container.status.as_ref());
-        let runs = statuses.any(|status| status.running_since.is_some());
         let is_held = match self.observations.get(&grant.pod.uid) {
             Some(Observation::Held(held)) => matches!(held.stage, Stage::Settled(_) | Stage::Prepared(0)),
             _ => false,
         };
-        if runs && !is_held {
+        if runs(&pod.view) && !is_held {
             let what = format!("pod {} is to be replaced in a Hold, and its clients are not held", grant.pod.name);
             ground.checks.fail(ground.now, what);
         }

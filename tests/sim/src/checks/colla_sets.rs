@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::Grant;
+use hitless_api::lifecycle::TO_DELETE;
 use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 use hitless_workloads::Object;
+use hitless_world::kubelet::runs;
 
 use super::{Checks, budget};
 use crate::clock::{Micros, SECOND};
@@ -14,8 +16,6 @@ use crate::server::{Server, WorkloadObject};
 
 /// Label of a pod: its instance id.
 const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
-/// Label of a pod: it is removed, and made anew.
-pub(crate) const TO_DELETE: &str = "collaset.kusionstack.io/to-delete";
 
 /// What is known of them beside the objects.
 #[derive(Default)]
@@ -83,9 +83,7 @@ impl Checks {
         if pod.ready() && pod.in_service().is_some_and(|is| is.is_true) {
             return self.fail(server.now, format!("pod {name} was deleted while it serves"));
         }
-        let mut statuses = pod.containers.iter().filter_map(|container| container.status.as_ref());
-        let runs = statuses.any(|status| status.running_since.is_some());
-        if !runs || pod.in_service().is_none_or(|is| is.is_true) {
+        if !runs(pod) || pod.in_service().is_none_or(|is| is.is_true) {
             // It serves nobody: its container or its node is down.
             return;
         }

@@ -1,11 +1,11 @@
 //! CollaSets: those that a run begins with, and what their owners do to them. All of it is drawn apart.
 
+use hitless_api::lifecycle::TO_DELETE;
 use hitless_api::names::annotations;
 use serde_json::{Value, json};
 
 use super::World;
 use crate::chance::Chance;
-use crate::checks::TO_DELETE;
 use crate::clock::{Micros, SECOND};
 use crate::faults::Fault;
 use crate::ground::Ground;
@@ -124,8 +124,6 @@ impl World {
                 let Ground { server, checks, .. } = &mut self.ground;
                 server.change_pod(checks, &uid, |pod| _ = pod.view.labels.insert(TO_DELETE.to_owned(), "1".to_owned()));
             }
-            // Where pods are named by their ids, one that is named is removed again and again: its list is never cleared.
-            Order::Name(_) if known.json["spec"]["namingStrategy"].is_object() => {}
             Order::Name(who) => {
                 let Some((_, name)) = self.one_of(&known, who) else { return };
                 let replicas = known.json["spec"]["replicas"].as_u64().unwrap_or(1);

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::colla_set::{CollaSetSpec, CollaSetStatus};
+use hitless_api::selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::selector;
 use crate::object::{Body, Object, OptIn, Typed};
 use crate::template::Template;
 
@@ -181,7 +181,7 @@ fn fault(spec: &CollaSetSpec) -> Option<String> {
     if selector::is_empty(&spec.selector) {
         return Some("spec.selector is empty; name a label of the template there".to_owned());
     }
-    if !selector::selects(&spec.selector, &labels) {
+    if !selector::matches(&spec.selector, &labels) {
         let wanted = selector::text(&spec.selector);
         return Some(format!("spec.selector ({wanted}) does not select the labels of spec.template; make them match"));
     }

@@ -3,16 +3,16 @@
 //! A claim is deleted only where its id is given up (`ScaleIn` in the ResourceContext), or where a pod of a later template is there and
 //! has another one. Nothing is deleted because nobody is known to need it: what a cache does not show may be there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::digest;
 use hitless_api::pod::PodView;
+use hitless_api::{digest, selector};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::plan::Work;
 use super::roster::Instance;
-use super::{CLAIM, CollaSet, names, naming, owner, selector};
+use super::{CLAIM, CollaSet, names, naming, owner};
 use crate::object::{Body, Object};
 use crate::world::World;
 use crate::write::Write;
@@ -76,18 +76,24 @@ pub(super) struct Needed {
 pub(super) struct Claims<'a> {
     set: CollaSet<'a>,
     own: Vec<&'a Object>,
+    /// Those that are not being deleted, by the instance id that their label says.
+    by_id: BTreeMap<&'a str, Vec<&'a Object>>,
 }
 
 impl<'a> Claims<'a> {
     pub(super) fn of(set: CollaSet<'a>, world: &World<'a>) -> Self {
         let is_claim = |object: &&&Object| matches!(object.body, Body::Claim(_));
-        Self { set, own: world.children(&set.object.id.uid).iter().filter(is_claim).copied().collect() }
+        let own: Vec<&'a Object> = world.children(&set.object.id.uid).iter().filter(is_claim).copied().collect();
+        let mut by_id: BTreeMap<&'a str, Vec<&'a Object>> = BTreeMap::new();
+        for claim in own.iter().copied().filter(|claim| !claim.deleting) {
+            by_id.entry(label(claim, names::INSTANCE_ID)).or_default().push(claim);
+        }
+        Self { set, own, by_id }
     }
 
     /// Those of an id that are not being deleted.
     pub(super) fn of_id(&self, id: i32) -> impl Iterator<Item = &'a Object> + '_ {
-        let id = id.to_string();
-        self.own.iter().copied().filter(move |claim| label(claim, names::INSTANCE_ID) == id && !claim.deleting)
+        self.by_id.get(id.to_string().as_str()).into_iter().flatten().copied()
     }
 
     /// What the pod of this id mounts. Nothing: it has to wait for the end of an earlier claim.
@@ -134,7 +140,7 @@ impl<'a> Claims<'a> {
                 && !claim.deleting
                 && !claim.labels.contains_key(names::ORPHANED)
                 && claim.labels.contains_key(names::CLAIM_HASH)
-                && selector::selects(&self.set.body.label_selector, &claim.labels)
+                && selector::matches(&self.set.body.label_selector, &claim.labels)
         };
         let all = world.unowned_claims(&self.set.object.id.namespace).iter();
         all.filter(is_free).copied().find(|claim| is_it(claim))
@@ -190,7 +196,13 @@ impl<'a> Claims<'a> {
     }
 }
 
-impl Work<'_, '_> {
+/// Those that are not being deleted, by name.
+fn by_name<'a>(claims: &[&'a Object]) -> BTreeMap<&'a str, &'a Object> {
+    let there = claims.iter().copied().filter(|claim| !claim.deleting);
+    there.map(|claim| (claim.id.name.as_str(), claim)).collect()
+}
+
+impl<'a> Work<'a, '_> {
     /// Hashes of claim templates that the target does not have any more.
     pub(super) fn outdated_claims(&self) -> BTreeSet<String> {
         let wanted: BTreeSet<String> = self.set.body.claims.iter().map(hash).collect();
@@ -204,15 +216,18 @@ impl Work<'_, '_> {
             return (follow, deletions);
         }
         let outdated = self.outdated_claims();
+        let unowned = by_name(self.world.unowned_claims(&self.set.object.id.namespace));
+        let own = by_name(self.claims.own());
         for (id, instance) in &self.roster.instances {
             let Some(pod) = instance.pod else { continue };
-            let unowned = self.world.unowned_claims(&self.set.object.id.namespace).iter();
-            let mounted = |claim: &&&Object| pod.claims.contains(&claim.id.name) && !claim.deleting;
-            follow.extend(unowned.filter(mounted).map(|claim| self.claims.take_on(claim, *id)));
-            let own = self.claims.own().iter().filter(mounted);
+            let mounted = |claims: &BTreeMap<&str, &'a Object>| -> Vec<&'a Object> {
+                let names: BTreeSet<&str> = pod.claims.iter().map(String::as_str).collect();
+                names.into_iter().filter_map(|name| claims.get(name).copied()).collect()
+            };
             let text = id.to_string();
-            let moved = own.filter(|claim| label(claim, names::INSTANCE_ID) != text);
-            follow.extend(moved.map(|claim| self.claims.take_on(claim, *id)));
+            let moved = mounted(&own).into_iter().filter(|claim| label(claim, names::INSTANCE_ID) != text);
+            let taken_on = mounted(&unowned).into_iter().chain(moved);
+            follow.extend(taken_on.map(|claim| self.claims.take_on(claim, *id)));
             if !self.set.body.keeps_claims.when_scaled {
                 let old = self.claims.of_id(*id).filter(|claim| self.is_superseded(claim, instance, pod, &outdated));
                 deletions.extend(old.map(Claims::delete));

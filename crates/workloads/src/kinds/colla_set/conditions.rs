@@ -8,6 +8,9 @@ use super::names;
 use super::plan::Work;
 use super::roster::stays;
 
+const SCALE: &str = "Scale";
+const UPDATE: &str = "Update";
+
 /// A condition without its time.
 struct Now {
     type_: &'static str,
@@ -20,7 +23,7 @@ impl Work<'_, '_> {
     /// The conditions that there are to be.
     pub(super) fn conditions(&self, known: &[CollaSetCondition]) -> Vec<CollaSetCondition> {
         let mut all = known.to_vec();
-        for now in [self.scaled(), self.updated(), self.terminating()].into_iter().flatten() {
+        for now in self.now() {
             let before = all.iter().position(|condition| condition.type_ == now.type_);
             let status = if now.is_true { "True" } else { "False" };
             let since = before.map(|index| &all[index]).filter(|before| before.status == status);
@@ -42,14 +45,21 @@ impl Work<'_, '_> {
         all
     }
 
-    fn scaled(&self) -> Option<Now> {
-        let condition = |is_true, reason, message| Some(Now { type_: "Scale", is_true, reason, message });
+    fn now(&self) -> Vec<Now> {
         if self.set.deleting {
-            return None;
+            return vec![self.terminating()];
         }
-        if let Some(fault) = &self.set.body.fault {
-            return condition(false, "ScaleOutFailed", fault.clone());
+        match &self.set.body.fault {
+            Some(fault) => vec![
+                Now { type_: SCALE, is_true: false, reason: "ScaleOutFailed", message: fault.clone() },
+                Now { type_: UPDATE, is_true: false, reason: "UpdateFailed", message: fault.clone() },
+            ],
+            None => self.scaled().into_iter().chain(self.updated()).collect(),
         }
+    }
+
+    fn scaled(&self) -> Option<Now> {
+        let condition = |is_true, reason, message| Some(Now { type_: SCALE, is_true, reason, message });
         if let Some(words) = self.refusal(&["create-pod", "create-claim", "take-claim-on", "create-context"]) {
             return condition(false, "ScaleOutFailed", words);
         }
@@ -70,28 +80,19 @@ impl Work<'_, '_> {
     }
 
     fn updated(&self) -> Option<Now> {
-        let condition = |is_true, reason, message| Some(Now { type_: "Update", is_true, reason, message });
-        if self.set.deleting {
-            return None;
-        }
-        if let Some(fault) = &self.set.body.fault {
-            return condition(false, "UpdateFailed", fault.clone());
-        }
+        let condition = |is_true, reason, message| Some(Now { type_: UPDATE, is_true, reason, message });
         if let Some(because) = &self.refused {
             return condition(false, "UpdateFailed", because.text.clone());
         }
         if self.behind.is_empty() { condition(true, "Updated", String::new()) } else { None }
     }
 
-    fn terminating(&self) -> Option<Now> {
-        if !self.set.deleting {
-            return None;
-        }
+    fn terminating(&self) -> Now {
         let (reason, message) = match self.refusal(&["delete-pod"]) {
             Some(words) => ("ReclaimTargetsDeletionFailed", words),
             None => ("ReclaimingTargetsDeletion", String::new()),
         };
-        Some(Now { type_: "Terminating", is_true: true, reason, message })
+        Now { type_: "Terminating", is_true: true, reason, message }
     }
 
     /// What the API server has said to one of our writes of these sorts.

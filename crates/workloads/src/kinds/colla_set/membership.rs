@@ -5,25 +5,24 @@
 
 use std::collections::BTreeSet;
 
-use hitless_api::JsonPatch;
 use hitless_api::event::EventNote;
 use hitless_api::pod::PodView;
+use hitless_api::selector;
 use serde_json::json;
 
 use super::claims::Claims;
 use super::plan::{Work, warning};
 use super::roster::stays;
-use super::{names, owner, pod, selector};
-use crate::write::{Request, Write};
+use super::{names, owner};
+use crate::write::{Request, Write, patch_of_pod};
 
 impl Work<'_, '_> {
     /// Marks the ids of pods that are let go: nothing else is done to them.
     pub(super) fn exclude(&mut self) {
         let body = self.set.body;
         let pairs = self.roster.pairs();
-        let is_in_pair = |id: &i32| pairs.contains_key(id) || pairs.values().any(|new| new == id);
         let mut excluded = Vec::new();
-        for (id, instance) in &self.roster.instances {
+        for (id, instance) in self.roster.counted() {
             let Some(pod) = instance.pod else { continue };
             let is_named = body.pods_to_exclude.contains(&pod.id.name) || pod.labels.contains_key(names::TO_EXCLUDE);
             if !is_named || body.in_sequence || body.pods_to_include.contains(&pod.id.name) {
@@ -32,8 +31,8 @@ impl Work<'_, '_> {
             // It is let go once what is under way has ended.
             let uid = &pod.id.uid;
             let is_busy = self.world.operating.contains(uid) || self.world.left.contains(uid);
-            if !is_busy && !is_in_pair(id) && !instance.is(names::SCALE_IN) {
-                excluded.push(*id);
+            if !is_busy && !pairs.contains_key(&id) {
+                excluded.push(id);
             }
         }
         self.going.extend(&excluded);
@@ -48,21 +47,21 @@ impl Work<'_, '_> {
             let claims: Vec<Write> = self.claims.of_id(*id).map(|claim| Claims::let_go(claim, true)).collect();
             let needs = claims.iter().map(Write::key).collect();
             writes.extend(claims);
-            let patch = tested(pod)
+            let patch = patch_of_pod(pod)
                 .remove(&["metadata", "ownerReferences"])
                 .add(&["metadata", "labels", names::ORPHANED], "true");
-            writes.push(Write { needs, ..pod::write("exclude-pod", pod, Request::Patch(patch)) });
+            writes.push(Write { needs, ..Write::on_pod("exclude-pod", &pod.id, Request::Patch(patch)) });
         }
         let mut id = self.roster.unused();
         for pod in self.included() {
-            let mut patch = tested(pod)
+            let mut patch = patch_of_pod(pod)
                 .add(&["metadata", "ownerReferences"], json!([owner(self.set)]))
                 .add(&["metadata", "labels", names::INSTANCE_ID], id.to_string());
             for label in [names::ORPHANED, names::TO_EXCLUDE].into_iter().filter(|name| pod.labels.contains_key(*name))
             {
                 patch = patch.remove(&["metadata", "labels", label]);
             }
-            writes.push(pod::write("include-pod", pod, Request::Patch(patch)));
+            writes.push(Write::on_pod("include-pod", &pod.id, Request::Patch(patch)));
             id = id.saturating_add(1);
         }
         writes
@@ -75,7 +74,7 @@ impl Work<'_, '_> {
                 && !body.pods_to_exclude.contains(&pod.id.name)
                 && !body.in_sequence
                 && stays(pod)
-                && selector::selects(&body.label_selector, &pod.labels)
+                && selector::matches(&body.label_selector, &pod.labels)
         };
         self.world.unowned_pods(&self.set.object.id.namespace).iter().copied().filter(is_meant)
     }
@@ -111,9 +110,4 @@ impl Work<'_, '_> {
         }
         notes
     }
-}
-
-/// A patch of this very version of the pod.
-pub(super) fn tested(pod: &PodView) -> JsonPatch {
-    JsonPatch::of(&pod.id.uid).test(&["metadata", "resourceVersion"], pod.resource_version.as_str())
 }

@@ -10,11 +10,11 @@ pub(super) const INSTANCE_ID: &str = "collaset.kusionstack.io/instance-id";
 /// On a pod: it is updated where the CollaSet goes by label.
 pub(super) const UPDATE_INCLUDED: &str = "collaset.kusionstack.io/update-included";
 /// On a pod: another one is made, and this one leaves once that serves. Taken off again, the replacement is cancelled.
-pub(super) const TO_REPLACE: &str = "collaset.kusionstack.io/to-replace";
+pub(crate) const TO_REPLACE: &str = "collaset.kusionstack.io/to-replace";
 /// On a pod that is replaced because of an update: the revision that replaces it.
 pub(super) const REPLACED_BY: &str = "collaset.kusionstack.io/replaced-by-replace-update";
 /// On the new pod of a pair: name of the one that it replaces.
-pub(super) const PAIR_ORIGIN: &str = "collaset.kusionstack.io/replace-pair-origin-name";
+pub(crate) const PAIR_ORIGIN: &str = "collaset.kusionstack.io/replace-pair-origin-name";
 /// On the old pod of a pair: instance id of the new one.
 pub(super) const PAIR_NEW: &str = "collaset.kusionstack.io/replace-pair-new-id";
 /// On a pod: the CollaSet lets it go.

@@ -25,7 +25,7 @@ impl Instance<'_> {
     }
 }
 
-impl Roster<'_> {
+impl<'a> Roster<'a> {
     /// Ids of pairs: old, new. A name that is not answered is none.
     pub(super) fn pairs(&self) -> BTreeMap<i32, i32> {
         let pair = |(id, instance): (&i32, &Instance<'_>)| {
@@ -36,7 +36,20 @@ impl Roster<'_> {
         self.instances.iter().filter_map(pair).collect()
     }
 
-    fn unlink(&mut self, ids: [i32; 2]) {
+    /// Ids of the new pods of pairs.
+    pub(super) fn news(&self) -> BTreeSet<i32> {
+        self.pairs().into_values().collect()
+    }
+
+    /// The ids that count: those that are not given up, and of a pair the old one.
+    pub(super) fn counted(&self) -> impl Iterator<Item = (i32, &Instance<'a>)> {
+        let news = self.news();
+        let counts = move |(id, instance): &(i32, &Instance<'_>)| !instance.is(names::SCALE_IN) && !news.contains(id);
+        self.instances.iter().map(|(id, instance)| (*id, instance)).filter(counts)
+    }
+
+    /// Takes a pair apart.
+    pub(super) fn unlink(&mut self, ids: [i32; 2]) {
         for id in ids {
             if let Some(instance) = self.instances.get_mut(&id) {
                 instance.data.remove(names::REPLACE_NEW);
@@ -120,7 +133,7 @@ impl Work<'_, '_> {
         match pod {
             Some(pod) if serves(pod) || has_left => {
                 self.going.insert(origin);
-                self.successors.insert(origin, pod.id.clone());
+                self.successors.insert(old.id.uid.clone(), pod.id.clone());
                 if self.remove(origin, self.set.body.update_delay_seconds) {
                     self.mark(origin, names::SCALE_IN);
                     self.roster.unlink([origin, new]);
@@ -143,16 +156,14 @@ impl Work<'_, '_> {
         let scope = self.scope();
         let pairs = self.roster.pairs();
         let most = self.set.body.replicas + surge(self.set.body.replicas);
-        let is_open = |(id, instance): (&i32, &Instance<'_>)| {
+        let is_open = |(id, instance): (i32, &Instance<'_>)| {
             let pod = instance.pod?;
-            let is_open = !instance.is(names::SCALE_IN)
-                && !pairs.contains_key(id)
-                && !pairs.values().any(|new| new == id)
+            let is_open = !pairs.contains_key(&id)
                 && !self.world.left.contains(&pod.id.uid)
-                && self.is_to_be_replaced(*id, pod, &scope);
-            is_open.then_some(*id)
+                && self.is_to_be_replaced(id, pod, &scope);
+            is_open.then_some(id)
         };
-        let open: Vec<i32> = self.roster.instances.iter().filter_map(is_open).collect();
+        let open: Vec<i32> = self.roster.counted().filter_map(is_open).collect();
         for origin in open {
             if self.roster.instances.len() >= most || self.is_full() {
                 break;
@@ -162,11 +173,6 @@ impl Work<'_, '_> {
             self.link(origin, names::REPLACE_NEW, new);
             self.link(new, names::REPLACE_ORIGIN, origin);
         }
-    }
-
-    /// Takes a pair apart because one pod less is wanted.
-    pub(super) fn take_apart(&mut self, origin: i32, new: i32) {
-        self.roster.unlink([origin, new]);
     }
 
     pub(super) fn mark(&mut self, id: i32, mark: &str) {

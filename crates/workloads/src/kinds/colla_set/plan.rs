@@ -8,16 +8,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::PodRef;
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::grant::ImageChange;
 use hitless_api::names::GATES_NOT_READY;
 use hitless_api::pod::{ConditionView, PodView};
-use hitless_api::{ObjectRef, PodRef};
 
 use super::claims::Claims;
 use super::context::Context;
 use super::revisions::Revisions;
-use super::roster::{Roster, stays};
+use super::roster::{Instance, Roster, stays};
 use super::{COLLA_SET, CollaSet, deletion, names, pod};
 use crate::intent::{PodIntent, PodWish, share};
 use crate::plan::{Because, Plan, Stage, note};
@@ -41,8 +41,8 @@ pub(super) struct Work<'a, 'w> {
     pub(super) going: BTreeSet<i32>,
     /// Ids whose pods are let go.
     pub(super) excluded: BTreeSet<i32>,
-    /// The pods that replace others, by the id of the other one.
-    pub(super) successors: BTreeMap<i32, PodRef>,
+    /// The pods that replace others, by the uid of the other one.
+    pub(super) successors: BTreeMap<String, PodRef>,
     pub(super) wishes: Vec<PodWish>,
     /// Pods that have left service, or never were in it, and are to be deleted.
     pub(super) removed: Vec<&'a PodView>,
@@ -172,7 +172,7 @@ impl<'a> Work<'a, '_> {
     /// The ResourceContext first, after a look at the pods that leave and whose ids get another name, and at those that are seen no
     /// more; pods are deleted, made and labelled only if it is as it was seen, or as it was written just before.
     pub(super) fn writes(&self, context: Context<'a>) -> Vec<Write> {
-        let looks = self.roster.leaving.iter().map(|pod| pod::write("look", pod, Request::Look));
+        let looks = self.roster.leaving.iter().map(|pod| Write::on_pod("look", &pod.id, Request::Look));
         let looks: Vec<Write> = looks.chain(self.roster.vanished.iter().map(|name| self.absent(name))).collect();
         let seen = looks.iter().map(Write::key).collect();
         let (follow, superseded) = self.claim_writes();
@@ -194,22 +194,10 @@ impl<'a> Work<'a, '_> {
     fn removals(&self) -> Vec<Write> {
         let mut writes = Vec::new();
         for pod in &self.removed {
-            let is_it = |id: &&i32| {
-                self.roster.instances.get(id).and_then(|each| each.pod).is_some_and(|known| known.id == pod.id)
-            };
-            let successor = self.successors.keys().find(is_it).and_then(|id| self.successors.get(id));
-            let look = successor.map(|new| {
-                let on = ObjectRef {
-                    group_kind: pod::POD,
-                    namespace: new.namespace.clone(),
-                    name: new.name.clone(),
-                    uid: new.uid.clone(),
-                };
-                Write { verb: "look-at-successor", on, request: Request::Look, tells: None, needs: Vec::new() }
-            });
+            let successor = self.successors.get(&pod.id.uid);
+            let look = successor.map(|new| Write::on_pod("look-at-successor", new, Request::Look));
             let needs = look.iter().map(Write::key).collect();
-            let request = Request::Delete { resource_version: pod.resource_version.clone() };
-            let deletion = pod::write("delete-pod", pod, request);
+            let deletion = Write::delete_pod("delete-pod", pod);
             // One Event for all of them: each is a write.
             let tells = writes.is_empty().then(|| match self.removed.len() {
                 1 => normal(self.set, "TargetDeleted", format!("deletes pod {}", pod.id.name)),
@@ -223,21 +211,15 @@ impl<'a> Work<'a, '_> {
 
     fn absent(&self, name: &str) -> Write {
         let id = &self.set.object.id;
-        let on = ObjectRef {
-            group_kind: pod::POD,
-            namespace: id.namespace.clone(),
-            name: name.to_owned(),
-            uid: String::new(),
-        };
-        let request = Request::Absent { owner_uid: id.uid.clone() };
-        Write { verb: "look-for", on, request, tells: None, needs: Vec::new() }
+        let pod = PodRef { namespace: id.namespace.clone(), name: name.to_owned(), uid: String::new() };
+        Write::on_pod("look-for", &pod, Request::Absent { owner_uid: id.uid.clone() })
     }
 
     /// As many at once as there are already, so that a template that is refused is refused once.
     fn creations(&self) -> Vec<Write> {
         let there = self.pods.iter().filter(|pod| stays(pod)).count().clamp(1, BURST);
         let missing = self.roster.instances.iter().filter(|(_, instance)| instance.is_free);
-        let outdated = self.outdated_claims();
+        let (outdated, none) = (self.outdated_claims(), BTreeSet::new());
         let origins: BTreeMap<i32, i32> = self.roster.pairs().into_iter().map(|(origin, new)| (new, origin)).collect();
         let count = missing.clone().count().min(there);
         let (mut writes, mut is_first) = (Vec::new(), true);
@@ -245,16 +227,12 @@ impl<'a> Work<'a, '_> {
             let template = self.revisions.template(instance.revision()).unwrap_or(self.set.body.template.content());
             let templates = self.revisions.claims(instance.revision()).unwrap_or(&self.set.body.claims);
             let is_target = instance.revision() == self.target;
-            let of_target = if is_target { outdated.clone() } else { BTreeSet::new() };
-            let Some(needed) = self.claims.needed((*id, instance.pod_name()), templates, &of_target, self.world) else {
+            let of_target = if is_target { &outdated } else { &none };
+            let Some(needed) = self.claims.needed((*id, instance.pod_name()), templates, of_target, self.world) else {
                 continue;
             };
             let replaces = origins.get(id).and_then(|origin| self.roster.instances.get(origin));
-            let plan = pod::Plan {
-                template,
-                claims: needed.mounts,
-                replaces: replaces.map(super::roster::Instance::pod_name),
-            };
+            let plan = pod::Plan { template, claims: needed.mounts, replaces: replaces.map(Instance::pod_name) };
             let needs = needed.writes.iter().map(Write::key).collect();
             let tells = match replaces {
                 Some(origin) => {
@@ -288,9 +266,7 @@ impl<'a> Work<'a, '_> {
     fn give_up(&mut self) {
         let seen: BTreeSet<&str> =
             self.pods.iter().filter(|pod| pod.terminating).map(|pod| pod.id.name.as_str()).collect();
-        let is_gone = |(_, instance): &(&i32, &super::roster::Instance<'_>)| {
-            instance.is(names::SCALE_IN) && instance.pod.is_none()
-        };
+        let is_gone = |(_, instance): &(&i32, &Instance<'_>)| instance.is(names::SCALE_IN) && instance.pod.is_none();
         let gone: Vec<(i32, bool)> = self
             .roster
             .instances
@@ -299,20 +275,20 @@ impl<'a> Work<'a, '_> {
             .map(|(id, instance)| (*id, seen.contains(instance.pod_name())))
             .collect();
         for (id, is_leaving) in gone {
-            let claims = self.claims_to_delete(id);
-            if claims.is_empty() {
+            if !self.delete_claims(id) {
                 self.roster.give_up(id, is_leaving);
             }
-            self.removed_claims.extend(claims);
         }
     }
 
-    /// The claims of an id that is given up.
-    pub(super) fn claims_to_delete(&self, id: i32) -> Vec<Write> {
+    /// The claims of an id that is given up go, unless they are kept; says whether there are any.
+    pub(super) fn delete_claims(&mut self, id: i32) -> bool {
         if self.set.body.keeps_claims.when_scaled {
-            return Vec::new();
+            return false;
         }
-        self.claims.of_id(id).map(Claims::delete).collect()
+        let before = self.removed_claims.len();
+        self.removed_claims.extend(self.claims.of_id(id).map(Claims::delete));
+        self.removed_claims.len() > before
     }
 }
 

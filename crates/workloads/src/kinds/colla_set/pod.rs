@@ -1,18 +1,14 @@
 //! A pod of a CollaSet, as it is made.
 
 use hitless_api::names::{IN_SERVICE, labels};
-use hitless_api::pod::PodView;
-use hitless_api::{GroupKind, ObjectRef, PodRef, names as own};
+use hitless_api::{GroupKind, names as own};
 use serde_json::{Value, json};
 
 use super::roster::Instance;
 use super::{COLLA_SET, CollaSet, names};
 use crate::manifest;
 use crate::template::set as set_field;
-use crate::write::{Request, Write};
-
-/// What pods are.
-pub(super) const POD: GroupKind = GroupKind::new("", "Pod");
+use crate::write::Write;
 
 /// What a new pod is made from.
 pub(super) struct Plan<'p> {
@@ -59,14 +55,7 @@ pub(super) fn create(set: CollaSet<'_>, id: i32, instance: &Instance<'_>, plan: 
     if can_be_gated(set, &pod) {
         add_gate(&mut pod);
     }
-    Write::create("create-pod", &POD, pod)
-}
-
-/// A request for a pod that is there.
-pub(super) fn write(verb: &'static str, pod: &PodView, request: Request) -> Write {
-    let PodRef { namespace, name, uid } = pod.id.clone();
-    let on = ObjectRef { group_kind: POD, namespace, name, uid };
-    Write { verb, on, request, tells: None, needs: Vec::new() }
+    Write::create("create-pod", &GroupKind::POD, pod)
 }
 
 /// Each claim takes the place of the volume that is named like its template.

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::body::Scope;
-use super::membership::tested;
 use super::names;
 use super::plan::Work;
-use super::pod;
 use super::roster::Instance;
-use crate::write::{Request, Write};
+use crate::write::{Request, Write, patch_of_pod};
 
 impl Work<'_, '_> {
     /// One write for each pod whose labels are not as they should be.
@@ -26,7 +24,7 @@ impl Work<'_, '_> {
             if changes.is_empty() {
                 continue;
             }
-            let mut patch = tested(pod);
+            let mut patch = patch_of_pod(pod);
             for (name, value) in changes {
                 let label = ["metadata", "labels", name];
                 patch = match value {
@@ -34,7 +32,7 @@ impl Work<'_, '_> {
                     None => patch.remove(&label),
                 };
             }
-            writes.push(pod::write("label-pod", pod, Request::Patch(patch)));
+            writes.push(Write::on_pod("label-pod", &pod.id, Request::Patch(patch)));
         }
         writes
     }

@@ -27,15 +27,22 @@ impl<'a> Revisions<'a> {
     /// That of the template: of several equal ones the newest.
     pub(super) fn target(&self) -> Option<Revision<'a>> {
         let template = self.set.body.template.revision();
-        let claims = claims::normal(&self.set.body.claims);
-        let is_same =
-            |each: &&Revision<'a>| each.body.shape.revision == template && claims::normal(&each.body.claims) == claims;
+        let is_same = |each: &&Revision<'a>| each.body.shape.revision == template && self.is_of_same_claims(each);
         let same = self.by_name.values().filter(is_same);
         same.max_by_key(|each| each.body.number).copied()
     }
 
     pub(super) fn shape(&self, name: &str) -> Option<&'a Shape> {
         self.by_name.get(name).map(|each| &each.body.shape)
+    }
+
+    /// Whether the revision has the claim templates that the CollaSet has.
+    pub(super) fn has_same_claims(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(|each| self.is_of_same_claims(each))
+    }
+
+    fn is_of_same_claims(&self, revision: &Revision<'a>) -> bool {
+        claims::normal(&revision.body.claims) == claims::normal(&self.set.body.claims)
     }
 
     /// Claim templates of a revision.

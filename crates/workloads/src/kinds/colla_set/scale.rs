@@ -18,9 +18,7 @@ const ENTRY: usize = 110;
 impl Work<'_, '_> {
     /// Pods that there are, or are to be: a pair counts as one.
     pub(super) fn count(&self) -> usize {
-        let news: BTreeSet<i32> = self.roster.pairs().into_values().collect();
-        let counts = |(id, instance): &(&i32, &Instance<'_>)| !instance.is(names::SCALE_IN) && !news.contains(id);
-        self.roster.instances.iter().filter(counts).count()
+        self.roster.counted().count()
     }
 
     /// How many ids a ResourceContext has room for.
@@ -44,8 +42,7 @@ impl Work<'_, '_> {
         for id in self.ids(|instance| instance.is(names::SCALE_IN) && instance.pod.is_some()) {
             self.going.insert(id);
             if self.remove(id, delay) {
-                let claims = self.claims_to_delete(id);
-                self.removed_claims.extend(claims);
+                self.delete_claims(id);
             }
         }
         let wanted = self.set.body.replicas;
@@ -60,7 +57,7 @@ impl Work<'_, '_> {
             self.roster.pairs().into_iter().filter(|(origin, _)| surplus.contains(origin)).collect();
         if !pairs.is_empty() {
             for (origin, new) in pairs {
-                self.take_apart(origin, new);
+                self.roster.unlink([origin, new]);
             }
             surplus = self.surplus(self.count().saturating_sub(wanted));
         }
@@ -69,8 +66,7 @@ impl Work<'_, '_> {
             let has_pod = self.roster.instances.get(&id).is_some_and(|instance| instance.pod.is_some());
             if has_pod && self.remove(id, delay) {
                 self.mark(id, names::SCALE_IN);
-                let claims = self.claims_to_delete(id);
-                self.removed_claims.extend(claims);
+                self.delete_claims(id);
             } else if !has_pod && self.claims.of_id(id).next().is_some() {
                 self.mark(id, names::SCALE_IN);
             } else if !has_pod {
@@ -97,21 +93,17 @@ impl Work<'_, '_> {
         if count == 0 {
             return Vec::new();
         }
-        let news: BTreeSet<i32> = self.roster.pairs().into_values().collect();
-        let is_open = |(id, instance): &(&i32, &Instance<'_>)| {
-            !instance.is(names::SCALE_IN) && !news.contains(id) && !self.excluded.contains(id)
-        };
-        let mut all: Vec<_> = self.roster.instances.iter().filter(is_open).collect();
+        let mut all: Vec<_> = self.roster.counted().filter(|(id, _)| !self.excluded.contains(id)).collect();
         all.sort_by_key(|(id, instance)| {
             let Some(pod) = instance.pod else {
-                return (false, false, false, Reverse(None), Reverse(None), Reverse(**id));
+                return (false, false, false, Reverse(None), Reverse(None), Reverse(*id));
             };
             let is_named = self.set.body.pods_to_delete.contains(&pod.id.name);
             let is_leaving = self.world.left.contains(&pod.id.uid);
             let ready: Option<Timestamp> = pod.ready_since();
-            (!is_named, !is_leaving, pod.available(), Reverse(ready), Reverse(pod.created), Reverse(**id))
+            (!is_named, !is_leaving, pod.available(), Reverse(ready), Reverse(pod.created), Reverse(*id))
         });
-        all.into_iter().take(count).map(|(id, _)| *id).collect()
+        all.into_iter().take(count).map(|(id, _)| id).collect()
     }
 
     fn ids(&self, is_meant: impl Fn(&Instance<'_>) -> bool) -> Vec<i32> {

@@ -8,9 +8,9 @@ use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 
 use super::body::{Scope, UpgradePolicy};
+use super::names;
 use super::plan::Work;
 use super::roster::Instance;
-use super::{claims, names};
 use crate::intent::{PodIntent, PodWish};
 use crate::kinds::revision;
 use crate::need::{Goal, Need, Origin, need};
@@ -103,11 +103,7 @@ impl Work<'_, '_> {
 
     /// Ids that are to be at the template's revision.
     pub(super) fn scope(&self) -> BTreeSet<i32> {
-        let pairs = self.roster.pairs();
-        let news: BTreeSet<i32> = pairs.values().copied().collect();
-        let counts = |(id, instance): &(&i32, &Instance<'_>)| !instance.is(names::SCALE_IN) && !news.contains(id);
-        let instances = self.roster.instances.iter().filter(counts);
-        let instances = instances.map(|(id, instance)| (*id, instance));
+        let instances = self.roster.counted();
         let mut scope: BTreeSet<i32> = match self.set.body.scope {
             Scope::ByLabel => {
                 let is_meant = |instance: &Instance<'_>| {
@@ -126,9 +122,9 @@ impl Work<'_, '_> {
             }
         };
         // Both pods of a pair are one.
-        scope.extend(
-            pairs.into_iter().filter(|(origin, _)| scope.contains(origin)).map(|(_, new)| new).collect::<Vec<_>>(),
-        );
+        let of_pairs = self.roster.pairs().into_iter().filter(|(origin, _)| scope.contains(origin));
+        let news: Vec<i32> = of_pairs.map(|(_, new)| new).collect();
+        scope.extend(news);
         scope
     }
 
@@ -151,7 +147,7 @@ impl Work<'_, '_> {
     fn retarget(&mut self, scope: &BTreeSet<i32>) {
         let current = &self.set.body.status.current_revision;
         let current = if self.revisions.has(current) { current.as_str() } else { self.target };
-        let news: BTreeSet<i32> = self.roster.pairs().into_values().collect();
+        let news = self.roster.news();
         for (id, instance) in &mut self.roster.instances {
             if instance.pod.is_some() || news.contains(id) {
                 continue;
@@ -183,10 +179,7 @@ impl Work<'_, '_> {
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
         let template = &self.set.body.template;
         let shape = self.revisions.shape(label);
-        let has_same_claims = self
-            .revisions
-            .claims(label)
-            .is_some_and(|claims| claims::normal(claims) == claims::normal(&self.set.body.claims));
+        let has_same_claims = self.revisions.has_same_claims(label);
         let allowed = shape.filter(|shape| has_same_claims && restarts.allow(shape, template.shape()));
         let in_place = allowed.and_then(|shape| {
             let goal = Goal::of(self.set.object, template, revision::label(self.target));

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod::PodView;
-use hitless_api::{GroupKind, JsonPatch, ObjectRef, PodRef};
+use hitless_api::{JsonPatch, ObjectRef};
 
 use super::job::{Job, Standing, failed};
-use super::{Action, ORIGIN_NAME, TO_REPLACE, is_token};
-use crate::kinds::colla_set::COLLA_SET;
+use super::{Action, is_token};
+use crate::kinds::colla_set::{COLLA_SET, PAIR_ORIGIN, TO_REPLACE};
 use crate::request::Scene;
-use crate::write::{Request, Write};
+use crate::write::{Request, Write, patch_of_pod};
 
 /// In `extraInfo`, upstream's key: name of the pod that is made in place of the target.
 const NEW_POD: &str = "NewPod";
@@ -49,7 +49,7 @@ pub(super) fn standing<'s>(
     let is_new = |other: &&PodView| {
         other.id.namespace == pod.id.namespace
             && other.owner.as_ref().is_some_and(|of| of.uid == owner.uid)
-            && other.labels.get(ORIGIN_NAME) == Some(&pod.id.name)
+            && other.labels.get(PAIR_ORIGIN) == Some(&pod.id.name)
     };
     let new = scene.world.pods(&owner.uid).iter().copied().find(|other| begun && is_new(other));
     let name = new.map(|new| &new.id.name).or(known);
@@ -82,8 +82,5 @@ pub(super) fn cancelled(scene: &Scene<'_, '_>) -> Vec<Write> {
 }
 
 fn label(pod: &PodView, verb: &'static str, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Write {
-    let PodRef { namespace, name, uid } = pod.id.clone();
-    let tested = JsonPatch::of(&uid).test(&["metadata", "resourceVersion"], pod.resource_version.as_str());
-    let on = ObjectRef { group_kind: GroupKind::new("", "Pod"), namespace, name, uid };
-    Write { verb, on, request: Request::Patch(change(tested)), tells: None, needs: Vec::new() }
+    Write::on_pod(verb, &pod.id, Request::Patch(change(patch_of_pod(pod))))
 }

@@ -4,6 +4,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
+/// Whether `selector` selects everybody.
+#[must_use]
+pub fn is_empty(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
 /// Whether `selector` selects something with these labels. An empty selector selects everything, one with a
 /// [`fault`] nothing.
 #[must_use]
@@ -12,7 +19,8 @@ pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> b
 }
 
 /// Whether `selector` selects something of which `get` gives the labels.
-pub(crate) fn matches_by<'a>(selector: &LabelSelector, get: impl Fn(&str) -> Option<&'a str>) -> bool {
+#[must_use]
+pub fn matches_by<'a>(selector: &LabelSelector, get: impl Fn(&str) -> Option<&'a str>) -> bool {
     selector.match_labels.iter().flatten().all(|(key, value)| get(key) == Some(value.as_str()))
         && selector.match_expressions.iter().flatten().all(|requirement| meets(requirement, get(&requirement.key)))
 }
@@ -123,5 +131,30 @@ mod tests {
         assert!(!matches(&both, &labels));
         assert!(matches(&both, &BTreeMap::from([("app".into(), "web".into()), ("z".into(), String::new())])));
         assert_eq!(text(&both), "app=web,tier notin (x,y),z");
+        assert!(is_empty(&LabelSelector::default()) && !is_empty(&both));
+    }
+
+    #[test]
+    fn a_selector_selects_by_labels_and_expressions_and_says_so_as_text() {
+        let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+        let expression = |json: serde_json::Value| selector(serde_json::json!({"matchExpressions": [json]}));
+        for (selector, is_selected, wanted) in [
+            (selector(serde_json::json!({"matchLabels": {"app": "web"}})), true, "app=web"),
+            (selector(serde_json::json!({"matchLabels": {"app": "other"}})), false, "app=other"),
+            (
+                expression(serde_json::json!({"key": "app", "operator": "In", "values": ["a", "web"]})),
+                true,
+                "app in (a,web)",
+            ),
+            (
+                expression(serde_json::json!({"key": "app", "operator": "NotIn", "values": ["web"]})),
+                false,
+                "app notin (web)",
+            ),
+            (expression(serde_json::json!({"key": "zone", "operator": "DoesNotExist"})), true, "!zone"),
+            (expression(serde_json::json!({"key": "app", "operator": "Likes"})), false, "app Likes ()"),
+        ] {
+            assert_eq!((matches(&selector, &labels), text(&selector)), (is_selected, wanted.to_owned()));
+        }
     }
 }
