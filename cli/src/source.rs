@@ -12,8 +12,8 @@ use futures::future::try_join_all;
 use hitless_api::drain_policy::DEFAULT;
 use hitless_api::pod::PodView;
 use hitless_api::{
-    DrainPolicy, GroupKind, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger,
-    names,
+    DrainPolicy, GroupKind, Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget,
+    TransitionLedger, names,
 };
 use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
 use hitless_rollout::prefetch::{NamePool, PrefetchView};
@@ -76,13 +76,13 @@ struct Apis {
     pods: Api<DeserializeGuard<Pod>>,
     transitions: Api<DeserializeGuard<NodeTransition>>,
     ledgers: Api<DeserializeGuard<TransitionLedger>>,
-    rules: Api<DeserializeGuard<PodTransitionRule>>,
-    budgets: Api<DeserializeGuard<TransitionBudget>>,
-    cluster_budgets: Option<Api<DeserializeGuard<TransitionBudget>>>,
+    rules: Api<DeserializeGuard<Lenient<PodTransitionRule>>>,
+    budgets: Api<DeserializeGuard<Lenient<TransitionBudget>>>,
+    cluster_budgets: Option<Api<DeserializeGuard<Lenient<TransitionBudget>>>>,
     disruption_budgets: Api<DeserializeGuard<PodDisruptionBudget>>,
     services: Api<DeserializeGuard<Service>>,
-    drain_policies: Api<DeserializeGuard<DrainPolicy>>,
-    default_drain_policy: Option<Api<DeserializeGuard<DrainPolicy>>>,
+    drain_policies: Api<DeserializeGuard<Lenient<DrainPolicy>>>,
+    default_drain_policy: Option<Api<DeserializeGuard<Lenient<DrainPolicy>>>>,
     providers: Api<DeserializeGuard<TrafficProvider>>,
     agents: Api<DeserializeGuard<Pod>>,
     controller: Api<DeserializeGuard<Deployment>>,

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use hitless_api::names::{self, AGENT, OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
 use hitless_api::{
-    DrainPolicy, GroupKind, NodeTransition, ObjectRef, PodTransitionRule, TrafficProvider, TransitionBudget,
+    DrainPolicy, GroupKind, Lenient, NodeTransition, ObjectRef, PodTransitionRule, TrafficProvider, TransitionBudget,
     TransitionLedger,
 };
 use hitless_gate::{Budget, DisruptionBudget};
@@ -55,11 +55,11 @@ pub struct Caches {
     pub(crate) node_transitions: Cache<NodeTransition, NodeTransitionView>,
     pub(crate) ledgers: Cache<TransitionLedger, LedgerView>,
     pub(crate) bindings: Cache<RoleBinding, BindingView>,
-    pub(crate) rules: Cache<PodTransitionRule, RuleView>,
-    pub(crate) budgets: Cache<TransitionBudget, Budget>,
+    pub(crate) rules: Cache<Lenient<PodTransitionRule>, RuleView>,
+    pub(crate) budgets: Cache<Lenient<TransitionBudget>, Budget>,
     pub(crate) disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
     pub(crate) services: Cache<Service, ServiceView>,
-    pub(crate) drain_policies: Cache<DrainPolicy, PolicyView>,
+    pub(crate) drain_policies: Cache<Lenient<DrainPolicy>, PolicyView>,
     pub(crate) providers: Cache<TrafficProvider, ProviderView>,
     installed: Arc<Installed>,
     kuperator: KuperatorCaches,

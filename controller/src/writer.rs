@@ -5,7 +5,7 @@ use futures::stream;
 use hitless_api::ledger::CLUSTER;
 use hitless_api::names;
 use hitless_api::{JsonPatch, PodRef};
-use hitless_api::{NodeTransition, PodTransitionRule, TrafficProvider, TransitionLedger};
+use hitless_api::{Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionLedger};
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::Request;
@@ -338,7 +338,7 @@ impl Writer {
     }
 
     async fn rule_status(&self, write: &RuleStatusWrite) -> Result<(), WriteError> {
-        let api: Api<PodTransitionRule> = Api::namespaced(self.client.clone(), &write.namespace);
+        let api: Api<Lenient<PodTransitionRule>> = Api::namespaced(self.client.clone(), &write.namespace);
         let (params, patch) = (patching(), status(&write.version, &write.status)?.build());
         let request = api.patch_status(&write.name, &params, &patch);
         let stored = self.writes.send("podtransitionrules/status", request).await?;

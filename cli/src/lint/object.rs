@@ -35,7 +35,7 @@ impl<'a> Known<'a> {
         let limits = match (object.group(), object.kind()) {
             ("apps.kusionstack.io", "PodTransitionRule") => {
                 let RuleView { name, namespace, spec, .. } = object.read::<PodTransitionRule>()?.into();
-                Limits::Rules(RuleSet { name, namespace, spec })
+                Limits::Rules(RuleSet { name, namespace, spec, unreadable: None })
             }
             ("hitless.dev", "TransitionBudget") => Limits::Budget(object.read::<TransitionBudget>()?.into()),
             ("policy", "PodDisruptionBudget") => Limits::Disruption(object.read::<PodDisruptionBudget>()?.into()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hitless_api::names::{OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
 use hitless_api::{
-    DrainPolicy, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger,
+    DrainPolicy, Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger,
 };
 use hitless_gate::{Budget, DisruptionBudget};
 use hitless_rollout::mode::{PolicyView, ServiceView};
@@ -40,14 +40,14 @@ pub(crate) struct Live {
     prefetches: Cache<Pod, PrefetchView>,
     transitions: Cache<NodeTransition, NodeTransitionView>,
     ledgers: Cache<TransitionLedger, LedgerView>,
-    rules: Cache<PodTransitionRule, RuleView>,
-    budgets: Cache<TransitionBudget, Budget>,
-    cluster_budgets: Cache<TransitionBudget, Budget>,
+    rules: Cache<Lenient<PodTransitionRule>, RuleView>,
+    budgets: Cache<Lenient<TransitionBudget>, Budget>,
+    cluster_budgets: Cache<Lenient<TransitionBudget>, Budget>,
     disruption_budgets: Cache<PodDisruptionBudget, DisruptionBudget>,
     services: Cache<Service, ServiceView>,
-    drain_policies: Cache<DrainPolicy, PolicyView>,
+    drain_policies: Cache<Lenient<DrainPolicy>, PolicyView>,
     providers: Cache<TrafficProvider, ProviderView>,
-    default_drain_policy: Cache<DrainPolicy, PolicyView>,
+    default_drain_policy: Cache<Lenient<DrainPolicy>, PolicyView>,
     agents: Cache<Pod, PodView>,
     events: Cache<Event, EventView>,
     readiness: Readiness,

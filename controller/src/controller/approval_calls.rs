@@ -117,6 +117,7 @@ mod tests {
             version: Version { uid: "r".into(), resource_version: "1".into() },
             generation: 1,
             spec: serde_json::from_value(rules).unwrap(),
+            unreadable: None,
             status: None,
         };
         Snapshot { rules: vec![Arc::new(rule)], ..Snapshot::default() }

@@ -41,6 +41,7 @@ pub(crate) fn view(rules: &[Value], generation: i64, status: Option<PodTransitio
         version: Version { uid: "u".into(), resource_version: "1".into() },
         generation,
         spec: serde_json::from_value(json!({"rules": rules})).unwrap(),
+        unreadable: None,
         status,
     })
 }

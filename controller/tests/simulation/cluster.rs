@@ -120,7 +120,13 @@ impl Cluster {
     pub(crate) fn cluster_wide(mut self, max_unavailable: u8) -> Self {
         let spec = json!({"scope": "Cluster", "selector": {}, "maxUnavailable": max_unavailable});
         let spec = serde_json::from_value(spec).unwrap();
-        let budget = Budget { name: "all".into(), namespace: SYSTEM_NAMESPACE.into(), spec };
+        let budget = Budget {
+            name: "all".into(),
+            namespace: SYSTEM_NAMESPACE.into(),
+            uid: "all".into(),
+            spec,
+            unreadable: None,
+        };
         (self.rules, self.budgets) = (Vec::new(), vec![Arc::new(budget)]);
         self
     }
@@ -371,6 +377,7 @@ fn rule(max_unavailable: i32) -> RuleView {
                 ..TransitionRule::default()
             }],
         },
+        unreadable: None,
         status: None,
     }
 }

@@ -41,12 +41,19 @@ pub fn all() -> Result<Vec<(&'static str, String)>, serde_saphyr::ser::Error> {
     .collect()
 }
 
-/// OpenAPI knows signed formats only, and the API server warns about every other one at each install. The limits stay.
+/// OpenAPI knows signed formats only, and the API server warns about every other one at each install. The limits stay, and the API
+/// server takes no number that we can't read.
 fn without_unsigned_formats(schema: &mut JSONSchemaProps) {
-    match schema.format.as_deref() {
-        Some("uint8" | "uint16") => schema.format = Some("int32".into()),
-        Some("uint32") => schema.format = Some("int64".into()),
-        _ => {}
+    let (format, most) = match schema.format.as_deref() {
+        Some("uint8") => ("int32", f64::from(u8::MAX)),
+        Some("uint16") => ("int32", f64::from(u16::MAX)),
+        Some("uint32") => ("int64", f64::from(u32::MAX)),
+        Some("int32") => ("int32", f64::from(i32::MAX)),
+        _ => ("", f64::NAN),
+    };
+    if !format.is_empty() {
+        schema.format = Some(format.to_owned());
+        schema.maximum.get_or_insert(most);
     }
     schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(without_unsigned_formats);
     match &mut schema.items {

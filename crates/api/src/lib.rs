@@ -14,6 +14,7 @@ pub mod grant;
 pub mod hook;
 pub mod json_patch;
 pub mod ledger;
+pub mod lenient;
 pub mod lifecycle;
 pub mod names;
 pub mod node_transition;
@@ -42,6 +43,7 @@ pub use hook::{
 };
 pub use json_patch::JsonPatch;
 pub use ledger::{Reservation, TransitionLedger, TransitionLedgerSpec};
+pub use lenient::Lenient;
 pub use node_transition::{NodeTransition, NodeTransitionSpec, NodeTransitionStatus};
 pub use object::{GroupKind, ObjectRef};
 pub use operation_job::{OperationJob, OperationJobSpec, OperationJobStatus};

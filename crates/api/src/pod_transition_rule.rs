@@ -81,6 +81,7 @@ pub(crate) fn count_or_percent(_: &mut schemars::SchemaGenerator) -> schemars::S
     schemars::json_schema!({
         "x-kubernetes-int-or-string": true,
         "minimum": 0,
+        "maximum": i32::MAX,
         "pattern": "^(100|[1-9]?[0-9])%$",
     })
 }

@@ -1,10 +1,13 @@
 //! `TransitionBudget`: what upstream's PodTransitionRule has no words for.
 
+use jiff::Timestamp;
+use jiff::fmt::temporal::Pieces;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, MicroTime};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::pod_transition_rule::count_or_percent;
 
@@ -145,11 +148,56 @@ pub enum Day {
 #[serde(rename_all = "camelCase")]
 pub struct Blackout {
     /// First instant.
+    #[serde(deserialize_with = "saturating")]
     pub start: MicroTime,
-    /// First instant after it.
+    /// First instant after it. A time after the year 9999 is taken as the end of it.
+    #[serde(deserialize_with = "saturating")]
     pub end: MicroTime,
     /// Why, for whoever asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub reason: Option<String>,
+}
+
+/// `9999-12-31T00:00:00Z` is how people write "for ever", and later than the last instant that jiff knows.
+fn saturating<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MicroTime, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.parse() {
+        Ok(time) => Ok(MicroTime(time)),
+        Err(error) => beyond(&text).map(MicroTime).ok_or_else(|| {
+            D::Error::custom(format!("{text:?} is no time; write it with its zone, e.g. 2026-11-01T00:00:00Z: {error}"))
+        }),
+    }
+}
+
+/// The end of time that is nearest, for a well-formed time beyond it.
+fn beyond(text: &str) -> Option<Timestamp> {
+    let pieces = Pieces::parse(text).ok()?;
+    (pieces.time().is_some() && pieces.offset().is_some() && pieces.date().year() == 9999).then_some(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn blackout(end: &str) -> Result<Blackout, serde_json::Error> {
+        serde_json::from_value(json!({"start": "2026-01-01T00:00:00+01:00", "end": end}))
+    }
+
+    #[test]
+    fn an_end_beyond_the_last_instant_is_the_last_instant() {
+        for end in ["9999-12-31T00:00:00Z", "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59-12:00"] {
+            assert_eq!(blackout(end).unwrap().end.0, Timestamp::MAX, "{end}");
+        }
+        assert_eq!(blackout("2026-01-01T00:00:00Z").unwrap().end.0.as_second(), 1_767_225_600);
+    }
+
+    #[test]
+    fn a_time_without_zone_is_refused_with_what_to_write() {
+        for end in ["2026-11-01", "2026-11-01T00:00:00", "9999-12-31", "soon"] {
+            let error = blackout(end).unwrap_err().to_string();
+            assert!(error.contains("write it with its zone, e.g. 2026-11-01T00:00:00Z"), "{error}");
+        }
+    }
 }

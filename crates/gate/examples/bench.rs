@@ -192,7 +192,12 @@ fn set_rules(gate: &mut Gate) -> io::Result<()> {
             {"name": "approved", "labelCheck": {"requires": {"matchLabels": {"environment": "production"}}}},
         ]);
         let spec = from(json!({"selector": selector, "rules": rules}))?;
-        gate.set_rule_set(&RuleSet { name: format!("rule-{number}"), namespace: namespace(number), spec });
+        gate.set_rule_set(&RuleSet {
+            name: format!("rule-{number}"),
+            namespace: namespace(number),
+            spec,
+            unreadable: None,
+        });
     }
     for number in 0..NAMESPACES {
         gate.set_disruption_budget(&DisruptionBudget {
@@ -204,7 +209,13 @@ fn set_rules(gate: &mut Gate) -> io::Result<()> {
         });
     }
     let spec = json!({"scope": "Cluster", "selector": {}, "maxConcurrent": 20_000, "maxUnavailableNodes": "40%"});
-    gate.set_budget(&Budget { name: "all".to_owned(), namespace: "hitless-system".to_owned(), spec: from(spec)? });
+    gate.set_budget(&Budget {
+        name: "all".to_owned(),
+        namespace: "hitless-system".to_owned(),
+        uid: "all".to_owned(),
+        spec: from(spec)?,
+        unreadable: None,
+    });
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::transition_budget::TransitionBudgetSpec;
-use hitless_api::{ObjectRef, PodTransitionRuleSpec, TransitionBudget, names};
+use hitless_api::{Lenient, ObjectRef, PodTransitionRuleSpec, TransitionBudget, names};
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -94,6 +94,8 @@ pub struct RuleSet {
     pub namespace: String,
     /// Its spec.
     pub spec: PodTransitionRuleSpec,
+    /// Why the spec can't be read, but for whom it selects: none of these passes.
+    pub unreadable: Option<String>,
 }
 
 /// One TransitionBudget.
@@ -103,8 +105,12 @@ pub struct Budget {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
+    /// `metadata.uid`.
+    pub uid: String,
     /// Its spec.
     pub spec: TransitionBudgetSpec,
+    /// Why the spec can't be read, but for whom it selects: none of these passes.
+    pub unreadable: Option<String>,
 }
 
 impl Budget {
@@ -117,10 +123,18 @@ impl Budget {
 
 impl From<TransitionBudget> for Budget {
     fn from(object: TransitionBudget) -> Self {
+        Lenient { object, unreadable: None }.into()
+    }
+}
+
+impl From<Lenient<TransitionBudget>> for Budget {
+    fn from(Lenient { object, unreadable }: Lenient<TransitionBudget>) -> Self {
         Self {
             name: object.metadata.name.unwrap_or_default(),
             namespace: object.metadata.namespace.unwrap_or_default(),
+            uid: object.metadata.uid.unwrap_or_default(),
             spec: object.spec,
+            unreadable,
         }
     }
 }

@@ -120,7 +120,8 @@ impl Gate {
     }
 
     /// Nodes are known, and none of them has that label.
-    pub(crate) fn is_unknown_node_label(&self, key: &str) -> bool {
+    #[must_use]
+    pub fn is_unknown_node_label(&self, key: &str) -> bool {
         let has = |symbol| self.nodes.values().any(|labels| labels.get(symbol).is_some());
         !self.nodes.is_empty() && !self.symbols.find(key).is_some_and(has)
     }

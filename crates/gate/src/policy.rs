@@ -99,6 +99,13 @@ impl Check {
     }
 }
 
+impl Rule {
+    /// A check that concerns all pods of the group before their operation.
+    fn pre_check(path: String, check: Check) -> Self {
+        Self { path: path.into(), name: None, stage: Stage::PreCheck, filter: None, conditions: BTreeSet::new(), check }
+    }
+}
+
 impl Policy {
     pub(crate) fn implicit() -> Self {
         Self {
@@ -114,7 +121,7 @@ impl Policy {
     pub(crate) fn of_rule_set(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Self {
         Self {
             source: Some(Source::RuleSet(set.namespace.clone(), set.name.clone())),
-            rules: rule_set::rules(&set.name, &set.spec, skipped_kinds),
+            rules: rule_set::rules(set, skipped_kinds),
             replaces_implicit: true,
             ..Self::implicit()
         }
@@ -170,7 +177,7 @@ impl RuleSet {
     /// What the author of the rules should mend, in words; each text begins with what it is about.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
-        let rules = rule_set::rules(&self.name, &self.spec, &BTreeSet::new());
+        let rules = rule_set::rules(self, &BTreeSet::new());
         selector_faults(self.spec.selector.as_ref()).into_iter().chain(rule_faults(&rules)).collect()
     }
 }

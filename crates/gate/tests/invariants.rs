@@ -240,6 +240,7 @@ fn a_cluster() -> impl Strategy<Value = Cluster> {
             name: format!("ptr{number}"),
             namespace: "default".into(),
             spec: serde_json::from_value(json!({"selector": selector, "rules": rules})).unwrap(),
+            unreadable: None,
         });
         Cluster {
             pods,
@@ -405,7 +406,7 @@ proptest! {
             cluster.owners.insert(owner_key(number.try_into().unwrap()), OwnerFacts::of(desired));
         }
         let spec = serde_json::from_value(json!({"selector": selector, "rules": rules})).unwrap();
-        cluster.rule_sets.push(RuleSet { name: "weird".into(), namespace: "default".into(), spec });
+        cluster.rule_sets.push(RuleSet { name: "weird".into(), namespace: "default".into(), spec, unreadable: None });
         let wishes: Vec<_> =
             cluster.pods.iter().map(|pod| Candidate { priority: i32::MAX, ..Candidate::new(&pod.uid) }).collect();
         let verdicts = cluster.decide(&wishes);

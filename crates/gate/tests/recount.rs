@@ -106,7 +106,13 @@ impl Cluster {
                         spec["scope"] = json!("Cluster");
                     }
                     let spec = serde_json::from_value(spec).unwrap();
-                    let budget = Budget { name: name.clone(), namespace: namespace.into(), spec };
+                    let budget = Budget {
+                        name: name.clone(),
+                        namespace: namespace.into(),
+                        uid: name.clone(),
+                        spec,
+                        unreadable: None,
+                    };
                     gate.set_budget(&budget);
                     self.budgets.insert(name, budget);
                 } else {

@@ -3,18 +3,21 @@
 //! Nothing is remembered that the snapshot does not say; a cache that starts anew answers the same.
 
 mod owners;
+mod spec_faults;
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use hitless_api::event::EventNote;
 use hitless_api::pod::PodView;
 use hitless_gate::{Budget, DisruptionBudget, Gate, PodFacts, Reserved, RuleSet, Settings};
 use hitless_workloads::World;
 
 use crate::snapshot::{NodeView, RuleView, Snapshot};
 use owners::TopOwners;
+use spec_faults::SpecFaults;
 
 /// Namespace and name.
 type Key = (String, String);
@@ -29,6 +32,7 @@ pub struct GateCache {
     rules: BTreeMap<Key, Arc<RuleView>>,
     budgets: BTreeMap<Key, Arc<Budget>>,
     disruption_budgets: BTreeMap<Key, Arc<DisruptionBudget>>,
+    faults: SpecFaults,
 }
 
 /// A pod, found by its uid.
@@ -55,7 +59,10 @@ impl PartialEq for ByUid {
 impl Eq for ByUid {}
 
 /// A gate that still has the reservations and failures of an earlier round, so it can't be asked yet.
-pub(crate) struct Synced<'g>(&'g mut Gate);
+pub(crate) struct Synced<'g> {
+    gate: &'g mut Gate,
+    faults: &'g SpecFaults,
+}
 
 impl<'g> Synced<'g> {
     /// Tells it of pods whose operation was judged bad, of those that are not Ready for long enough, and of those that are reserved,
@@ -66,10 +73,15 @@ impl<'g> Synced<'g> {
         recently_ready: impl IntoIterator<Item = &'u str>,
         held: BTreeMap<String, Reserved>,
     ) -> &'g Gate {
-        self.0.set_failed(failed);
-        self.0.set_recently_ready(recently_ready);
-        self.0.set_reserved(held);
-        self.0
+        self.gate.set_failed(failed);
+        self.gate.set_recently_ready(recently_ready);
+        self.gate.set_reserved(held);
+        self.gate
+    }
+
+    /// What the authors of rules and budgets should mend.
+    pub(crate) fn faults(&self) -> Vec<EventNote> {
+        self.faults.notes(self.gate)
     }
 }
 
@@ -86,7 +98,7 @@ impl GateCache {
         self.nodes(snapshot);
         let moved = self.owners.sync(snapshot, world, &mut self.gate);
         self.pods(snapshot, world, &moved);
-        Synced(&mut self.gate)
+        Synced { gate: &mut self.gate, faults: &self.faults }
     }
 
     /// Pods that have finished for good take nothing from a budget and give nothing.
@@ -125,20 +137,27 @@ impl GateCache {
     }
 
     fn rules(&mut self, snapshot: &Snapshot) {
-        let gate = &mut self.gate;
+        let (gate, faults) = (&mut self.gate, &mut self.faults);
         let rules = snapshot.rules.iter().map(|rule| ((rule.namespace.clone(), rule.name.clone()), rule.clone()));
-        follow(&mut self.rules, rules.collect(), |(namespace, name), rule| match rule {
-            Some(rule) => gate.set_rule_set(&RuleSet {
-                name: name.clone(),
-                namespace: namespace.clone(),
-                spec: rule.spec.clone(),
-            }),
-            None => gate.remove_rule_set(namespace, name),
+        follow(&mut self.rules, rules.collect(), |key, rule| {
+            if let Some(rule) = rule {
+                let set = RuleSet::from(rule);
+                gate.set_rule_set(&set);
+                faults.set_rule(key, &rule.version.uid, &set);
+            } else {
+                gate.remove_rule_set(&key.0, &key.1);
+                faults.remove_rule(key);
+            }
         });
         let budgets = snapshot.budgets.iter().map(|each| ((each.namespace.clone(), each.name.clone()), each.clone()));
-        follow(&mut self.budgets, budgets.collect(), |(namespace, name), budget| match budget {
-            Some(budget) => gate.set_budget(budget),
-            None => gate.remove_budget(namespace, name),
+        follow(&mut self.budgets, budgets.collect(), |key, budget| {
+            if let Some(budget) = budget {
+                gate.set_budget(budget);
+                faults.set_budget(key, budget);
+            } else {
+                gate.remove_budget(&key.0, &key.1);
+                faults.remove_budget(key);
+            }
         });
         let budgets =
             snapshot.disruption_budgets.iter().map(|each| ((each.namespace.clone(), each.name.clone()), each.clone()));

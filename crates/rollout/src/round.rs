@@ -20,7 +20,7 @@ mod halts;
 mod images;
 mod in_service_fallback;
 mod lifecycle;
-mod policy_conflicts;
+mod policy_notes;
 mod pool_wait;
 mod pools;
 mod prefetch;
@@ -132,6 +132,8 @@ struct Pass<'a, 'g> {
     /// With what has ended, and with the Services of operations that are under way.
     draft: Draft<'a>,
     asked: approvals::Asked,
+    /// What the authors of rules and budgets should mend.
+    faults: Vec<EventNote>,
 }
 
 /// A round that has been decided, and what it rests on.
@@ -158,6 +160,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let images = images::Images::new(snapshot, now);
         let mut wishes = wishes::derive(snapshot, &images, now);
         let gate = cache.sync(snapshot, &wishes.world);
+        let faults = gate.faults();
         let endings::Endings { ended, changes } = endings::derive(&wishes, snapshot, now);
         let draft = Draft::new(snapshot, now).with(changes);
         let gate = grants::tell(gate, &wishes, &ended, &draft);
@@ -191,11 +194,12 @@ impl<'a, 'g> Pass<'a, 'g> {
             },
             draft,
             asked,
+            faults,
         })
     }
 
     fn finish(self) -> Finished<'a> {
-        let Self { basis, draft, mut asked } = self;
+        let Self { basis, draft, mut asked, faults } = self;
         let granted = basis.candidates(&basis.wishes.by_pod, draft).resume(&basis).judge(&basis).grant(&basis);
         let Granted { draft, verdicts } = granted;
         let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
@@ -204,7 +208,8 @@ impl<'a, 'g> Pass<'a, 'g> {
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
-        events.extend(policy_conflicts::notes(&wishes, &policies));
+        events.extend(policy_notes::notes(&wishes, &policies));
+        events.extend(faults);
         events.extend(reloads.notes.iter().cloned());
         events.extend(pools::notes(&pools, snapshot));
         let now = draft.now;

@@ -119,6 +119,8 @@ pub struct RuleView {
     pub generation: i64,
     /// The rules.
     pub spec: PodTransitionRuleSpec,
+    /// Why the spec can't be read, but for whom it selects.
+    pub unreadable: Option<String>,
     /// What we last reported.
     pub status: Option<PodTransitionRuleStatus>,
 }

@@ -151,6 +151,7 @@ fn a_pod_is_held_where_the_other_one_leaves_for_an_operator_in_the_same_round() 
         version: Version { uid: "r".to_owned(), resource_version: "1".to_owned() },
         generation: 1,
         spec: serde_json::from_value(everybody).unwrap(),
+        unreadable: None,
         status: None,
     })];
     let features = vec![GrantOp::FOREIGN_FEATURE.to_owned(), "hold".to_owned()];

@@ -54,6 +54,25 @@ fn a_rule_that_can_never_pass_moves_nothing_and_is_named() -> anyhow::Result<()>
 }
 
 #[test]
+fn a_budget_that_cannot_be_read_lets_nobody_go_and_says_so() -> anyhow::Result<()> {
+    let app = start("t-budget-unreadable", 1)?;
+    // The API server's check of times takes any offset.
+    let blackouts = json!([{"start": "2026-01-01T00:00:00+99:00", "end": "2026-01-02T00:00:00Z"}]);
+    let budget = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "TransitionBudget", "metadata": {"name": "freeze"},
+        "spec": {"selector": {}, "blackouts": blackouts}});
+    app.kubectl.feed(&["apply"], &budget)?;
+    app.set_version("v2")?;
+    for reason in ["RolloutBlocked", "InvalidSpec"] {
+        let note = app.wait_event(reason)?;
+        ensure!(note.contains("spec.blackouts[0].start can't be read"), "{reason} does not name the field: {note}");
+    }
+    ensure!(app.pods.objects().values().all(|pod| image_of(pod) == echo_image("v1")), "a pod moved");
+    app.kubectl.run(&["delete", "transitionbudget", "freeze"])?;
+    app.rollout_status()?;
+    app.wait_version("v2", 1)
+}
+
+#[test]
 fn a_rule_that_selects_nobody_leaves_the_implicit_budget() -> anyhow::Result<()> {
     let app = start("t-rule-nobody", 3)?;
     app.kubectl.feed(&["apply"], &rule("nobody", &json!({"app": "other"}), &json!({"maxUnavailableValue": 0})))?;
@@ -87,7 +106,7 @@ fn a_wider_budget_operates_several_pods_at_a_time() -> anyhow::Result<()> {
 #[test]
 fn an_impossible_value_is_rejected_by_the_api_server() -> anyhow::Result<()> {
     let app = start("t-rule-bad", 1)?;
-    for value in [json!("150%"), json!("half"), json!(-1), json!("5")] {
+    for value in [json!("150%"), json!("half"), json!(-1), json!("5"), json!(2_147_483_648_u64)] {
         let object = rule("bad", &json!({"app": "web"}), &json!({"maxUnavailableValue": value}));
         let error = app.kubectl.feed(&["apply"], &object).err().map(|error| error.to_string()).unwrap_or_default();
         ensure!(

@@ -339,6 +339,7 @@ fn rule(namespace: &str, percent: u32) -> RuleView {
                 ..TransitionRule::default()
             }],
         },
+        unreadable: None,
         status: None,
     }
 }

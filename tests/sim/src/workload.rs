@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub(crate) fn all_leave() -> Arc<PolicyView> {
     let (namespace, name) = (SYSTEM_NAMESPACE.to_owned(), DEFAULT.to_owned());
     let spec = DrainPolicySpec { mode: Some(ModeWish::Leave), ..DrainPolicySpec::default() };
-    Arc::new(PolicyView { namespace, name, uid: "uid-all-leave".to_owned(), spec })
+    Arc::new(PolicyView { namespace, name, uid: "uid-all-leave".to_owned(), spec, unreadable: None })
 }
 
 /// A Deployment with this name, uid and number of replicas.

@@ -1,13 +1,11 @@
 //! Limits of a TransitionBudget and of a PodDisruptionBudget.
 
-use std::collections::BTreeSet;
-
 use hitless_api::names;
 use hitless_api::transition_budget::Scope;
 
 use super::rule_set::misconfigured;
 use super::window::Windows;
-use super::{Bound, Check, Limits, Rounding, Rule, Stage};
+use super::{Bound, Check, Limits, Rounding, Rule};
 use crate::verdict::DISRUPTION_BUDGET;
 use crate::{Budget, DisruptionBudget, Reason};
 
@@ -20,7 +18,10 @@ pub(super) fn rules(budget: &Budget) -> Vec<Rule> {
     };
     let spec = &budget.spec;
     let mut rules = Vec::new();
-    let mut add = |name: &str, check: Check| rules.push(rule(format!("{prefix}/{name}"), check));
+    let mut add = |name: &str, check: Check| rules.push(Rule::pre_check(format!("{prefix}/{name}"), check));
+    if let Some(fault) = &budget.unreadable {
+        add("spec", misconfigured(fault.clone()));
+    }
     if spec.scope == Scope::Cluster && !budget.is_cluster_wide() {
         let text =
             format!("scope Cluster is obeyed in namespace {} only; move the budget there", names::SYSTEM_NAMESPACE);
@@ -81,9 +82,5 @@ pub(super) fn disruption(budget: &DisruptionBudget) -> Rule {
         }
         (Err(text), _) | (_, Err(text)) => misconfigured(text),
     };
-    rule(format!("{DISRUPTION_BUDGET}{}", budget.name), check)
-}
-
-fn rule(path: String, check: Check) -> Rule {
-    Rule { path: path.into(), name: None, stage: Stage::PreCheck, filter: None, conditions: BTreeSet::new(), check }
+    Rule::pre_check(format!("{DISRUPTION_BUDGET}{}", budget.name), check)
 }

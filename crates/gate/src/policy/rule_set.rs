@@ -2,20 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use hitless_api::PodTransitionRuleSpec;
 use hitless_api::pod_transition_rule::{TransitionRule, TransitionRuleWebhook};
 
 use super::{Check, Limits, Rule, Stage};
-use crate::{Reason, selector};
+use crate::{Reason, RuleSet, selector};
 
-pub(super) fn rules(set: &str, spec: &PodTransitionRuleSpec, skipped_kinds: &BTreeSet<String>) -> Vec<Rule> {
+pub(super) fn rules(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Vec<Rule> {
+    if let Some(fault) = &set.unreadable {
+        return vec![Rule::pre_check(format!("{}/spec", set.name), misconfigured(fault.clone()))];
+    }
     // A filter that can't be understood leaves nobody out: the rule is a denial then.
     let filter = |rule: &TransitionRule| {
         let filter = rule.filter.as_ref().and_then(|filter| filter.label_selector.clone());
         filter.filter(|filter| selector::fault(filter).is_none())
     };
     let read = |rule: &TransitionRule| Rule {
-        path: format!("{set}/{}", rule.name).into(),
+        path: format!("{}/{}", set.name, rule.name).into(),
         name: Some(rule.name.clone()),
         stage: match rule.stage.as_deref() {
             None | Some("PreCheck") => Stage::PreCheck,
@@ -26,7 +28,7 @@ pub(super) fn rules(set: &str, spec: &PodTransitionRuleSpec, skipped_kinds: &BTr
         conditions: rule.conditions.iter().cloned().collect(),
         check: check(rule, skipped_kinds),
     };
-    spec.rules.iter().map(read).collect()
+    set.spec.rules.iter().map(read).collect()
 }
 
 /// Upstream's order of precedence: switched off, then the first of availablePolicy, labelCheck and webhook that is set.

@@ -6,4 +6,5 @@ mod budgets;
 mod order;
 mod rules;
 mod scene;
+mod unreadable;
 mod upstream;

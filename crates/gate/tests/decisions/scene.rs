@@ -80,7 +80,7 @@ impl Namespace {
 
     pub(crate) fn rule_set(mut self, name: &str, spec: Value) -> Self {
         let spec = serde_json::from_value(spec).unwrap();
-        self.rule_sets.push(RuleSet { name: name.into(), namespace: "default".into(), spec });
+        self.rule_sets.push(RuleSet { name: name.into(), namespace: "default".into(), spec, unreadable: None });
         self
     }
 
@@ -93,7 +93,13 @@ impl Namespace {
 
     pub(crate) fn budget_in(mut self, namespace: &str, name: &str, spec: Value) -> Self {
         let spec = serde_json::from_value(spec).unwrap();
-        self.budgets.push(Budget { name: name.into(), namespace: namespace.into(), spec });
+        self.budgets.push(Budget {
+            name: name.into(),
+            namespace: namespace.into(),
+            uid: name.into(),
+            spec,
+            unreadable: None,
+        });
         self
     }
 

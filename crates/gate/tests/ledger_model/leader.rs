@@ -94,7 +94,7 @@ impl Controller {
             "rules": [{"name": "max", "availablePolicy": {"maxUnavailableValue": max_unavailable}}],
         }))
         .unwrap();
-        let rule_sets = vec![RuleSet { name: "web".into(), namespace: "default".into(), spec }];
+        let rule_sets = vec![RuleSet { name: "web".into(), namespace: "default".into(), spec, unreadable: None }];
         let pods = std::array::from_fn(|pod| facts(pod, "default".into(), Some(owner())));
         Self { max_unavailable, protections, gate: Gate::new(pods, rule_sets, Vec::new()) }
     }

@@ -7,8 +7,8 @@ use hitless_api::drain_policy::DEFAULT;
 use hitless_api::names::{SYSTEM_NAMESPACE, annotations};
 use hitless_api::pod::PodView;
 use hitless_api::{
-    DrainOverrides, DrainPolicy, DrainPolicySpec, DrainSpec, Hook, HookLayer, InvalidDrain, ModeWish, PortTreatment,
-    VerifySpec,
+    DrainOverrides, DrainPolicy, DrainPolicySpec, DrainSpec, Hook, HookLayer, InvalidDrain, Lenient, ModeWish,
+    PortTreatment, VerifySpec,
 };
 use hitless_gate::selector;
 
@@ -23,6 +23,8 @@ pub struct PolicyView {
     pub uid: String,
     /// What it says.
     pub spec: DrainPolicySpec,
+    /// Why the spec can't be read, but for whom it selects.
+    pub unreadable: Option<String>,
 }
 
 impl PolicyView {
@@ -38,12 +40,19 @@ impl PolicyView {
 }
 
 impl From<DrainPolicy> for PolicyView {
-    fn from(policy: DrainPolicy) -> Self {
+    fn from(object: DrainPolicy) -> Self {
+        Lenient { object, unreadable: None }.into()
+    }
+}
+
+impl From<Lenient<DrainPolicy>> for PolicyView {
+    fn from(Lenient { object, unreadable }: Lenient<DrainPolicy>) -> Self {
         Self {
-            namespace: policy.metadata.namespace.unwrap_or_default(),
-            name: policy.metadata.name.unwrap_or_default(),
-            uid: policy.metadata.uid.unwrap_or_default(),
-            spec: policy.spec,
+            namespace: object.metadata.namespace.unwrap_or_default(),
+            name: object.metadata.name.unwrap_or_default(),
+            uid: object.metadata.uid.unwrap_or_default(),
+            spec: object.spec,
+            unreadable,
         }
     }
 }
@@ -54,6 +63,14 @@ struct Known<'a> {
     policy: &'a PolicyView,
     /// What is wrong with its selector.
     fault: Option<String>,
+}
+
+impl Known<'_> {
+    /// Why it can't be obeyed.
+    fn not_usable(&self) -> Option<InvalidDrain> {
+        let why = self.fault.as_ref().or(self.policy.unreadable.as_ref())?.clone();
+        Some(InvalidDrain::Policy { policy: self.policy.path(), why })
+    }
 }
 
 /// All policies of a snapshot.
@@ -92,7 +109,9 @@ impl<'a> Policies<'a> {
         let learned = DrainOverrides { min_seconds, ..DrainOverrides::default() };
         let mut policies = Self { learned, ..Self::default() };
         for policy in all {
-            let fault = policy.spec.selector.as_ref().and_then(selector::fault);
+            // The cluster's default concerns everybody, whatever it selects.
+            let selector = policy.spec.selector.as_ref().filter(|_| !policy.is_default());
+            let fault = selector.and_then(selector::fault);
             let known = Known { origin: format!("DrainPolicy {}", policy.path()), policy, fault };
             if policy.is_default() {
                 policies.default = Some(known);
@@ -126,11 +145,10 @@ impl<'a> Policies<'a> {
         told: impl Fn(u16) -> Option<PortTreatment>,
         progress_seconds: Option<u32>,
     ) -> Result<Resolved, InvalidDrain> {
-        let own = self.concerning(pod).next();
-        if let Some((known, why)) = own.and_then(|known| Some((known, known.fault.clone()?))) {
-            return Err(InvalidDrain::Policy { policy: known.policy.path(), why });
+        let chain: Vec<&Known<'_>> = self.concerning(pod).next().into_iter().chain(&self.default).collect();
+        if let Some(error) = chain.iter().find_map(|known| known.not_usable()) {
+            return Err(error);
         }
-        let chain: Vec<&Known<'_>> = own.into_iter().chain(&self.default).collect();
         let said = chain.iter().map(|known| &known.policy.spec.drain);
         let overrides: Vec<&DrainOverrides> = said.chain([&self.learned]).collect();
         let drain = DrainSpec::resolve(pod, &overrides, told)?;
@@ -155,6 +173,12 @@ impl<'a> Policies<'a> {
         Ok(Resolved { drain, verify, progress_is_wished, hooks, mode, mode_origin })
     }
 
+    /// Those that can't be obeyed, and why.
+    pub fn not_usable(&self) -> impl Iterator<Item = (&'a PolicyView, InvalidDrain)> {
+        let all = self.by_namespace.values().flatten().chain(&self.default);
+        all.filter_map(|known| Some((known.policy, known.not_usable()?)))
+    }
+
     /// Of several that select the pod: the one that counts, and the first that does not.
     #[must_use]
     pub fn conflict(&self, pod: &PodView) -> Option<(&'a PolicyView, &'a PolicyView)> {
@@ -171,7 +195,13 @@ mod tests {
 
     fn policy(namespace: &str, name: &str, spec: Value) -> Arc<PolicyView> {
         let spec = serde_json::from_value(spec).unwrap();
-        Arc::new(PolicyView { namespace: namespace.into(), name: name.into(), uid: name.into(), spec })
+        Arc::new(PolicyView {
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: name.into(),
+            spec,
+            unreadable: None,
+        })
     }
 
     fn pod(annotations: Value) -> PodView {
@@ -231,6 +261,22 @@ mod tests {
         all[0] = policy("shop", "a", json!({"selector": {}, "hooks": exec}));
         let error = resolve(&all, json!({})).unwrap_err().to_string();
         assert!(error.starts_with("DrainPolicy shop/a is not usable: x: "), "{error}");
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_read_is_not_left_out() {
+        let later = |namespace: &str, name: &str, labels: Value| {
+            let metadata = json!({"name": name, "namespace": namespace, "uid": name});
+            let spec = json!({"selector": {"matchLabels": labels}, "drain": {"minSeconds": "soon"}});
+            let object = json!({"apiVersion": "x/v1", "kind": "DrainPolicy", "metadata": metadata, "spec": spec});
+            Arc::new(PolicyView::from(serde_json::from_value::<Lenient<DrainPolicy>>(object).unwrap()))
+        };
+        let all = [later("shop", "a", json!({"app": "web"}))];
+        let error = resolve(&all, json!({})).unwrap_err().to_string();
+        assert!(error.contains("shop/a") && error.contains("spec.drain.minSeconds can't be read"), "{error}");
+        assert_eq!(Policies::of(&all, 0).not_usable().count(), 1);
+        assert!(resolve(&[later("shop", "a", json!({"app": "db"}))], json!({})).is_ok());
+        assert!(resolve(&[later(SYSTEM_NAMESPACE, DEFAULT, json!({"app": "db"}))], json!({})).is_err());
     }
 
     #[test]

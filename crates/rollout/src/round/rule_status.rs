@@ -149,6 +149,7 @@ mod tests {
             version: Version { uid: "u".into(), resource_version: "1".into() },
             generation: 2,
             spec: serde_json::from_value(json!({"rules": rules})).unwrap(),
+            unreadable: None,
             status: reported.map(|generation| PodTransitionRuleStatus {
                 observed_generation: Some(generation),
                 rule_states: task("of the leader before"),

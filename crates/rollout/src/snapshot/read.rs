@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::ledger::CLUSTER;
 use hitless_api::names::{self, SYSTEM_NAMESPACE};
 use hitless_api::pod::PodView;
-use hitless_api::{NodeTransition, PodTransitionRule, TransitionLedger};
+use hitless_api::{Lenient, NodeTransition, PodTransitionRule, TransitionLedger};
+use hitless_gate::RuleSet;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -85,13 +86,31 @@ impl LedgerView {
 
 impl From<PodTransitionRule> for RuleView {
     fn from(object: PodTransitionRule) -> Self {
+        Lenient { object, unreadable: None }.into()
+    }
+}
+
+impl From<Lenient<PodTransitionRule>> for RuleView {
+    fn from(Lenient { object, unreadable }: Lenient<PodTransitionRule>) -> Self {
         Self {
             namespace: object.metadata.namespace.clone().unwrap_or_default(),
             name: object.metadata.name.clone().unwrap_or_default(),
             version: version(&object.metadata),
             generation: object.metadata.generation.unwrap_or_default(),
             spec: object.spec,
+            unreadable,
             status: object.status,
+        }
+    }
+}
+
+impl From<&RuleView> for RuleSet {
+    fn from(rule: &RuleView) -> Self {
+        Self {
+            name: rule.name.clone(),
+            namespace: rule.namespace.clone(),
+            spec: rule.spec.clone(),
+            unreadable: rule.unreadable.clone(),
         }
     }
 }

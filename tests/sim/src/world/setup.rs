@@ -261,6 +261,7 @@ fn rules(namespace: &str, user: &User, ground: &mut Ground) {
                 }),
                 rules,
             },
+            unreadable: None,
             status: None,
         });
     }

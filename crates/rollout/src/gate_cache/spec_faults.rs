@@ -1,0 +1,139 @@
+//! What is wrong with PodTransitionRules and TransitionBudgets, as Events on them: whoever wrote them looks there.
+
+use std::collections::BTreeMap;
+
+use hitless_api::event::{EventNote, Severity};
+use hitless_api::{GroupKind, ObjectRef};
+use hitless_gate::{Budget, Gate, RuleSet};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::Key;
+
+/// The objects with something to mend. What is wrong is looked for when they change.
+#[derive(Default)]
+pub(super) struct SpecFaults {
+    rules: BTreeMap<Key, EventNote>,
+    budgets: BTreeMap<Key, EventNote>,
+    /// Budgets that count by a label of nodes: whether a node has it is not theirs to say.
+    topologies: BTreeMap<Key, Topology>,
+}
+
+struct Topology {
+    uid: String,
+    label: String,
+}
+
+impl SpecFaults {
+    pub(super) fn set_rule(&mut self, key: &Key, uid: &str, set: &RuleSet) {
+        let regarding = reference("apps.kusionstack.io", "PodTransitionRule", key, uid);
+        put(&mut self.rules, key, regarding, &set.faults());
+    }
+
+    pub(super) fn remove_rule(&mut self, key: &Key) {
+        self.rules.remove(key);
+    }
+
+    pub(super) fn set_budget(&mut self, key: &Key, budget: &Budget) {
+        put(&mut self.budgets, key, of_budget(key, &budget.uid), &budget.faults());
+        match &budget.spec.topology {
+            Some(topology) => {
+                let topology = Topology { uid: budget.uid.clone(), label: topology.key.clone() };
+                self.topologies.insert(key.clone(), topology);
+            }
+            None => drop(self.topologies.remove(key)),
+        }
+    }
+
+    pub(super) fn remove_budget(&mut self, key: &Key) {
+        self.budgets.remove(key);
+        self.topologies.remove(key);
+    }
+
+    /// One note for each object.
+    pub(super) fn notes(&self, gate: &Gate) -> Vec<EventNote> {
+        let no_node = self
+            .topologies
+            .iter()
+            .filter(|(key, topology)| !self.budgets.contains_key(*key) && gate.is_unknown_node_label(&topology.label));
+        let no_node = no_node.map(|(key, topology)| {
+            let text =
+                format!("topology.key: no node has the label {}; nobody passes until one has it", topology.label);
+            note(of_budget(key, &topology.uid), text)
+        });
+        self.rules.values().chain(self.budgets.values()).cloned().chain(no_node).collect()
+    }
+}
+
+fn put(notes: &mut BTreeMap<Key, EventNote>, key: &Key, regarding: ObjectReference, faults: &[String]) {
+    if faults.is_empty() {
+        notes.remove(key);
+    } else {
+        notes.insert(key.clone(), note(regarding, faults.join("; ")));
+    }
+}
+
+fn note(regarding: ObjectReference, text: String) -> EventNote {
+    EventNote { regarding, severity: Severity::Warning, reason: "InvalidSpec", action: "Read", text }
+}
+
+fn of_budget(key: &Key, uid: &str) -> ObjectReference {
+    reference("hitless.dev", "TransitionBudget", key, uid)
+}
+
+fn reference(group: &'static str, kind: &'static str, (namespace, name): &Key, uid: &str) -> ObjectReference {
+    let group_kind = GroupKind::new(group, kind);
+    ObjectRef { group_kind, namespace: namespace.clone(), name: name.clone(), uid: uid.to_owned() }
+        .reference("v1alpha1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hitless_api::{Lenient, TransitionBudget};
+    use hitless_gate::Settings;
+    use serde_json::{Value, json};
+
+    fn key() -> Key {
+        ("shop".to_owned(), "a".to_owned())
+    }
+
+    fn budget(spec: &Value) -> Budget {
+        let metadata = json!({"name": "a", "namespace": "shop", "uid": "u"});
+        let object = json!({"apiVersion": "x/v1", "kind": "TransitionBudget", "metadata": metadata, "spec": spec});
+        serde_json::from_value::<Lenient<TransitionBudget>>(object).unwrap().into()
+    }
+
+    fn texts(faults: &SpecFaults, gate: &Gate) -> Vec<String> {
+        faults.notes(gate).into_iter().map(|note| note.text).collect()
+    }
+
+    #[test]
+    fn a_fault_is_said_on_its_object_until_it_is_mended() {
+        let (mut faults, gate) = (SpecFaults::default(), Gate::new(Settings::default()));
+        faults.set_budget(&key(), &budget(&json!({"selector": {}, "soakSeconds": "long"})));
+        let notes = faults.notes(&gate);
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        assert_eq!((note.reason, note.regarding.uid.as_deref()), ("InvalidSpec", Some("u")));
+        assert_eq!(note.regarding.api_version.as_deref(), Some("hitless.dev/v1alpha1"));
+        assert!(note.text.contains("spec.soakSeconds can't be read"), "{}", note.text);
+        faults.set_budget(&key(), &budget(&json!({"selector": {}, "soakSeconds": 3})));
+        assert!(faults.notes(&gate).is_empty());
+    }
+
+    #[test]
+    fn a_label_that_no_node_has_is_said_as_long_as_none_has_it() {
+        let (mut faults, mut gate) = (SpecFaults::default(), Gate::new(Settings::default()));
+        faults.set_budget(&key(), &budget(&json!({"selector": {}, "topology": {"key": "zonee"}})));
+        assert!(texts(&faults, &gate).is_empty(), "no node is known yet");
+        gate.set_node("n1", [("zone", "a")]);
+        assert_eq!(
+            texts(&faults, &gate),
+            ["topology.key: no node has the label zonee; nobody passes until one has it"]
+        );
+        gate.set_node("n2", [("zonee", "b")]);
+        assert!(texts(&faults, &gate).is_empty());
+        gate.remove_node("n2");
+        faults.remove_budget(&key());
+        assert!(texts(&faults, &gate).is_empty());
+    }
+}
