@@ -63,6 +63,12 @@ impl Write {
         Self { verb, on: object.id.clone(), request: Request::Patch(change(tested)), tells: None, needs: Vec::new() }
     }
 
+    /// The same of its subresource `status`.
+    pub(crate) fn status(verb: &'static str, object: &Object, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Self {
+        let tested = tested(&object.id.uid, &object.resource_version);
+        Self { verb, on: object.id.clone(), request: Request::Status(change(tested)), tells: None, needs: Vec::new() }
+    }
+
     /// The creation of an object of that kind.
     pub(crate) fn create(verb: &'static str, group_kind: &GroupKind, object: Value) -> Self {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();

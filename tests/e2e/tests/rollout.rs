@@ -288,6 +288,10 @@ fn an_image_that_never_becomes_ready_is_rolled_back_and_stops_the_rollout() -> a
     app.set_version("unready")?;
     let note = app.wait_event("RolloutHalted")?;
     ensure!(note.contains(&echo_image("unready")) && note.contains("kubectl hitless undo"), "it says: {note}");
+    // Kubernetes' own tools end with an error, too.
+    let status = app.kubectl.run(&["rollout", "status", "deployment", "web", "--timeout", "60s"]);
+    let said = status.err().map(|error| error.to_string()).unwrap_or_default();
+    ensure!(said.contains("exceeded its progress deadline"), "kubectl rollout status said: {said}");
     app.wait_version("v1", 3)?;
     let tried = app.pods.never(std::time::Duration::from_secs(5), |pods| {
         pods.values().any(|pod| image_of(pod) == echo_image("unready")).then_some(())

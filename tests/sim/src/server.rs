@@ -352,6 +352,7 @@ fn kind_of(write: &Write) -> &'static str {
             ("Pod", _) => "pods of CollaSets",
             ("ResourceContext", _) => "resourcecontexts",
             ("CollaSet", hitless_workloads::Request::Status(_)) => "collasets/status",
+            ("Deployment", hitless_workloads::Request::Status(_)) => "deployments/status",
             _ => "workloads",
         },
         Write::Service(_) => "services",

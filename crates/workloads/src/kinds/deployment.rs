@@ -11,6 +11,7 @@
 //!    finds "its" ReplicaSet up to date and has nothing to do.
 
 mod body;
+mod halt_report;
 mod history;
 mod live;
 mod plan;
@@ -68,13 +69,21 @@ impl Kind for Deployments {
     }
 
     fn rights(&self) -> Vec<Right> {
-        vec![Right {
+        let right = |resource, verb, why| Right {
             group: DEPLOYMENT.group_kind.group,
-            resource: "deployments/finalizers",
+            resource,
             names: Vec::new(),
-            verbs: vec!["update"],
-            why: "history entries block their owner's deletion; some clusters ask for this right then",
-        }]
+            verbs: vec![verb],
+            why,
+        };
+        vec![
+            right(
+                "deployments/finalizers",
+                "update",
+                "history entries block their owner's deletion; some clusters ask for this right then",
+            ),
+            right("deployments/status", "patch", "ends `kubectl rollout status` while the rollout is halted"),
+        ]
     }
 
     fn read(&self, of: &GroupKind, object: Value) -> Result<Object, ReadError> {

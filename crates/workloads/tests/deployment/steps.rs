@@ -268,6 +268,36 @@ fn nothing_is_made_of_a_version_that_was_judged_bad() {
     assert_eq!(world.deployment["spec"]["paused"], true, "natively it would roll");
 }
 
+/// What `kubectl rollout status` goes by, whatever its generation.
+fn progressing(world: &World) -> Option<(&str, &str)> {
+    let conditions = world.deployment["status"]["conditions"].as_array()?;
+    let condition = conditions.iter().find(|condition| condition["type"] == "Progressing")?;
+    Some((condition["reason"].as_str()?, condition["message"].as_str()?))
+}
+
+#[test]
+fn kubectls_rollout_status_fails_as_long_as_a_rollout_is_halted() {
+    let mut world = judged_bad(2);
+    let conditions = json!([{"type": "Available", "status": "True"}, {"type": "Progressing", "status": "Unknown", "reason": "DeploymentPaused"}]);
+    world.deployment["status"]["conditions"] = conditions;
+    world.settle();
+    let (reason, message) = progressing(&world).unwrap();
+    assert_eq!(reason, "ProgressDeadlineExceeded");
+    assert!(message.starts_with("hitless: ") && message.contains("kubectl hitless undo"), "{message}");
+    assert_eq!(world.deployment["status"]["conditions"][0]["type"], "Available", "the others stay");
+    assert!(world.plan(&BTreeSet::new()).writes.is_empty(), "it is said once");
+    let mut again = world.clone();
+    again.set_image(3);
+    again.settle();
+    assert_eq!(again.images(), BTreeSet::from([image(3)]));
+    assert_eq!(progressing(&again), Some(("DeploymentPaused", "Deployment is paused")));
+    world.user(|deployment| {
+        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/halted");
+    });
+    world.settle();
+    assert_eq!(progressing(&world), Some(("DeploymentPaused", "Deployment is paused")), "it is tried again");
+}
+
 #[test]
 fn another_version_ends_a_halt_and_the_old_one_keeps_it_in_mind() {
     let halted = |world: &World| world.deployment["metadata"]["annotations"].get("hitless.dev/halted").is_some();

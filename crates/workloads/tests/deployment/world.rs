@@ -20,6 +20,7 @@ pub(crate) const MARK: &str = "hitless.dev/rollout";
 /// What the pod's containers were started from, see [`runs`]; nobody but these tests reads it.
 pub(crate) const RUNS: &str = "test/runs";
 
+#[derive(Clone)]
 pub(crate) struct World {
     pub(crate) deployment: Value,
     pub(crate) sets: BTreeMap<String, Value>,

@@ -303,6 +303,7 @@ async fn create_workloads(api: &Api) -> anyhow::Result<()> {
         json!({"annotations": annotations})
     };
     let held = opted(json!({"hitless.dev/rollout": "held"}));
+    let halted = opted(json!({"hitless.dev/rollout": "held", "hitless.dev/halted": "{}"}));
     let only = opted(json!({"hitless.dev/update": "in-place-only"}));
     for (name, replicas, metadata, paused) in [
         ("plain", 1, json!({}), false),
@@ -310,6 +311,7 @@ async fn create_workloads(api: &Api) -> anyhow::Result<()> {
         ("only", 1, only, false),
         ("reloads", 1, opted(json!({"hitless.dev/reload": "auto"})), false),
         ("held", 1, held, true),
+        ("halted", 1, halted, true),
         ("owners", 1, opted(json!({})), true),
         ("settled", 1, opted(json!({})), false),
         ("zero", 0, opted(json!({})), false),

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::plan::Work;
 use super::roster::stays;
-use crate::write::{Request, Write};
+use crate::write::Write;
 
 impl Work<'_, '_> {
     /// The write that makes the status true, if it is not.
@@ -17,13 +17,7 @@ impl Work<'_, '_> {
             return None;
         }
         let status = json!(wanted);
-        let write = Write::patch("report-status", self.set.object, |patch| patch.add(&["status"], status));
-        let Write { verb, on, request, tells, needs } = write;
-        let request = match request {
-            Request::Patch(patch) => Request::Status(patch),
-            other => other,
-        };
-        Some(Write { verb, on, request, tells, needs })
+        Some(Write::status("report-status", self.set.object, |patch| patch.add(&["status"], status)))
     }
 
     fn status(&self, known: &CollaSetStatus) -> CollaSetStatus {

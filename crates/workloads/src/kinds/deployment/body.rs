@@ -5,6 +5,7 @@ use hitless_api::pod::PodView;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::halt_report::{Progressing, RawCondition};
 use crate::object::{Body, Object, Typed};
 use crate::template::Template;
 
@@ -29,6 +30,8 @@ pub struct DeploymentBody {
     pub surges: bool,
     /// `spec.template`.
     pub template: Template,
+    /// Condition `Progressing`.
+    pub progressing: Progressing,
 }
 
 /// What only a ReplicaSet has.
@@ -195,15 +198,8 @@ struct RawStatus {
     conditions: Option<Vec<RawCondition>>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct RawCondition {
-    r#type: String,
-    status: String,
-}
-
 impl From<Raw<RawDeploymentSpec>> for DeploymentBody {
-    fn from(Raw { spec, .. }: Raw<RawDeploymentSpec>) -> Self {
+    fn from(Raw { spec, status }: Raw<RawDeploymentSpec>) -> Self {
         Self {
             replicas: spec.replicas.unwrap_or(1),
             paused: spec.paused,
@@ -211,6 +207,7 @@ impl From<Raw<RawDeploymentSpec>> for DeploymentBody {
             progress_deadline_seconds: spec.progress_deadline_seconds.unwrap_or(600),
             surges: spec.strategy.surges(),
             template: Template::new(spec.template),
+            progressing: Progressing::of(status.conditions.unwrap_or_default()),
         }
     }
 }

@@ -8,7 +8,7 @@ use hitless_api::pod::PodView;
 use serde_json::Value;
 
 use super::body::{Deployment, ReplicaSet};
-use super::{DEPLOYMENT, history, live, writes};
+use super::{DEPLOYMENT, halt_report, history, live, writes};
 use crate::diff::first_native_change;
 use crate::intent::{PodWish, share};
 use crate::kinds::halted::{self, BadVersion, Halted};
@@ -26,6 +26,7 @@ pub(super) fn plan(root: &Object, world: &World<'_>) -> Plan {
     let owned: Vec<ReplicaSet<'_>> = children.filter_map(|set| set.replica_set()).collect();
     let planner = Planner { deployment, owned: &owned, world, permanent: !deployment.held_by_guard() };
     let mut plan = planner.plan();
+    plan.writes.extend(planner.halt_report(&plan));
     plan.notes = planner.notes(&plan);
     plan.notes.extend(OwnList::notes(root, &DEPLOYMENT).filter(|_| plan.stage != Stage::NotOurs));
     plan
@@ -161,6 +162,28 @@ impl<'a> Planner<'a> {
         });
         let plan = self.idle(Stage::Halted(because), write);
         Plan { permanent: self.permanent, ..self.counted(live, plan) }
+    }
+
+    /// What `kubectl rollout status` is told, where no other write to the Deployment is due.
+    fn halt_report(&self, plan: &Plan) -> Option<Write> {
+        if plan.writes.iter().any(|write| write.on == self.deployment.id) {
+            return None;
+        }
+        match &plan.stage {
+            Stage::Halted(because) => halt_report::say(self.deployment, &self.halt_advice(because), self.world.now),
+            Stage::NotOurs
+            | Stage::Idle
+            | Stage::Native
+            | Stage::SteppingAside(_)
+            | Stage::Refused(_)
+            | Stage::Rolling
+            | Stage::Finishing => halt_report::take_back(self.deployment, self.world.now),
+        }
+    }
+
+    fn halt_advice(&self, because: &Because) -> String {
+        let halted = Halted::of(self.deployment.object).map(|halted| halted.back_to).unwrap_or_default();
+        halted::advice(self.deployment.object, because, &halted)
     }
 
     fn strip(&self, names: &[&str]) -> Option<Write> {
@@ -357,11 +380,7 @@ impl<'a> Planner<'a> {
                 );
                 self.note(Severity::Warning, "RolloutRefused", text)
             }
-            Stage::Halted(because) => {
-                let halted = Halted::of(self.deployment.object).map(|halted| halted.back_to).unwrap_or_default();
-                let text = halted::advice(self.deployment.object, because, &halted);
-                self.note(Severity::Warning, "RolloutHalted", text)
-            }
+            Stage::Halted(because) => self.note(Severity::Warning, "RolloutHalted", self.halt_advice(because)),
             Stage::NotOurs
             | Stage::Idle
             | Stage::Native

@@ -9,7 +9,10 @@ use crate::fixture::{BARE, NAMESPACE, Set, apps, pods, set, workload};
 use crate::request::{Call, Who};
 
 pub(super) fn rows() -> Vec<Row> {
-    [stand_in(), deployments(), reload(), sets(), replica_sets(), services(), rights()].into_iter().flatten().collect()
+    [stand_in(), deployments(), halt_reports(), reload(), sets(), replica_sets(), services(), rights()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn status(name: &str, value: Value) -> Call {
@@ -81,6 +84,52 @@ fn deployments() -> Vec<Row> {
             "nor foreign annotations",
             meta,
             held(json!({"metadata": {"annotations": {"a": "b"}}})),
+        ),
+    ]
+}
+
+/// What `kubectl rollout status` is told of a halted Deployment.
+fn halt_reports() -> Vec<Row> {
+    let deployment = |name: &str, status: Value| {
+        Call::strategic(format!("{}/{name}/status", apps("deployments")), json!({"status": status}))
+    };
+    let conditions = |status: &str, reason: &str, message: &str| json!([{"type": "Progressing", "status": status, "reason": reason, "message": message}]);
+    let ended = || conditions("False", "ProgressDeadlineExceeded", "hitless: bad");
+    let paused = || conditions("Unknown", "DeploymentPaused", "Deployment is paused");
+    let (only, nothing_else) = ("only say in the condition Progressing", "only set the condition Progressing");
+    let available = json!([{"type": "Available", "status": "True"}]);
+    let is_paused = json!("DeploymentPaused");
+    vec![
+        allowed(
+            Who::Controller,
+            "of a halted Deployment the controller says that it makes no progress",
+            deployment("halted", json!({"conditions": ended()})),
+        ),
+        allowed(Who::Controller, "and takes that back", deployment("held", json!({"conditions": paused()}))),
+        denied(Who::Controller, "of no other one", only, deployment("held", json!({"conditions": ended()}))),
+        denied(
+            Who::Controller,
+            "nothing of availability",
+            only,
+            deployment("halted", json!({"conditions": available})),
+        ),
+        denied(
+            Who::Controller,
+            "and no numbers",
+            nothing_else,
+            deployment("halted", json!({"conditions": ended(), "replicas": 7})),
+        ),
+        allowed_as(
+            Who::DeploymentController,
+            "as soon as another template is observed it is not so any more",
+            deployment("halted", json!({"conditions": ended(), "observedGeneration": 1000})),
+            [("/status/conditions/0/reason", is_paused)],
+        ),
+        allowed_as(
+            Who::DeploymentController,
+            "until then it stays",
+            deployment("halted", json!({"conditions": ended()})),
+            [("/status/conditions/0/reason", json!("ProgressDeadlineExceeded"))],
         ),
     ]
 }
