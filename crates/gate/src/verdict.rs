@@ -137,7 +137,8 @@ impl RuleVerdict {
     }
 
     /// Whether the rule was really asked and agreed.
-    fn agreed(&self) -> bool {
+    #[must_use]
+    pub fn agreed(&self) -> bool {
         self.verdict == Decision::Allowed
             && match self.because {
                 Reason::AlreadyReserved

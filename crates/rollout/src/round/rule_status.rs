@@ -115,13 +115,15 @@ fn detail(rule: &RuleView, verdict: &PodVerdict) -> Option<PodTransitionDetail> 
     if answers.is_empty() {
         return None;
     }
-    let (passed, rejected): (Vec<_>, Vec<_>) =
+    let (allowed, rejected): (Vec<_>, Vec<_>) =
         answers.into_iter().partition(|answer| answer.verdict == hitless_gate::Decision::Allowed);
+    // A rule that was not asked (another stage, a filter, switched off) has passed nobody.
+    let passed = allowed.into_iter().filter(|answer| answer.agreed());
     Some(PodTransitionDetail {
         name: verdict.pod.name.clone(),
         stage: Some(STAGE.to_owned()),
         passed: rejected.is_empty(),
-        passed_rules: passed.iter().map(|answer| answer.rule_name().to_owned()).collect(),
+        passed_rules: passed.map(|answer| answer.rule_name().to_owned()).collect(),
         reject_info: rejected
             .iter()
             .map(|answer| RejectInfo { rule_name: Some(answer.rule_name().to_owned()), reason: Some(answer.reason()) })
@@ -171,5 +173,39 @@ mod tests {
             assert_eq!(rule_states(&rule(&webhook, Some(2)), &snapshot), now);
         }
         assert_eq!(rule_states(&rule(&json!([]), Some(2)), &Snapshot::default()), [], "it asks nobody any more");
+    }
+
+    #[test]
+    fn a_rule_that_was_not_asked_has_passed_nobody() {
+        use hitless_gate::{Candidate, Decision, Gate, PodFacts, RuleSet, Settings};
+        let rules = json!([
+            {"name": "asked", "labelCheck": {"requires": {"matchLabels": {"app": "web"}}}},
+            {"name": "off", "disabled": true},
+            {"name": "later", "stage": "PostCheck", "labelCheck": {"requires": {"matchLabels": {"go": "ok"}}}},
+        ]);
+        let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+        let id = hitless_api::PodRef { namespace: "ns".into(), name: "p".into(), uid: "u".into() };
+        let pod = PodFacts {
+            uid: id.uid.clone(),
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+            labels,
+            node: None,
+            owner: None,
+            available: true,
+            unavailable_since: None,
+            returned_at: None,
+        };
+        let mut set = rule(&rules, None);
+        set.spec.selector = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector::default());
+        let mut gate = Gate::new(Settings::default());
+        gate.set_rule_set(&RuleSet::from(&set));
+        gate.upsert_pod(&pod);
+        let approvals = hitless_gate::Approvals::default();
+        let verdict = gate.decide(&[Candidate::new("u")], &approvals, Timestamp::UNIX_EPOCH).remove(0);
+        assert_eq!(verdict.rules.iter().filter(|answer| answer.verdict == Decision::Allowed).count(), 3);
+        let verdict = PodVerdict { pod: id, owner: None, waiting: None, gate: Some(verdict), expected: None };
+        let detail = detail(&set, &verdict).unwrap();
+        assert_eq!((detail.passed, detail.passed_rules), (true, vec!["asked".to_owned()]));
     }
 }
