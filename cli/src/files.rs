@@ -50,6 +50,15 @@ impl Object {
         self.value["metadata"]["namespace"].as_str().unwrap_or_default()
     }
 
+    /// Whether an owner reference means this object, or a ReplicaSet that it has made. Who wrote the files may have left the ReplicaSets
+    /// out, and another workload's selector may match the same pods.
+    pub(crate) fn is_owner(&self, reference: &Value) -> bool {
+        let (kind, name) = (&reference["kind"], reference["name"].as_str().unwrap_or_default());
+        let of_part =
+            name.rsplit_once('-').map(|(of, _)| of).filter(|_| *kind == "ReplicaSet" && self.kind() == "Deployment");
+        (*kind == self.kind() && name == self.name()) || of_part == Some(self.name())
+    }
+
     /// The object as one of that kind; an error in words if it is none.
     pub(crate) fn read<K: DeserializeOwned>(&self) -> Result<K, String> {
         serde_json::from_value(self.value.clone()).map_err(|error| format!("can't be understood: {error}"))
@@ -145,6 +154,14 @@ fn documents(text: &str) -> Vec<(u64, String)> {
     all
 }
 
+/// The first of these fields that is there and is no map.
+pub(crate) fn no_map<'p>(value: &Value, paths: &[&'p [&'p str]]) -> Option<&'p [&'p str]> {
+    paths.iter().copied().find(|path| {
+        let field = path.iter().try_fold(value, |value, key| value.get(*key));
+        field.is_some_and(|field| !(field.is_object() || field.is_null()))
+    })
+}
+
 fn add(file: &str, node: Node, default_namespace: &str, objects: &mut Vec<Object>, unreadable: &mut Vec<Unreadable>) {
     let mut value = node.to_json();
     if value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value["items"].is_array() {
@@ -156,6 +173,13 @@ fn add(file: &str, node: Node, default_namespace: &str, objects: &mut Vec<Object
     if value["kind"].as_str().is_none() || value["apiVersion"].as_str().is_none() {
         let text = "has no apiVersion and kind, so it is no object of Kubernetes; add them".to_owned();
         unreadable.push(Unreadable { file: file.to_owned(), line: node.line, text });
+        return;
+    }
+    if let Some(path) =
+        no_map(&value, &[&["metadata"], &["metadata", "labels"], &["metadata", "annotations"], &["spec"], &["status"]])
+    {
+        let text = format!("{} is no map of fields, so it is no object of Kubernetes; mend it", path.join("."));
+        unreadable.push(Unreadable { file: file.to_owned(), line: node.line_of(path), text });
         return;
     }
     if let Some(meta) = value["metadata"].as_object_mut()
@@ -198,6 +222,14 @@ mod tests {
         let (objects, unreadable) = parsed("---\n# nothing\n---\n");
         assert!(objects.is_empty() && unreadable.is_empty(), "{unreadable:?}");
         assert!(parsed("a: 1\n").1[0].text.contains("no apiVersion and kind"));
+        for (field, text) in
+            [("metadata", "metadata: hello"), ("spec", "spec: [1]"), ("metadata.labels", "metadata: {labels: x}")]
+        {
+            let (objects, unreadable) = parsed(&format!("apiVersion: v1\nkind: Pod\n{text}\n"));
+            assert!(objects.is_empty(), "{text}");
+            assert_eq!(unreadable[0].line, 3);
+            assert!(unreadable[0].text.starts_with(&format!("{field} is no map of fields")), "{unreadable:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod finding;
 mod never;
 mod object;
+mod pods;
 mod schema;
 mod single;
 mod together;
@@ -20,7 +21,8 @@ use crate::files::{self, Object, Unreadable};
 use crate::say;
 use crate::source::{self, Scope};
 use finding::{Finding, Report};
-use object::{Known, Pods};
+use object::Known;
+use pods::Pods;
 
 /// Namespace of objects that name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -35,7 +37,7 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
         let namespaces: BTreeSet<&str> = objects.iter().map(Object::namespace).collect();
         for namespace in namespaces.into_iter().filter(|namespace| !namespace.is_empty()) {
             let snapshot = source::read(&client, &Scope::Namespace(namespace.to_owned())).await?;
-            live.extend(object::of_cluster(&snapshot));
+            live.extend(pods::of_cluster(&snapshot, &pods::of_files(&objects)));
         }
     }
     let report = check(&objects, unreadable, &live, Timestamp::now());
@@ -54,7 +56,7 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
 fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Timestamp) -> Report {
     let mut findings: Vec<Finding> = unreadable.into_iter().map(Finding::unreadable).collect();
     let mut known: Vec<Known<'_>> = Vec::new();
-    let mut pods: Vec<Pods> = Vec::new();
+    let mut pods = pods::of_files(objects);
     for object in objects {
         findings.extend(schema::check(object));
         findings.extend(workload::check(object));
@@ -64,9 +66,7 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Ti
             Err(_) if findings.iter().any(|finding| finding.is_error_of(object)) => {}
             Err(text) => findings.push(Finding::error(object, object.node.line, text)),
         }
-        pods.extend(Pods::of_workload(object));
     }
-    object::autoscale(&mut pods, objects);
     pods.extend(live.iter().cloned());
     findings.extend(known.iter().flat_map(single::check));
     findings.extend(together::duplicates(&known));

@@ -9,7 +9,8 @@ use hitless_gate::{
 use jiff::Timestamp;
 
 use super::finding::Finding;
-use super::object::{Known, Limits, MANY, Pods};
+use super::object::{Known, Limits};
+use super::pods::{MANY, Pods};
 
 /// Most pods of one workload that are tried.
 const MOST: u32 = 5000;

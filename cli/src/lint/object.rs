@@ -1,6 +1,4 @@
-//! What lint knows of objects: rules and budgets, and the pods that workloads make.
-
-use std::collections::BTreeMap;
+//! What lint knows of rules and budgets.
 
 use hitless_api::{PodTransitionRule, TrafficProvider, TransitionBudget};
 use hitless_gate::{Budget, DisruptionBudget, RuleSet};
@@ -10,10 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
 use crate::files::Object;
-use crate::snapshot::Snapshot;
-
-/// Pods where their number is not known.
-pub(super) const MANY: u64 = 1000;
 
 /// An object that limits operations.
 #[derive(Clone, Debug)]
@@ -104,64 +98,3 @@ pub(super) fn schema_of(group: &str, kind: &str) -> Option<Value> {
 }
 
 pub(super) type Disruption = PodDisruptionBudget;
-
-/// Pods that a workload makes, or a pod that is there.
-#[derive(Clone, Debug)]
-pub(super) struct Pods {
-    pub(super) namespace: String,
-    pub(super) labels: BTreeMap<String, String>,
-    pub(super) count: u32,
-    /// `<kind>/<name>`.
-    pub(super) of: String,
-}
-
-impl Pods {
-    /// The pods of any object with a pod template, and pods themselves. A DaemonSet has as many as there are nodes, which is not
-    /// known here.
-    pub(super) fn of_workload(object: &Object) -> Option<Self> {
-        let value = &object.value;
-        let (labels, count) = match object.kind() {
-            "Pod" => (&value["metadata"]["labels"], 1),
-            "Job" | "CronJob" => return None,
-            _ => {
-                let spec = value["spec"].as_object()?;
-                spec.get("template")?.get("spec")?.get("containers")?;
-                let usual = if object.kind() == "DaemonSet" { MANY } else { 1 };
-                let replicas = spec.get("replicas").and_then(Value::as_u64).unwrap_or(usual);
-                (&value["spec"]["template"]["metadata"]["labels"], u32::try_from(replicas).unwrap_or(u32::MAX))
-            }
-        };
-        let labels = labels.as_object().into_iter().flatten();
-        Some(Self {
-            namespace: object.namespace().to_owned(),
-            labels: labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
-            count,
-            of: format!("{}/{}", object.kind(), object.name()),
-        })
-    }
-}
-
-/// An autoscaler's workload has as many pods as that keeps at least, whatever its own replicas say.
-pub(super) fn autoscale(pods: &mut [Pods], objects: &[Object]) {
-    for object in objects.iter().filter(|object| object.kind() == "HorizontalPodAutoscaler") {
-        let spec = &object.value["spec"];
-        let target = &spec["scaleTargetRef"];
-        let of = |field: &str| target[field].as_str().unwrap_or_default();
-        let of = format!("{}/{}", of("kind"), of("name"));
-        let least = spec["minReplicas"].as_u64().and_then(|least| u32::try_from(least).ok()).unwrap_or(1);
-        for pods in pods.iter_mut().filter(|pods| pods.of == of && pods.namespace == object.namespace()) {
-            pods.count = pods.count.max(least);
-        }
-    }
-}
-
-/// The pods of a cluster.
-pub(super) fn of_cluster(snapshot: &Snapshot) -> Vec<Pods> {
-    let pod = |pod: &hitless_api::pod::PodView| Pods {
-        namespace: pod.id.namespace.clone(),
-        labels: pod.labels.clone(),
-        count: 1,
-        of: format!("Pod/{}", pod.id.name),
-    };
-    snapshot.pods().map(pod).collect()
-}

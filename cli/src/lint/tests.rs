@@ -278,3 +278,74 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
         assert!(report.contains(words), "{words}: {report}");
     }
 }
+
+/// Two rules that leave room for one of four pods, and none of three.
+const FOUR: &str = "
+---
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodTransitionRule
+metadata: {name: a}
+spec: {selector: {matchLabels: {app: web}}, rules: [{name: r, availablePolicy: {maxUnavailableValue: 3}}]}
+---
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodTransitionRule
+metadata: {name: b}
+spec: {selector: {matchLabels: {app: web}}, rules: [{name: r, availablePolicy: {minAvailableValue: 3}}]}
+";
+
+fn web_pod(name: &str, owner: &str) -> String {
+    format!(
+        "
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, labels: {{app: web, pod-template-hash: x}}, ownerReferences: {owner}}}
+spec: {{containers: [{{name: web, image: web:v1}}]}}
+"
+    )
+}
+
+#[test]
+fn pods_count_once_beside_what_has_made_them() {
+    let of_set = "[{kind: ReplicaSet, name: web-5d4f}]";
+    let set = "
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web-5d4f, ownerReferences: [{kind: Deployment, name: web}]}
+spec: {replicas: 4, template: {metadata: {labels: {app: web, pod-template-hash: x}}, spec: {containers: [{name: web}]}}}
+";
+    let web = WEB.replace("replicas: 5", "replicas: 4");
+    for owner in ["[]", of_set] {
+        let pods: String = (0..4).map(|number| web_pod(&format!("p{number}"), owner)).collect();
+        for objects in [format!("{web}{pods}"), format!("{web}{set}{pods}"), format!("{set}{pods}")] {
+            let report = lint(&format!("{FOUR}{objects}"));
+            assert_eq!(report.errors, 0, "{}", report.text());
+        }
+    }
+    let pods: String = (0..4).map(|number| web_pod(&format!("p{number}"), of_set)).collect();
+    assert_eq!(lint(&format!("{FOUR}{pods}")).errors, 0, "four pods of one owner are four");
+    let pods: String = (0..3).map(|number| web_pod(&format!("p{number}"), of_set)).collect();
+    let report = lint(&format!("{FOUR}{pods}"));
+    assert!(
+        report.text().contains("b/r leaves no room for what a/r allows for pods of ReplicaSet/web-5d4f"),
+        "{}",
+        report.text()
+    );
+}
+
+#[test]
+fn an_approver_that_cannot_be_asked_is_an_error() {
+    for config in ["{url: not a url}", "{url: 'ftp://x'}", "{url: 'https://a', poll: {url: bad}}"] {
+        let report = lint(&format!(
+            "
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodTransitionRule
+metadata: {{name: a}}
+spec: {{selector: {{}}, rules: [{{name: ask, webhook: {{clientConfig: {config}}}}}]}}
+"
+        ));
+        assert_eq!(report.errors, 1, "{config}: {}", report.text());
+        assert!(report.text().contains("webhook.clientConfig."), "{}", report.text());
+    }
+}

@@ -8,7 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::finding::Finding;
 use super::never::{gate, selects, uid};
-use super::object::{Known, Limits, Pods};
+use super::object::{Known, Limits};
+use super::pods::Pods;
 
 /// Times at which windows open that are looked at; two a day are more than a year.
 const OPENINGS: usize = 800;

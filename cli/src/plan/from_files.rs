@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::files::Object;
+use crate::files::{self, Object};
 use crate::snapshot::{Snapshot, WorkloadObject};
 
 /// The picture, and what was assumed. `nodes`: over how many made pods are spread.
@@ -78,6 +78,11 @@ fn is_of_workload(group: &str, kind: &str) -> bool {
 }
 
 fn workload(object: &Object) -> Result<WorkloadObject, Failure> {
+    const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "labels"];
+    let maps = [&TEMPLATE[..2], &["spec", "template", "spec"], &TEMPLATE[..3], &TEMPLATE];
+    if let Some(path) = files::no_map(&object.value, &maps) {
+        return Err(misread(object, &format!("{} is no map of fields", path.join("."))));
+    }
     match kind::read(with_uid(object)) {
         Some(Err(error)) => Err(misread(object, &error.to_string())),
         Some(Ok(_)) | None => {

@@ -261,3 +261,50 @@ spec:
     let report = files(&manifest("DaemonSet", strategy), &["-f", "x", "--nodes", "4", "ds/db", "--image", "db:v2"]);
     insta::assert_snapshot!("daemon_set", text::render(&report.unwrap()));
 }
+
+/// Two Deployments whose selectors match each other's pods.
+fn web_and_canary() -> String {
+    let deployment = |name: &str, labels: &str| {
+        format!(
+            "
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, annotations: {{hitless.dev/update: in-place}}}}
+spec:
+  replicas: 1
+  selector: {{matchLabels: {labels}}}
+  template: {{metadata: {{labels: {labels}}}, spec: {{containers: [{{name: web, image: web:v1}}]}}}}
+"
+        )
+    };
+    let pod = |name: &str, set: &str| {
+        format!(
+            "
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, labels: {{app: web, track: canary}}, ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: {set}, uid: {set}, controller: true}}]}}
+spec: {{containers: [{{name: web, image: web:v1}}]}}
+"
+        )
+    };
+    let deployments = [deployment("web", "{app: web}"), deployment("web-canary", "{app: web, track: canary}")];
+    format!("{}{}{}", deployments.concat(), pod("w1", "web-5d4f"), pod("c1", "web-canary-77aa"))
+}
+
+#[test]
+fn a_pod_of_the_files_belongs_to_the_workload_that_it_names() {
+    for (workload, pod) in [("deployment/web", "w1"), ("deployment/web-canary", "c1")] {
+        let report = files(&web_and_canary(), &["-f", "x", workload, "--image", "web:v2"]).unwrap();
+        let text = text::render(&report);
+        assert!(text.contains("in place, 1 pod,") && text.contains(pod), "{workload}: {text}");
+    }
+}
+
+#[test]
+fn what_is_no_template_is_named() {
+    let text = web(1).replace("  template:", "  template: x\n  other:");
+    let error = files(&text, &["-f", "x", "deployment/web", "--image", "web:v2"]).map(drop).unwrap_err().to_string();
+    assert!(error.contains("spec.template is no map of fields"), "{error}");
+}

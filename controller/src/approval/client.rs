@@ -1,7 +1,6 @@
 //! Sends requests to approvers.
 
 pub mod http;
-pub mod target;
 pub mod trust;
 
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +22,7 @@ use super::parameter;
 use super::requests::{Call, Config, Failure, Request};
 use super::wire::{Question, Resource};
 
-use target::Target;
+use hitless_gate::approval::target::Target;
 
 /// Pods that are read at the same time for one request.
 const CONCURRENT_READS: usize = 8;
@@ -55,10 +54,7 @@ impl Approvers {
 
     async fn ask(&self, call: &Call, pods: &[PodRef]) -> Result<Vec<u8>, Failure> {
         let webhook = &call.config.webhook;
-        let target = match &webhook.client_config.service {
-            Some(service) => Target::of_service(service)?,
-            None => Target::parse(&webhook.client_config.url, "webhook.clientConfig.url")?,
-        };
+        let target = Target::of(&webhook.client_config).map_err(Failure::Misconfigured)?;
         let tls = trust::client_config(webhook.client_config.ca_bundle.as_deref())?;
         let objects: Vec<Option<Value>> = if parameter::need_pod(&webhook.parameters) {
             let reads: Vec<_> = pods.iter().map(|pod| self.read(pod)).collect();
@@ -86,7 +82,7 @@ impl Approvers {
         let missing =
             || Failure::Misconfigured("the rule does not say where to poll; set webhook.clientConfig.poll".into());
         let poll = config.webhook.client_config.poll.as_ref().ok_or_else(missing)?;
-        let target = Target::parse(&poll.url, "webhook.clientConfig.poll.url")?;
+        let target = Target::poll(poll).map_err(Failure::Misconfigured)?;
         let tls = trust::client_config(poll.ca_bundle.as_deref())?;
         self.request(&target.about_task(poll.raw_query_key.as_deref(), task), tls, Method::GET, Vec::new()).await
     }

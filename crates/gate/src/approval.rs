@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+pub mod target;
+
 /// What one approver says of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Approval {

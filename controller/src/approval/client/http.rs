@@ -13,7 +13,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::lookup_host;
 
-use super::target::{Scheme, Target};
+use hitless_gate::approval::target::{Scheme, Target};
 
 /// Most bytes of an answer.
 pub const LARGEST_BODY: usize = 1024 * 1024;

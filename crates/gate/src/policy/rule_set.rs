@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use hitless_api::pod_transition_rule::{TransitionRule, TransitionRuleWebhook};
 
 use super::{Check, Limits, Rule, Stage};
+use crate::approval::target::Target;
 use crate::{Reason, RuleSet, selector};
 
 pub(super) fn rules(set: &RuleSet, skipped_kinds: &BTreeSet<String>) -> Vec<Rule> {
@@ -64,6 +65,10 @@ fn check(rule: &TransitionRule, skipped_kinds: &BTreeSet<String>) -> Check {
 
 fn webhook_check(webhook: &TransitionRuleWebhook) -> Check {
     let client = &webhook.client_config;
+    let targets = || {
+        let first = Target::of(client).map(drop);
+        first.and_then(|()| client.poll.as_ref().map_or(Ok(()), |poll| Target::poll(poll).map(drop)))
+    };
     match webhook.failure_policy.as_deref() {
         _ if client.url.is_empty() && client.service.is_none() => {
             misconfigured("webhook.clientConfig says nowhere to ask; set url or service".to_owned())
@@ -71,8 +76,10 @@ fn webhook_check(webhook: &TransitionRuleWebhook) -> Check {
         _ if !client.url.is_empty() && client.service.is_some() => {
             misconfigured("webhook.clientConfig has both url and service; remove one".to_owned())
         }
-        None | Some("Fail" | "") => Check::Approval { ignores_failure: false },
-        Some("Ignore") => Check::Approval { ignores_failure: true },
+        None | Some("Fail" | "") => {
+            targets().map_or_else(misconfigured, |()| Check::Approval { ignores_failure: false })
+        }
+        Some("Ignore") => targets().map_or_else(misconfigured, |()| Check::Approval { ignores_failure: true }),
         Some(other) => {
             let other: String = other.chars().take(32).collect();
             misconfigured(format!("webhook.failurePolicy is {other:?}; use Fail or Ignore"))

@@ -1,10 +1,8 @@
 //! Where a request goes: a URL, or a Service of the cluster.
 
-use hitless_api::pod_transition_rule::ServiceReference;
+use hitless_api::pod_transition_rule::{ClientConfig, Poll, ServiceReference};
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-
-use crate::approval::requests::Failure;
 
 /// Bytes that stand for themselves in a query, RFC 3986 §2.3.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -42,8 +40,11 @@ pub struct Target {
 
 impl Target {
     /// Reads a URL of a rule; `field` is its name there.
-    pub fn parse(url: &str, field: &str) -> Result<Self, Failure> {
-        let wrong = |why: &str| Failure::Misconfigured(format!("{field} {url:?} {why}"));
+    ///
+    /// # Errors
+    /// What is wrong with it, beginning with the field.
+    pub fn parse(url: &str, field: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("{field} {url:?} {why}");
         let uri: Uri = url.trim().parse().map_err(|error| wrong(&format!("is no URL: {error}")))?;
         let (scheme, default) = match uri.scheme_str() {
             Some("https") => (Scheme::Tls, 443),
@@ -77,12 +78,34 @@ impl Target {
     }
 
     /// Reads a reference to a Service. It is always asked by TLS.
-    pub fn of_service(service: &ServiceReference) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If its names or its port make no URL.
+    pub fn of_service(service: &ServiceReference) -> Result<Self, String> {
         let host = format!("{}.{}.svc", service.name, service.namespace);
         let path = service.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
         let slash = if path.starts_with('/') { "" } else { "/" };
         let url = format!("https://{host}:{}{slash}{path}", service.port.unwrap_or(443));
         Self::parse(&url, "webhook.clientConfig.service:")
+    }
+
+    /// Where a webhook's first question goes.
+    ///
+    /// # Errors
+    /// What is wrong with the rule.
+    pub fn of(client: &ClientConfig) -> Result<Self, String> {
+        match &client.service {
+            Some(service) => Self::of_service(service),
+            None => Self::parse(&client.url, "webhook.clientConfig.url"),
+        }
+    }
+
+    /// Where it is asked what became of a question.
+    ///
+    /// # Errors
+    /// What is wrong with the rule.
+    pub fn poll(poll: &Poll) -> Result<Self, String> {
+        Self::parse(&poll.url, "webhook.clientConfig.poll.url")
     }
 
     /// The same with the task's id in its query.
@@ -151,9 +174,7 @@ mod tests {
             "https://a b",
             "https://a:b",
         ] {
-            let Err(Failure::Misconfigured(text)) = Target::parse(url, "webhook.clientConfig.url") else {
-                panic!("{url} is taken")
-            };
+            let Err(text) = Target::parse(url, "webhook.clientConfig.url") else { panic!("{url} is taken") };
             assert!(text.starts_with("webhook.clientConfig.url"), "{text}");
         }
     }
@@ -176,7 +197,7 @@ mod tests {
             assert_eq!(target.service, is_one.then(|| ("ns".to_owned(), "svc1".to_owned())), "{host}");
         }
         let bad = ServiceReference { namespace: "n s".into(), ..reference };
-        assert!(matches!(Target::of_service(&bad), Err(Failure::Misconfigured(_))));
+        assert!(Target::of_service(&bad).is_err());
     }
 
     #[test]
