@@ -8,6 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hitless_api::GroupKind;
 use jiff::SignedDuration;
 
+use crate::select::Labels;
+
 /// Watches and asks for hitless operations: pods that get a new image or a restart without losing a request.
 #[derive(Debug, Parser)]
 #[command(
@@ -43,12 +45,22 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Restarts the containers of pods in place, one after the other as the rules allow
     Restart(RestartArgs),
+    /// Gives a workload other images, in one write, also while a rollout is under way
+    Set(SetArgs),
+    /// Lets no new operation of workloads' pods begin; what is under way ends
+    Pause(Selection),
+    /// Lets operations begin again
+    Resume(Selection),
+    /// Takes a rollout that is under way back, and restarts that have not begun
+    ///
+    /// The way back is that of `undo`. It refuses where nothing is under way, so it never begins a rollout by mistake.
+    Cancel(TargetArgs),
     /// Waits until a rollout has ended
     Wait(WaitArgs),
     /// Gives a workload the template back that it had before, also while its rollout is held or halted
     Undo(UndoArgs),
     /// Tries the version again that was judged bad and halted
-    Retry(RetryArgs),
+    Retry(TargetArgs),
     /// Says why pods wait: each rule's answer, who holds the budget, and the smallest change that would unblock
     ///
     /// Exit code 0: nothing is in the way; 3: a rule is in the way of a pod; 1: something else is.
@@ -117,6 +129,41 @@ pub(crate) struct WaitArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    #[command(subcommand)]
+    pub(crate) what: SetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetCommand {
+    /// Sets images of containers in the template
+    Image(SetImageArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetImageArgs {
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
+    pub(crate) target: Target,
+    /// The new image; the container may be left out where there is only one
+    #[arg(value_name = "[CONTAINER=]IMAGE", required = true)]
+    pub(crate) images: Vec<ImageArg>,
+}
+
+/// Workloads by name or by their labels.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy; several are possible
+    #[arg(value_name = "WORKLOAD")]
+    pub(crate) targets: Vec<Target>,
+    /// Workloads with these labels, e.g. app=web,tier!=test
+    #[arg(short = 'l', long, conflicts_with = "targets")]
+    pub(crate) selector: Option<Labels>,
+    /// All workloads of the namespace
+    #[arg(long, conflicts_with_all = ["targets", "selector"])]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct UndoArgs {
     /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
     pub(crate) target: Target,
@@ -126,7 +173,7 @@ pub(crate) struct UndoArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RetryArgs {
+pub(crate) struct TargetArgs {
     /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
     pub(crate) target: Target,
 }

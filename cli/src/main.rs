@@ -4,22 +4,27 @@
 //! workloads is the controller's own decision ([`hitless_rollout::round`]), made of what is seen from here.
 
 mod args;
+mod cancel;
 mod failure;
 mod files;
 mod find;
 mod forecast;
 mod lint;
 mod obstacle;
+mod pause;
 mod plan;
 mod restart;
 #[cfg(test)]
 mod scene;
+mod select;
+mod set_image;
 mod snapshot;
 mod source;
 mod status;
 mod undo;
 mod wait;
 mod why;
+mod write;
 
 use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
@@ -27,7 +32,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use hitless_runtime::{client, telemetry};
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, SetCommand};
 use crate::failure::{Failure, USAGE};
 use crate::source::Scope;
 
@@ -78,6 +83,12 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             status::run(client, scope, &arguments).await
         }
         Command::Restart(arguments) => restart::run(client, namespace, &arguments).await,
+        Command::Set(arguments) => match arguments.what {
+            SetCommand::Image(arguments) => set_image::run(client, namespace, &arguments).await,
+        },
+        Command::Pause(selection) => pause::pause(client, namespace, &selection).await,
+        Command::Resume(selection) => pause::resume(client, namespace, &selection).await,
+        Command::Cancel(arguments) => cancel::run(client, namespace, &arguments).await,
         Command::Wait(arguments) => wait::run(client, namespace, &arguments).await,
         Command::Undo(arguments) => undo::undo(client, namespace, &arguments).await,
         Command::Retry(arguments) => undo::retry(client, namespace, &arguments).await,

@@ -65,6 +65,10 @@ fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
     if ["Refused", "Halted"].contains(&workload.stage) {
         return Err(Failure::Failed(format!("{}: {}", workload.name, workload.why)));
     }
+    let is_moving = |pod: &PodStatus| matches!(pod.state, State::Running(_) | State::Reserved);
+    if workload.stage == "Paused" && !workload.pods.iter().any(is_moving) {
+        return Err(Failure::Blocked(format!("{}: {}", workload.name, workload.why)));
+    }
     if let Some(pod) = workload.pods.iter().find(|pod| pod.halts)
         && workload.stage != "Idle"
     {

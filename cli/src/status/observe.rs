@@ -244,11 +244,12 @@ fn last_event<'a>(events: impl IntoIterator<Item = &'a EventView>, uid: &str) ->
 
 fn stage(workload: &WorkloadReport) -> (&'static str, String) {
     let why = workload.why.as_deref().unwrap_or_default();
+    let paused = workload.paused.filter(|_| workload.opted_in).map(|pause| format!("{pause}; {}", pause.unblock()));
     match &workload.stage {
         Stage::NotOurs => ("NotOptedIn", String::new()),
-        Stage::Idle => ("Idle", String::new()),
+        Stage::Idle => ("Idle", paused.unwrap_or_default()),
         Stage::Native => ("Native", "its native controller, which rolls it Kubernetes' own way".to_owned()),
-        Stage::Rolling => ("Rolling", String::new()),
+        Stage::Rolling => paused.map_or(("Rolling", String::new()), |paused| ("Paused", paused)),
         Stage::Finishing => ("Finishing", "all pods are updated; the workload's own objects follow".to_owned()),
         Stage::SteppingAside(_) => ("SteppingAside", format!("{why}; it goes on Kubernetes' own way")),
         Stage::Halted(_) => ("Halted", format!("{why}; pods that are made anew get the version before")),

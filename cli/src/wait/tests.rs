@@ -1,5 +1,5 @@
 use super::*;
-use crate::scene::{pod, rollout, with_grant, with_object, with_rule};
+use crate::scene::{pod, rollout, with_annotation, with_grant, with_object, with_rule};
 use serde_json::{Value, json};
 
 fn target() -> Target {
@@ -69,4 +69,16 @@ fn out_of_time_is_blocked_only_if_a_rule_stops_everything() {
     let moving = found(&with_grant(with_rule(rollout(&[pod("a", "web:v1"), pod("b", "web:v1")]), 1), "a", &draining));
     assert_eq!(late("deployment/web", moving.pods.iter()).code(), 4);
     assert_eq!(late("the restart", std::iter::empty()).code(), 4);
+}
+
+#[test]
+fn a_paused_rollout_is_not_waited_for_once_nothing_is_under_way() {
+    let paused = |snapshot| with_annotation(snapshot, "hitless.dev/paused", "true");
+    let snapshot = paused(rollout(&[pod("a", "web:v1"), pod("b", "web:v1")]));
+    let failure = done(&found(&snapshot)).unwrap_err();
+    assert_eq!(failure.code(), 3);
+    assert!(failure.to_string().contains("kubectl hitless resume"), "{failure}");
+    let draining = json!({"id": "g", "phase": "Draining", "since": "2026-01-01T00:00:00.000000Z"});
+    assert!(!done(&found(&with_grant(snapshot, "a", &draining))).unwrap(), "the operation under way ends");
+    assert!(done(&found(&paused(finished()))).unwrap(), "there is nothing to wait for");
 }

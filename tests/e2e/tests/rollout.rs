@@ -251,7 +251,30 @@ fn a_deployment_that_its_user_paused_is_driven_and_never_resumed() -> anyhow::Re
     app.kubectl.run(&["rollout", "pause", "deployment/web"])?;
     app.kubectl.run(&["annotate", "deployment/web", "hitless.dev/rollout-", "--overwrite"])?;
     app.set_version("v2")?;
+    // An owner's pause is one.
+    let told = app.wait_event("RolloutPaused")?;
+    ensure!(told.contains("kubectl rollout resume"), "it says: {told}");
+    ensure!(app.pods.objects().values().all(|pod| image_of(pod) == echo_image("v1")), "it goes on under the pause");
+    app.kubectl.run(&["annotate", "deployment/web", "hitless.dev/paused=false"])?;
     app.wait_version("v2", 3)?;
+    ensure!(app.identities() == before, "pods were replaced");
+    Ok(())
+}
+
+#[test]
+fn what_is_changed_under_a_pause_goes_in_place_when_it_is_resumed() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-pause", &Shape::default())?;
+    let before = app.identities();
+    stack.hitless(&app, &["pause", "deployment/web"])?;
+    stack.hitless(&app, &["set", "image", "deployment/web", &format!("web={}", echo_image("v2"))])?;
+    app.wait_event("RolloutPaused")?;
+    let status = stack.hitless(&app, &["status"])?;
+    ensure!(status.contains("Paused"), "status says: {status}");
+    ensure!(app.pods.objects().values().all(|pod| image_of(pod) == echo_image("v1")), "it goes on under the pause");
+    stack.hitless(&app, &["resume", "deployment/web"])?;
+    app.wait_version("v2", 3)?;
+    app.wait_unheld()?;
     ensure!(app.identities() == before, "pods were replaced");
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::{GrantOp, Outcome, PodRef};
-use hitless_workloads::{Plan, kind};
+use hitless_workloads::{Pause, Plan, kind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
@@ -55,6 +55,11 @@ fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<EventNote> {
         return None;
     }
     let verdict = own.first()?;
+    if let Some(WaitReason::Paused(pause)) = verdict.waiting {
+        // Of Reloader's the kind tells.
+        let text = format!("{} pods wait: {pause}; {}", own.len(), pause.unblock());
+        return (pause != Pause::Reloader).then(|| note(regarding(plan), Severity::Normal, "RolloutPaused", text));
+    }
     let text = format!("{} pods wait; pod {}: {}", own.len(), verdict.pod.name, verdict.text().unwrap_or_default());
     Some(note(regarding(plan), Severity::Warning, "RolloutBlocked", text))
 }

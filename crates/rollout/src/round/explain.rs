@@ -8,7 +8,7 @@ use hitless_api::grant::ImageChange;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
 use hitless_gate::{Candidate, Decision, Reason, Verdict};
-use hitless_workloads::{Object, OptIn, PodIntent, Stage, Write, kind, restart};
+use hitless_workloads::{Object, OptIn, Pause, PodIntent, Stage, Write, kind, restart};
 use jiff::Timestamp;
 
 use super::reload::{Reload, Reloads};
@@ -46,6 +46,8 @@ pub struct WorkloadReport {
     pub why: Option<String>,
     /// Paused by its owner, and driven under that pause.
     pub permanent: bool,
+    /// Why no operation of its pods begins, if none does.
+    pub paused: Option<Pause>,
     /// Revision that pods are brought to, or are at.
     pub target: String,
     /// uids of its pods that are not as the target says.
@@ -291,6 +293,7 @@ fn workloads(
                 Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling | Stage::Finishing => None,
             }),
             permanent: plan.is_some_and(|plan| plan.permanent),
+            paused: object.pause(),
             target: plan.map(|plan| plan.target.clone()).unwrap_or_default(),
             behind: plan.map(|plan| plan.behind.clone()).unwrap_or_default(),
             total: plan.map_or(0, |plan| plan.total),

@@ -80,8 +80,9 @@ impl<'a> Subject<'a> {
             // A mark without its strategy guards nothing.
             return if held { self.idle(Stage::Idle, Some(self.put_back())) } else { self.native() };
         }
+        let pause = self.object.pause();
         if let Some(because) = &self.impossible {
-            return self.step_aside(because.clone());
+            return if pause.is_some() { self.collecting() } else { self.step_aside(because.clone()) };
         }
         if let Some(halted) = Halted::of_template(self.object, self.template) {
             let write = self.restore(&halted);
@@ -93,9 +94,19 @@ impl<'a> Subject<'a> {
             return Plan { permanent: !held, total: behind.len(), behind, ..self.idle(Stage::Rolling, None) };
         }
         match self.first_native_change() {
+            // Letting it go would let the native controller roll it.
+            Some(_) if pause.is_some() => self.collecting(),
             Some(because) => self.step_aside(because),
             None => self.drive(world),
         }
+    }
+
+    /// It is paused, and what changes can't be made in place: it stays as it is.
+    fn collecting(&self) -> Plan {
+        let behind = self.in_order.iter().filter(|pod| !self.is_at_target(pod));
+        let behind: BTreeSet<String> = behind.map(|pod| pod.id.uid.clone()).collect();
+        let (total, permanent) = (self.in_order.len(), !self.object.held_by_guard());
+        Plan { permanent, behind, total, ..self.idle(Stage::Rolling, None) }
     }
 
     /// Why the template can't be given to the pods in place, if it can't.

@@ -14,6 +14,7 @@ use crate::intent::{PodWish, share};
 use crate::kinds::halted::{self, BadVersion, Halted};
 use crate::need::{Goal, Need, Origin, need};
 use crate::object::{Object, OptIn};
+use crate::pause::Pause;
 use crate::plan::{Because, Plan, Stage, note};
 use crate::restart_annotations::OwnList;
 use crate::world::World;
@@ -72,20 +73,27 @@ impl<'a> Planner<'a> {
         if !deployment.body.paused {
             return self.unpaused(live);
         }
-        if deployment.is_paused_by_reloader() {
+        let pause = deployment.object.pause();
+        if matches!(pause, Some(Pause::Owner | Pause::Reloader)) {
             return self.collecting(live);
         }
-        if live::is_split(live, self.owned) {
-            let text = "a native rollout was under way".to_owned();
-            return self.step_aside(Because { reason: "NativeRollout", text });
-        }
-        if let Some(because) = first_native_change(deployment.object, &live.body.template, &deployment.body.template) {
-            return self.step_aside(because);
+        if let Some(because) = self.native_change(live) {
+            // Letting it go would let the Deployment controller roll it.
+            return if pause.is_some() { self.collecting(live) } else { self.step_aside(because) };
         }
         match Halted::of_template(deployment.object, &deployment.body.template) {
             Some(halted) => self.halted(live, &halted),
             None => self.drive(live),
         }
+    }
+
+    /// Why it can't be brought to its template in place, if it can't.
+    fn native_change(&self, live: ReplicaSet<'_>) -> Option<Because> {
+        if live::is_split(live, self.owned) {
+            let text = "a native rollout was under way".to_owned();
+            return Some(Because { reason: "NativeRollout", text });
+        }
+        first_native_change(self.deployment.object, &live.body.template, &self.deployment.body.template)
     }
 
     fn idle(&self, stage: Stage, write: Option<Write>) -> Plan {
@@ -204,24 +212,27 @@ impl<'a> Planner<'a> {
         Plan { total: pods.len(), behind: behind.map(|pod| pod.id.uid.clone()).collect(), ..plan }
     }
 
-    /// Reloader collects changes. When it resumes the Deployment, the guard holds it, and all of them are one rollout.
+    /// Somebody collects changes under a pause. When the Deployment is resumed, the guard holds it, and all of them are one rollout.
     fn collecting(&self, live: ReplicaSet<'_>) -> Plan {
         let plan = self.counted(live, self.idle(Stage::Idle, None));
         let stage = if plan.behind.is_empty() { Stage::Idle } else { Stage::Rolling };
-        Plan { stage, ..plan }
+        Plan { stage, wishes: self.wishes(live, &self.pods(live)), ..plan }
+    }
+
+    fn wishes(&self, live: ReplicaSet<'_>, pods: &[&PodView]) -> Vec<PodWish> {
+        let wish = |pod: &&PodView| match self.need(live, pod) {
+            Need::Nothing => None,
+            Need::Operation(intent) => Some(PodWish::new(pod, intent)),
+        };
+        let mut wishes: Vec<PodWish> = pods.iter().filter_map(wish).collect();
+        share(&mut wishes);
+        wishes
     }
 
     fn drive(&self, live: ReplicaSet<'_>) -> Plan {
         let spec = self.deployment.body;
         let pods = self.pods(live);
-        let mut wishes: Vec<PodWish> = pods
-            .iter()
-            .filter_map(|pod| match self.need(live, pod) {
-                Need::Nothing => None,
-                Need::Operation(intent) => Some(PodWish::new(pod, intent)),
-            })
-            .collect();
-        share(&mut wishes);
+        let wishes = self.wishes(live, &pods);
         let total = pods.len();
         let behind = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
         let at_target = live.body.template.revision() == spec.template.revision();
@@ -242,8 +253,10 @@ impl<'a> Planner<'a> {
             let text = format!("all {total} pods are at revision {}, in place", spec.template.revision());
             self.note(Severity::Normal, "RolloutFinished", text)
         };
+        // A change that was made under a pause has not begun: pods that are made anew get the version before.
+        let is_begun = self.deployment.object.pause().is_none() || live.body.template.is_mixed();
         let write = if rolling {
-            mixed_missing.then(|| self.first_history(live, || self.set_mixed(live)))
+            (mixed_missing && is_begun).then(|| self.first_history(live, || self.set_mixed(live)))
         } else if !exact && (settled || (spec.replicas == 0 && !self.permanent)) {
             Some(self.first_history(live, || self.set_exact(live).telling(self.permanent.then(finished))))
         } else if !exact {
