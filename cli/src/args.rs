@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use hitless_api::GroupKind;
 use jiff::SignedDuration;
 
@@ -37,6 +38,12 @@ pub(crate) struct ClusterArgs {
     /// Path of the kubeconfig [default: $KUBECONFIG, else the one in the home directory]
     #[arg(long, global = true)]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Act as this user, if you may impersonate
+    #[arg(long = "as", value_name = "USER", global = true)]
+    pub(crate) as_user: Option<String>,
+    /// Act as a member of this group; may be given several times
+    #[arg(long = "as-group", value_name = "GROUP", global = true, requires = "as_user")]
+    pub(crate) as_groups: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -73,14 +80,30 @@ pub(crate) enum Command {
     ///
     /// Exit code 0: no errors; 1: errors were found.
     Lint(LintArgs),
-    /// Prints the version
-    Version,
+    /// Says what hitless would do to a workload and what is in the way; with --yes opts it in
+    ///
+    /// Exit code 0: nothing is in the way; 1: something is.
+    Adopt(AdoptArgs),
+    /// Looks whether hitless is whole in this cluster, and what else is there that matters to it
+    ///
+    /// Exit code 0: no errors; 1: errors were found.
+    Doctor(DoctorArgs),
+    /// Prints the script that completes commands in a shell
+    Completion(CompletionArgs),
+    /// Prints the versions of this program and of what is in the cluster
+    Version(VersionArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Only this workload, e.g. deployment/web
+    /// Only this workload or pod, e.g. deployment/web, sts/db, pod/web-0
     pub(crate) workload: Option<Target>,
+    /// Only workloads with these labels, e.g. app=web,tier!=test
+    #[arg(short = 'l', long, conflicts_with = "workload")]
+    pub(crate) selector: Option<Labels>,
+    /// Leave the table's first line out
+    #[arg(long)]
+    pub(crate) no_headers: bool,
     /// In all namespaces
     #[arg(short = 'A', long, conflicts_with_all = ["namespace", "workload"])]
     pub(crate) all_namespaces: bool,
@@ -97,8 +120,47 @@ pub(crate) enum Output {
     /// A table for people
     #[default]
     Table,
+    /// The same with each pod's images and whether it is Ready
+    Wide,
     /// One JSON object, with --watch one a line
     Json,
+    /// The same as YAML, with --watch one document for each change
+    Yaml,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdoptArgs {
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
+    pub(crate) target: Target,
+    /// Opt it in, if nothing is in the way
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VersionArgs {
+    /// Only of this program; no cluster is asked
+    #[arg(long)]
+    pub(crate) client: bool,
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -231,6 +293,8 @@ pub(crate) enum Format {
     Text,
     /// One JSON object
     Json,
+    /// The same as YAML
+    Yaml,
 }
 
 /// `[CONTAINER=]IMAGE`.
@@ -306,6 +370,12 @@ impl TargetKind {
 
 /// The kind of a name that stands alone.
 const DEFAULT_KIND: &str = "Deployment";
+
+/// How targets begin: `deployment/`, …, `pod/`.
+pub(crate) fn target_words() -> Vec<String> {
+    let names = hitless_workloads::KINDS.iter().filter_map(|kind| kind.names().first().copied());
+    names.chain(["pod"]).map(|name| format!("{name}/")).collect()
+}
 
 /// Every way to name a workload: `deployment/NAME, …`.
 pub(crate) fn workload_targets() -> String {

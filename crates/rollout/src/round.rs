@@ -32,6 +32,7 @@ mod service_publishing;
 mod start_up;
 mod wait_reason;
 mod wishes;
+mod words;
 mod write;
 
 use std::cell::OnceCell;
@@ -52,6 +53,7 @@ pub use reload::Reload;
 pub use wait_reason::{NotFetched, WaitReason, unfit};
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
+pub use words::words;
 pub use write::{
     CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
     RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step, WithoutAgent, Write,
@@ -91,7 +93,8 @@ impl PodVerdict {
     pub fn text(&self) -> Option<String> {
         match (&self.waiting, &self.gate) {
             (Some(WaitReason::Rules), Some(gate)) => {
-                Some(gate.denied().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+                let said = gate.denied().map(|rule| format!("{}: {}", rule.rule, words(rule)));
+                Some(said.collect::<Vec<_>>().join("; "))
             }
             (waiting, _) => waiting.as_ref().map(WaitReason::text),
         }

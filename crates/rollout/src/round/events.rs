@@ -84,11 +84,11 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
     let way_back = wishes.workload_of_way_back(failure.grant).filter(|_| failure.workload.is_none());
     let at = failure.workload.or(way_back);
     let at = at.map_or_else(|| pod(&failure.grant.pod), |index| regarding(&wishes.plans[index]));
-    let text = format!("pod {} {what}: {} {}", failure.grant.pod.name, failure.result.reason, failure.message);
-    let text = text.trim_end();
+    let words = if failure.message.is_empty() { String::new() } else { format!(": {}", failure.message) };
+    let text = format!("pod {} {what}: {}{words}", failure.grant.pod.name, failure.result.reason);
     let text = match way_back {
         Some(_) => format!("{text}; the partition keeps it at the version before: {}", WaitReason::WAY_BACK),
-        None => text.to_owned(),
+        None => text,
     };
     note(at, Severity::Warning, reason, text)
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::mode::{Forecast, Gaps};
 use hitless_api::grant::ImageChange;
+use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
 use hitless_gate::{Candidate, Decision, Reason, Verdict};
@@ -36,6 +37,8 @@ pub struct WorkloadReport {
     pub id: ObjectRef,
     /// It has opted in.
     pub opted_in: bool,
+    /// What its annotation for the opt-in says, if that means nothing.
+    pub unknown_opt_in: Option<String>,
     /// The guard policy's mark is on it.
     pub held: bool,
     /// How many pods it is meant to have.
@@ -283,6 +286,11 @@ fn workloads(
         WorkloadReport {
             id: object.id.clone(),
             opted_in: object.opt_in() != OptIn::No,
+            unknown_opt_in: object
+                .annotations
+                .get(annotations::UPDATE)
+                .filter(|_| object.opt_in() == OptIn::No)
+                .cloned(),
             held: object.held_by_guard(),
             replicas: kind::size(object).map_or(0, |size| size.desired),
             stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),

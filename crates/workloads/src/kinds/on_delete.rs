@@ -142,7 +142,7 @@ impl<'a> Subject<'a> {
             && self.counts == Some(updated)
             && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid) || !serves(pod));
         let write = settled.then(|| {
-            let text = format!("all {total} pods are at revision {}, in place", self.template.revision());
+            let text = format!("all {total} pods have {}, in place", self.template.label());
             self.put_back().telling(Some(self.note(Severity::Normal, "RolloutFinished", text)))
         });
         Plan { total, ..self.idle(Stage::Finishing, write) }
@@ -344,9 +344,10 @@ impl<'a> Subject<'a> {
         let note = match &plan.stage {
             Stage::Rolling if !plan.permanent => {
                 let text = format!(
-                    "its update strategy is OnDelete while its pods are brought to revision {} in place; kubectl rollout status \
+                    "its update strategy is OnDelete while its pods are brought to {} in place; kubectl rollout status \
                      refuses meanwhile, use: kubectl hitless wait {kind}/{}",
-                    plan.target, self.object.id.name
+                    self.template.label(),
+                    self.object.id.name
                 );
                 self.note(Severity::Normal, "RolloutHeld", text)
             }

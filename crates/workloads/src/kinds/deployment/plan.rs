@@ -1,6 +1,6 @@
 //! The next step of a Deployment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{annotations, labels};
@@ -61,6 +61,10 @@ impl<'a> Planner<'a> {
         let Some(live) = live::live(self.owned, &deployment.body.template) else {
             if !deployment.body.paused {
                 return self.idle(Stage::Native, self.let_go(None));
+            }
+            // Made while it is paused: the Deployment controller makes its first ReplicaSet when it is resumed.
+            if self.permanent && deployment.object.pause().is_some() {
+                return self.idle(Stage::Idle, None);
             }
             let text = "no ReplicaSet is there that could be updated in place".to_owned();
             let because = Because { reason: "NoReplicaSet", text };
@@ -199,10 +203,25 @@ impl<'a> Planner<'a> {
         }
         let template = &live.body.template;
         if template.revision() == self.deployment.body.template.revision() && !template.is_mixed() {
-            return self.counted(live, self.idle(Stage::Idle, self.strip(&[labels::LIVE])));
+            let plan = self.counted(live, self.idle(Stage::Idle, self.strip(&[labels::LIVE])));
+            return if live::is_split(live, self.owned) { self.native(plan) } else { plan };
         }
         // The Deployment controller may need any of them now.
-        self.idle(Stage::Native, self.strip(&[labels::HISTORY, labels::LIVE]))
+        self.native(self.idle(Stage::Native, self.strip(&[labels::HISTORY, labels::LIVE])))
+    }
+
+    /// With the pods of all ReplicaSets: those of the template's own are up to date.
+    fn native(&self, plan: Plan) -> Plan {
+        let target = self.deployment.body.template.revision();
+        let (mut behind, mut total) = (BTreeSet::new(), 0);
+        for set in self.owned {
+            let pods = self.pods(*set);
+            total += pods.len();
+            if set.body.template.revision() != target || set.body.template.is_mixed() {
+                behind.extend(pods.iter().map(|pod| pod.id.uid.clone()));
+            }
+        }
+        Plan { stage: Stage::Native, behind, total, ..plan }
     }
 
     /// With the pods that are there, and those of them that are not as the template says.
@@ -250,7 +269,7 @@ impl<'a> Planner<'a> {
 
         let mixed_missing = !(at_target && live.body.template.is_mixed());
         let finished = || {
-            let text = format!("all {total} pods are at revision {}, in place", spec.template.revision());
+            let text = format!("all {total} pods have {}, in place", spec.template.label());
             self.note(Severity::Normal, "RolloutFinished", text)
         };
         // A change that was made under a pause has not begun: pods that are made anew get the version before.
@@ -356,8 +375,9 @@ impl<'a> Planner<'a> {
             }
             Stage::Rolling if !plan.permanent => {
                 let text = format!(
-                    "paused while its pods are brought to revision {} in place; scaling works, undo and restart wait",
-                    plan.target
+                    "its pods are brought to {} in place. The Deployment is paused meanwhile: scaling works, kubectl refuses its own undo \
+                     and restart; use kubectl hitless undo, pause or restart",
+                    self.deployment.body.template.label()
                 );
                 self.note(Severity::Normal, "RolloutHeld", text)
             }
