@@ -1,5 +1,7 @@
 //! The next step of a Deployment.
 
+mod notes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::event::{EventNote, Severity};
@@ -358,52 +360,5 @@ impl<'a> Planner<'a> {
 
     fn note(&self, severity: Severity, reason: &'static str, text: String) -> EventNote {
         note(&self.deployment.id, DEPLOYMENT.version, severity, reason, text)
-    }
-
-    /// What people should know, for as long as it holds.
-    fn notes(&self, plan: &Plan) -> Vec<EventNote> {
-        let note = match &plan.stage {
-            Stage::Rolling if self.deployment.is_paused_by_reloader() => {
-                let text = format!(
-                    "Reloader has paused it to collect changes ({}); its pods are brought to revision {} when Reloader \
-                     resumes it. If that never happens: kubectl rollout resume deployment {}",
-                    annotations::RELOADER_PAUSED_AT,
-                    plan.target,
-                    self.deployment.id.name
-                );
-                self.note(Severity::Normal, "PausedByReloader", text)
-            }
-            Stage::Rolling if !plan.permanent => {
-                let text = format!(
-                    "its pods are brought to {} in place. The Deployment is paused meanwhile: scaling works, kubectl refuses its own undo \
-                     and restart; use kubectl hitless undo, pause or restart",
-                    self.deployment.body.template.label()
-                );
-                self.note(Severity::Normal, "RolloutHeld", text)
-            }
-            Stage::Refused(because) => {
-                let text = format!(
-                    "{}, and {}; change it back, or allow a native rollout with {}=in-place and no pause of your own",
-                    because.text,
-                    if plan.permanent { "the Deployment is paused by its owner" } else { "it is in-place-only" },
-                    annotations::UPDATE,
-                );
-                self.note(Severity::Warning, "RolloutRefused", text)
-            }
-            Stage::Halted(because) => {
-                let halted = Halted::of(self.deployment.object).map(|halted| halted.back_to).unwrap_or_default();
-                let text = halted::advice(self.deployment.object, because, &halted);
-                self.note(Severity::Warning, "RolloutHalted", text)
-            }
-            Stage::NotOurs
-            | Stage::Idle
-            | Stage::Native
-            | Stage::SteppingAside(_)
-            | Stage::Rolling
-            | Stage::Finishing => {
-                return Vec::new();
-            }
-        };
-        vec![note]
     }
 }
