@@ -214,6 +214,7 @@ pub(crate) struct SetImageArgs {
 
 /// Workloads by name or by their labels.
 #[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
 pub(crate) struct Selection {
     /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy; several are possible
     #[arg(value_name = "WORKLOAD")]
@@ -345,6 +346,8 @@ mod tests {
             &["status", "-l", "app=web", "sts/db"],
             &["status", "--as-group", "dev"],
             &["set", "image", "deployment/web"],
+            &["pause"],
+            &["resume", "-n", "team"],
         ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }

@@ -96,6 +96,7 @@ mod tests {
         assert_eq!(asked(&["pa"]), "pause\n:4");
         assert_eq!(asked(&["set", ""]), "image\n:4");
         assert!(asked(&["status", "--no"]).contains("--no-headers"), "{}", asked(&["status", "--no"]));
+        assert_eq!(asked(&["wait", "st"]), "statefulset/\nsts/\n:6");
         assert!(asked(&["wait", "stat"]).starts_with("statefulset/\n"), "{}", asked(&["wait", "stat"]));
         assert!(asked(&["status", "-o", ""]).contains("yaml\n"), "{}", asked(&["status", "-o", ""]));
         assert_eq!(asked(&["-n", ""]), ":0", "names of namespaces are not known here");

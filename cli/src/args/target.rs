@@ -80,8 +80,13 @@ const DEFAULT_KIND: &str = "Deployment";
 
 /// How targets begin: `deployment/`, …, `pod/`.
 pub(crate) fn target_words() -> Vec<String> {
-    let names = hitless_workloads::KINDS.iter().filter_map(|kind| kind.names().first().copied());
-    names.chain(["pod"]).map(|name| format!("{name}/")).collect()
+    // The long name and the shortest.
+    let ends = |kind: &&dyn hitless_workloads::Kind| {
+        kind.names().first().copied().into_iter().chain(kind.names().last().copied())
+    };
+    let mut names: Vec<&str> = hitless_workloads::KINDS.iter().flat_map(ends).chain(["pod"]).collect();
+    names.dedup();
+    names.into_iter().map(|name| format!("{name}/")).collect()
 }
 
 /// Every way to name a workload: `deployment/NAME, …`.
