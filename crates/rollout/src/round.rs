@@ -209,6 +209,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
+        events.extend(events::misspelt(snapshot));
         events.extend(policy_conflicts::notes(&wishes, &policies));
         events.extend(reloads.notes.iter().cloned());
         events.extend(pools::notes(&pools, snapshot));

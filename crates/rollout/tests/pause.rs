@@ -261,3 +261,17 @@ fn what_is_under_way_is_neither_taken_back_nor_forgotten() {
     assert!(grants(&round).iter().all(|grant| grant.cancel.is_none()), "it is not taken back");
     assert_eq!(round.verdicts[0].waiting, Some(WaitReason::InProgress));
 }
+
+#[test]
+fn an_opt_in_that_means_nothing_is_said_on_the_workload() {
+    let said = |value: &str| {
+        let objects = deployment(|root| {
+            root["spec"]["paused"] = false.into();
+            root["metadata"]["annotations"] = json!({"hitless.dev/update": value});
+        });
+        let round = decide(&snapshot(&objects, &pod(("ReplicaSet", "set"), |_| {})));
+        round.events.into_iter().find(|event| event.reason == "OptInInvalid").map(|event| event.text)
+    };
+    assert!(said("inplace").unwrap().contains("write in-place or in-place-only"));
+    assert_eq!((said("in-place"), said("in-place-only")), (None, None));
+}

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use hitless_api::event::{EventNote, Severity};
+use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, annotations};
 use hitless_api::{GrantOp, Outcome, PodRef};
-use hitless_workloads::{Pause, Plan, kind};
+use hitless_workloads::{OptIn, Pause, Plan, kind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
 use super::endings::{Ended, Failure};
 use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
-use crate::snapshot::OwnWrites;
+use crate::snapshot::{OwnWrites, Snapshot};
 
 pub(super) fn notes(
     wishes: &Wishes<'_>,
@@ -39,6 +40,20 @@ pub(super) fn notes(
     let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
     let not_ready = ended.not_ready_after_end.iter().map(|failure| not_ready(wishes, failure));
     stages.chain(refused).chain(blocked).chain(restarts).chain(failed).chain(not_ready).collect()
+}
+
+/// Workloads whose opt-in means nothing: the next change of each rolls natively, and its owner may not expect that.
+pub(super) fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
+    snapshot.objects.iter().filter_map(|object| {
+        let word = object.annotations.get(annotations::UPDATE).filter(|_| object.opt_in() == OptIn::No)?;
+        kind::of_workload(&object.id.group_kind)?;
+        let text = format!(
+            "{}: {word:?} means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}",
+            annotations::UPDATE
+        );
+        let regarding = object.id.reference(kind::version(&object.id.group_kind));
+        Some(note(regarding, Severity::Warning, "OptInInvalid", text))
+    })
 }
 
 /// A workload of which something was to be written and was not accepted: quota, admission, or an object that does not parse.
