@@ -1,12 +1,16 @@
 //! The command line.
 
+mod target;
+
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hitless_api::GroupKind;
+use clap_complete::Shell;
 use jiff::SignedDuration;
+
+use crate::select::Labels;
+pub(crate) use target::{ImageArg, Named, Target, TargetKind, target_words, workload_targets};
 
 /// Watches and asks for hitless operations: pods that get a new image or a restart without losing a request.
 #[derive(Debug, Parser)]
@@ -35,6 +39,12 @@ pub(crate) struct ClusterArgs {
     /// Path of the kubeconfig [default: $KUBECONFIG, else the one in the home directory]
     #[arg(long, global = true)]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Act as this user, if you may impersonate
+    #[arg(long = "as", value_name = "USER", global = true)]
+    pub(crate) as_user: Option<String>,
+    /// Act as a member of this group; may be given several times
+    #[arg(long = "as-group", value_name = "GROUP", global = true, requires = "as_user")]
+    pub(crate) as_groups: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -43,12 +53,22 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Restarts the containers of pods in place, one after the other as the rules allow
     Restart(RestartArgs),
+    /// Gives a workload other images, in one write, also while a rollout is under way
+    Set(SetArgs),
+    /// Lets no new operation of workloads' pods begin; what is under way ends
+    Pause(Selection),
+    /// Lets operations begin again
+    Resume(Selection),
+    /// Takes a rollout that is under way back, and restarts that have not begun
+    ///
+    /// The way back is that of `undo`. It refuses where nothing is under way, so it never begins a rollout by mistake.
+    Cancel(TargetArgs),
     /// Waits until a rollout has ended
     Wait(WaitArgs),
     /// Gives a workload the template back that it had before, also while its rollout is held or halted
     Undo(UndoArgs),
     /// Tries the version again that was judged bad and halted
-    Retry(RetryArgs),
+    Retry(TargetArgs),
     /// Says why pods wait: each rule's answer, who holds the budget, and the smallest change that would unblock
     ///
     /// Exit code 0: nothing is in the way; 3: a rule is in the way of a pod; 1: something else is.
@@ -61,14 +81,30 @@ pub(crate) enum Command {
     ///
     /// Exit code 0: no errors; 1: errors were found.
     Lint(LintArgs),
-    /// Prints the version
-    Version,
+    /// Says what hitless would do to a workload and what is in the way; with --yes opts it in
+    ///
+    /// Exit code 0: nothing is in the way; 1: something is.
+    Adopt(AdoptArgs),
+    /// Looks whether hitless is whole in this cluster, and what else is there that matters to it
+    ///
+    /// Exit code 0: no errors; 1: errors were found.
+    Doctor(DoctorArgs),
+    /// Prints the script that completes commands in a shell
+    Completion(CompletionArgs),
+    /// Prints the versions of this program and of what is in the cluster
+    Version(VersionArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Only this workload, e.g. deployment/web
+    /// Only this workload or pod, e.g. deployment/web, sts/db, pod/web-0
     pub(crate) workload: Option<Target>,
+    /// Only workloads with these labels, e.g. app=web,tier!=test
+    #[arg(short = 'l', long, conflicts_with = "workload")]
+    pub(crate) selector: Option<Labels>,
+    /// Leave the table's first line out
+    #[arg(long)]
+    pub(crate) no_headers: bool,
     /// In all namespaces
     #[arg(short = 'A', long, conflicts_with_all = ["namespace", "workload"])]
     pub(crate) all_namespaces: bool,
@@ -85,8 +121,47 @@ pub(crate) enum Output {
     /// A table for people
     #[default]
     Table,
+    /// The same with each pod's images and whether it is Ready
+    Wide,
     /// One JSON object, with --watch one a line
     Json,
+    /// The same as YAML, with --watch one document for each change
+    Yaml,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdoptArgs {
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
+    pub(crate) target: Target,
+    /// Opt it in, if nothing is in the way
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VersionArgs {
+    /// Only of this program; no cluster is asked
+    #[arg(long)]
+    pub(crate) client: bool,
+    /// How it is shown
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
@@ -117,6 +192,42 @@ pub(crate) struct WaitArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    #[command(subcommand)]
+    pub(crate) what: SetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetCommand {
+    /// Sets images of containers in the template
+    Image(SetImageArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetImageArgs {
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
+    pub(crate) target: Target,
+    /// The new image; the container may be left out where there is only one
+    #[arg(value_name = "[CONTAINER=]IMAGE", required = true)]
+    pub(crate) images: Vec<ImageArg>,
+}
+
+/// Workloads by name or by their labels.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Selection {
+    /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy; several are possible
+    #[arg(value_name = "WORKLOAD")]
+    pub(crate) targets: Vec<Target>,
+    /// Workloads with these labels, e.g. app=web,tier!=test
+    #[arg(short = 'l', long, conflicts_with = "targets")]
+    pub(crate) selector: Option<Labels>,
+    /// All workloads of the namespace
+    #[arg(long, conflicts_with_all = ["targets", "selector"])]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct UndoArgs {
     /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
     pub(crate) target: Target,
@@ -126,7 +237,7 @@ pub(crate) struct UndoArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RetryArgs {
+pub(crate) struct TargetArgs {
     /// KIND/NAME, e.g. deployment/web, statefulset/db, daemonset/proxy
     pub(crate) target: Target,
 }
@@ -184,111 +295,8 @@ pub(crate) enum Format {
     Text,
     /// One JSON object
     Json,
-}
-
-/// `[CONTAINER=]IMAGE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ImageArg {
-    pub(crate) container: Option<String>,
-    pub(crate) image: String,
-}
-
-impl FromStr for ImageArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Neither a reference nor the name of a container contains an equals sign.
-        let (container, image) = match text.split_once('=') {
-            Some((container, image)) => (Some(container.to_owned()), image),
-            None => (None, text),
-        };
-        if image.is_empty() || image.contains('=') || container.as_deref() == Some("") {
-            return Err("write for example web=registry.example/web:v2, or the image alone".to_owned());
-        }
-        Ok(Self { container, image: image.to_owned() })
-    }
-}
-
-/// `KIND/NAME`, or a name that may be a Deployment's or a pod's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
-    pub(crate) kind: Option<TargetKind>,
-    pub(crate) name: String,
-}
-
-impl FromStr for Named {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let target: Target = text.parse()?;
-        Ok(Self { kind: text.contains('/').then_some(target.kind), name: target.name })
-    }
-}
-
-/// Kind of object that commands take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TargetKind {
-    /// One of the kinds of [`hitless_workloads::KINDS`].
-    Workload(GroupKind),
-    Pod,
-}
-
-impl TargetKind {
-    /// What a name without a kind means first.
-    pub(crate) fn default_workload() -> Self {
-        Self::Workload(GroupKind::new("apps", DEFAULT_KIND))
-    }
-
-    fn named(text: &str) -> Option<Self> {
-        if ["pod", "pods", "po"].contains(&text) {
-            return Some(Self::Pod);
-        }
-        let (name, group) = text.split_once('.').map_or((text, None), |(name, group)| (name, Some(group)));
-        let own = &hitless_workloads::kind::named(name)?.resources().first()?.group_kind;
-        group.is_none_or(|group| group == own.group).then(|| Self::Workload(own.clone()))
-    }
-
-    /// As users write it.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Self::Workload(kind) => kind.to_string().to_lowercase(),
-            Self::Pod => "pod".to_owned(),
-        }
-    }
-}
-
-/// The kind of a name that stands alone.
-const DEFAULT_KIND: &str = "Deployment";
-
-/// Every way to name a workload: `deployment/NAME, …`.
-pub(crate) fn workload_targets() -> String {
-    let names = hitless_workloads::KINDS.iter().filter_map(|kind| kind.names().first());
-    names.map(|name| format!("{name}/NAME")).collect::<Vec<_>>().join(", ")
-}
-
-/// `KIND/NAME`; a name alone is a Deployment's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) kind: TargetKind,
-    pub(crate) name: String,
-}
-
-impl FromStr for Target {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (kind, name) = match text.split_once('/') {
-            Some((kind, name)) => {
-                let unknown = || format!("kind {kind} is not supported; write {} or pod/NAME", workload_targets());
-                (TargetKind::named(&kind.to_ascii_lowercase()).ok_or_else(unknown)?, name)
-            }
-            None => (TargetKind::default_workload(), text),
-        };
-        if name.is_empty() {
-            return Err("the name is missing; write for example deployment/web".to_owned());
-        }
-        Ok(Self { kind, name: name.to_owned() })
-    }
+    /// The same as YAML
+    Yaml,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -320,20 +328,34 @@ mod tests {
     }
 
     #[test]
-    fn images_and_bare_names() {
-        let image = |text: &str| text.parse::<ImageArg>();
-        assert_eq!(image("web=r.io:5000/web:v2@sha256:1").unwrap().container.as_deref(), Some("web"));
-        assert_eq!(image("r.io:5000/web:v2").unwrap(), ImageArg { container: None, image: "r.io:5000/web:v2".into() });
-        assert!(image("web=").is_err() && image("=web").is_err() && image("a=b=c").is_err());
-        let named = |text: &str| text.parse::<Named>().unwrap().kind;
-        assert_eq!((named("web"), named("pod/web")), (None, Some(TargetKind::Pod)));
-    }
-
-    #[test]
     fn flags_may_stand_before_or_behind_the_command() {
         for line in [["kubectl-hitless", "-n", "team", "status"], ["kubectl-hitless", "status", "-n", "team"]] {
             assert_eq!(Cli::try_parse_from(line).unwrap().cluster.namespace.as_deref(), Some("team"));
         }
         assert!(Cli::try_parse_from(["kubectl-hitless", "status", "-A", "-n", "team"]).is_err());
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let parse = |line: &[&str]| Cli::try_parse_from(["kubectl-hitless"].iter().chain(line));
+        let cli = parse(&["pause", "-l", "app=web", "--as", "jane", "--as-group", "dev", "--as-group=ops"]).unwrap();
+        assert_eq!((cli.cluster.as_user.as_deref(), cli.cluster.as_groups.len()), (Some("jane"), 2));
+        for wrong in [
+            ["pause", "deployment/web", "--all"].as_slice(),
+            &["pause", "-l", "app=web", "deployment/web"],
+            &["status", "-l", "app=web", "sts/db"],
+            &["status", "--as-group", "dev"],
+            &["set", "image", "deployment/web"],
+            &["pause"],
+            &["resume", "-n", "team"],
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+        let parsed = parse(&["status", "sts/db", "-o", "wide", "--no-headers"]).unwrap();
+        let Command::Status(status) = parsed.command else { panic!("another command") };
+        assert_eq!(
+            (status.workload.unwrap().to_string(), status.output, status.no_headers),
+            ("statefulset/db".to_owned(), Output::Wide, true)
+        );
     }
 }

@@ -13,12 +13,12 @@ mod workload;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kube::Client;
 
-use crate::args::{ClusterArgs, Format, LintArgs};
+use crate::args::{ClusterArgs, LintArgs};
+use crate::connect;
 use crate::failure::Failure;
 use crate::files::{self, Object, Unreadable};
-use crate::say;
+use crate::output::show;
 use crate::source::{self, Scope};
 use finding::{Finding, Report};
 use object::Known;
@@ -32,8 +32,7 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
     let (objects, unreadable) = files::read(&arguments.files, namespace)?;
     let mut live = Vec::new();
     if arguments.live {
-        let client: Client =
-            hitless_runtime::client::from_kubeconfig(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
+        let client = connect(cluster).await?;
         let namespaces: BTreeSet<&str> = objects.iter().map(Object::namespace).collect();
         for namespace in namespaces.into_iter().filter(|namespace| !namespace.is_empty()) {
             let snapshot = source::read(&client, &Scope::Namespace(namespace.to_owned())).await?;
@@ -41,10 +40,7 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
         }
     }
     let report = check(&objects, unreadable, &live, Timestamp::now());
-    match arguments.output {
-        Format::Text => say(report.text().trim_end())?,
-        Format::Json => say(&serde_json::to_string_pretty(&report).map_err(std::io::Error::from)?)?,
-    }
+    show(&report, arguments.output, || report.text())?;
     match report.errors {
         0 => Ok(()),
         1 => Err(Failure::Failed("1 error was found".to_owned())),

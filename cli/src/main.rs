@@ -3,35 +3,49 @@
 //! Reads with the user's own rights, and writes with them: annotations that ask for a restart, and earlier templates. What it says of rules and
 //! workloads is the controller's own decision ([`hitless_rollout::round`]), made of what is seen from here.
 
+mod adopt;
 mod args;
+mod cancel;
+mod completion;
+mod doctor;
 mod failure;
 mod files;
 mod find;
 mod forecast;
 mod lint;
 mod obstacle;
+mod output;
+mod pause;
 mod plan;
 mod restart;
 #[cfg(test)]
 mod scene;
+mod select;
+mod set_image;
 mod snapshot;
 mod source;
 mod status;
 mod undo;
+mod version;
 mod wait;
 mod why;
+mod write;
 
 use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
-use hitless_runtime::{client, telemetry};
+use hitless_runtime::client::{self, ActAs};
+use kube::Client;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, ClusterArgs, Command, SetCommand};
 use crate::failure::{Failure, USAGE};
 use crate::source::Scope;
 
 fn main() -> ExitCode {
+    if let Some(answer) = completion::by_kubectl(std::env::args()) {
+        return if say(&answer).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -57,11 +71,13 @@ fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<(), Failure> {
-    if let Command::Version = cli.command {
-        return say(&format!("kubectl-hitless {} ({})", telemetry::VERSION, telemetry::COMMIT));
-    }
     let cluster = &cli.cluster;
-    // These two need no cluster, if they are told so.
+    // These need no cluster, if they are told so.
+    match &cli.command {
+        Command::Completion(arguments) => return say(completion::script(arguments.shell).trim_end()),
+        Command::Version(arguments) if arguments.client => return version::of_client(arguments.output),
+        _ => {}
+    }
     if let Command::Lint(arguments) = &cli.command {
         return lint::run(cluster, arguments).await;
     }
@@ -70,7 +86,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     {
         return plan::of_files(cluster.namespace.as_deref(), arguments);
     }
-    let client = client::from_kubeconfig(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
+    let client = connect(cluster).await?;
     let namespace = cluster.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     match cli.command {
         Command::Status(arguments) => {
@@ -78,13 +94,28 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             status::run(client, scope, &arguments).await
         }
         Command::Restart(arguments) => restart::run(client, namespace, &arguments).await,
+        Command::Set(arguments) => match arguments.what {
+            SetCommand::Image(arguments) => set_image::run(client, namespace, &arguments).await,
+        },
+        Command::Pause(selection) => pause::pause(client, namespace, &selection).await,
+        Command::Resume(selection) => pause::resume(client, namespace, &selection).await,
+        Command::Cancel(arguments) => cancel::run(client, namespace, &arguments).await,
         Command::Wait(arguments) => wait::run(client, namespace, &arguments).await,
         Command::Undo(arguments) => undo::undo(client, namespace, &arguments).await,
         Command::Retry(arguments) => undo::retry(client, namespace, &arguments).await,
         Command::Why(arguments) => why::run(client, namespace, &arguments).await,
         Command::Plan(arguments) => plan::of_cluster(client, namespace, &arguments).await,
-        Command::Lint(_) | Command::Version => Ok(()),
+        Command::Adopt(arguments) => adopt::run(client, namespace, &arguments).await,
+        Command::Doctor(arguments) => doctor::run(client, &arguments).await,
+        Command::Version(arguments) => version::of_both(&client, arguments.output).await,
+        Command::Lint(_) | Command::Completion(_) => Ok(()),
     }
+}
+
+/// To the cluster that the command line names, as whom it says.
+pub(crate) async fn connect(cluster: &ClusterArgs) -> Result<Client, Failure> {
+    let act_as = ActAs { user: cluster.as_user.clone(), groups: cluster.as_groups.clone() };
+    Ok(client::from_kubeconfig_as(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), act_as).await?)
 }
 
 /// Prints a line.

@@ -15,7 +15,6 @@ use kube::Client;
 use crate::args::{Format, PlanArgs, TargetKind, workload_targets};
 use crate::failure::Failure;
 use crate::files;
-use crate::say;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Scope};
 use crate::status::observe_all;
@@ -78,10 +77,7 @@ fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Times
 }
 
 fn show(report: &Report, output: Format) -> Result<(), Failure> {
-    match output {
-        Format::Text => say(text::render(report).trim_end())?,
-        Format::Json => say(&serde_json::to_string_pretty(report).map_err(std::io::Error::from)?)?,
-    }
+    crate::output::show(report, output, || text::render(report))?;
     match report.ending() {
         Ending::Complete => Ok(()),
         Ending::Stuck(rule) => Err(Failure::Blocked(format!("rule {rule} would stop the rollout"))),

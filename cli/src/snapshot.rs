@@ -99,11 +99,33 @@ impl Snapshot {
         explain(&self.observed(now), &mut GateCache::new(self.settings.clone()), now, asked)
     }
 
-    /// What the reader has to know about what was not read.
+    /// What the reader has to know about what was not read: one note, however much it is.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let note = |(part, message): (&Part, &String)| format!("{part} not read: {message}; {}", part.consequence());
         let left = self.kuperator.iter().map(|there| format!("{there}; hitless leaves its kinds to it"));
-        left.chain(self.unread.iter().map(note)).collect()
+        left.chain(self.unread_note()).collect()
+    }
+
+    fn unread_note(&self) -> Option<String> {
+        let (first, message) = self.unread.first_key_value()?;
+        if self.unread.len() == 1 {
+            return Some(format!("{first} not read: {message}; {}", first.consequence()));
+        }
+        let names: Vec<String> = self.unread.keys().map(Part::to_string).collect();
+        let mut unknown: Vec<&str> = self.unread.keys().map(|part| part.unknown()).collect();
+        unknown.dedup();
+        unknown.sort_unstable();
+        unknown.dedup();
+        Some(format!(
+            "{} kinds may not be read ({}): what is not known is {}; ask for ClusterRole hitless-view. The first answer: {message}",
+            names.len(),
+            names.join(", "),
+            unknown.join(", ")
+        ))
+    }
+
+    /// Everything that could be in the way of a pod was read.
+    pub(crate) fn sees_what_is_in_the_way(&self) -> bool {
+        !self.unread.keys().any(|part| part.may_be_in_the_way())
     }
 }
 
@@ -146,6 +168,40 @@ impl Part {
             | Self::Agents
             | Self::Events
             | Self::Controller => false,
+        }
+    }
+
+    /// Whether something in it could keep a pod from being operated.
+    fn may_be_in_the_way(self) -> bool {
+        match self {
+            Self::Transitions
+            | Self::Workloads
+            | Self::Ledgers
+            | Self::Rules
+            | Self::Budgets
+            | Self::ClusterBudgets
+            | Self::DisruptionBudgets
+            | Self::TrafficProviders
+            | Self::Elsewhere
+            | Self::Nodes
+            | Self::Agents => true,
+            // Without them only the mode, or what was said last, is not known.
+            Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy | Self::Events | Self::Controller => false,
+        }
+    }
+
+    /// What is not known without it, in a few words.
+    fn unknown(self) -> &'static str {
+        match self {
+            Self::Transitions | Self::Ledgers => "which operations run",
+            Self::Workloads => "what some workloads wish",
+            Self::Rules | Self::Budgets | Self::ClusterBudgets | Self::DisruptionBudgets | Self::Elsewhere => {
+                "which rules are in the way"
+            }
+            Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => "which mode pods would get",
+            Self::TrafficProviders => "which load balancers are in the way",
+            Self::Nodes | Self::Agents => "whether nodes have an agent",
+            Self::Events | Self::Controller => "what the controller said last",
         }
     }
 

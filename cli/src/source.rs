@@ -263,7 +263,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
 
 /// KusionStack's own manager, if it is there and the user may see it: few may read what it is seen by, and it is in few clusters, so
 /// that this is not noted as missing. The controller says it on the objects, too.
-async fn kuperator(client: &Client) -> Option<Kuperator> {
+pub(crate) async fn kuperator(client: &Client) -> Option<Kuperator> {
     let lease: Api<Lease> = Api::namespaced(client.clone(), kuperator::NAMESPACE);
     let [mutating, validating] = kuperator::WEBHOOKS;
     let first: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
@@ -407,9 +407,19 @@ mod tests {
         assert!(optional::<()>(Part::Budgets, Err(unknown), &mut unread).unwrap().is_none());
         let away = Failure::Unreachable("connection refused".into());
         assert!(optional::<()>(Part::Agents, Err(away), &mut unread).is_err());
-        let notes = Snapshot { unread, ..Snapshot::default() }.notes();
-        assert_eq!(notes[1], "nodes not read: nodes is forbidden; zones are not known");
-        assert!(notes[0].starts_with("TransitionBudgets not read: 404"), "{notes:?}");
+        let mut snapshot = Snapshot { unread, ..Snapshot::default() };
+        assert_eq!(
+            snapshot.notes(),
+            [
+                "2 kinds may not be read (TransitionBudgets, nodes): what is not known is whether nodes have an agent, which rules are in \
+              the way; ask for ClusterRole hitless-view. The first answer: 404 page not found"
+            ]
+        );
+        assert!(!snapshot.sees_what_is_in_the_way());
+        snapshot.unread.remove(&Part::Budgets);
+        assert_eq!(snapshot.notes(), ["nodes not read: nodes is forbidden; zones are not known"]);
+        snapshot.unread = BTreeMap::from([(Part::Events, "forbidden".to_owned())]);
+        assert!(snapshot.sees_what_is_in_the_way(), "nothing that decides is missing");
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::io::{IsTerminal, Write, stdout};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 pub(crate) use observe::{BLOCKED, observe, observe_all};
@@ -17,9 +18,12 @@ pub(crate) use report::{PodStatus, State, WorkloadStatus};
 pub(crate) use table::span;
 
 use self::report::Report;
+use self::table::Shape;
 
 use crate::args::{Output, StatusArgs, Target, TargetKind};
 use crate::failure::Failure;
+use crate::output;
+use crate::snapshot::Snapshot;
 use crate::source::{self, Live, Scope};
 
 /// Changes that come closer together than this are shown as one.
@@ -27,18 +31,19 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(client: Client, scope: Scope, arguments: &StatusArgs) -> Result<(), Failure> {
     let first = source::read(&client, &scope).await?;
-    let report = observe(&first, Timestamp::now()).only(arguments.workload.as_ref());
-    if let Some(target) = &arguments.workload
-        && report.workloads.is_empty()
-        && report.jobs.is_empty()
-    {
-        return Err(nothing_about(&first, target));
+    let first_report = report(&first, arguments);
+    if first_report.workloads.is_empty() && first_report.jobs.is_empty() {
+        match (&arguments.workload, &scope) {
+            (Some(target), _) => return Err(nothing_about(&first, target)),
+            (None, Scope::Namespace(namespace)) => exists(&client, namespace).await?,
+            (None, Scope::All) => {}
+        }
     }
     for note in first.notes() {
         eprintln!("note: {note}");
     }
     let mut screen = Screen::new(arguments, matches!(scope, Scope::All));
-    screen.show(&report)?;
+    screen.show(&first_report)?;
     if !arguments.watch {
         return Ok(());
     }
@@ -51,14 +56,36 @@ pub(crate) async fn run(client: Client, scope: Scope, arguments: &StatusArgs) ->
             _ = seconds.tick(), if screen.redraws() => {}
         }
         if let Some(snapshot) = live.snapshot() {
-            screen.show(&observe(&snapshot, Timestamp::now()).only(arguments.workload.as_ref()))?;
+            screen.show(&report(&snapshot, arguments))?;
         }
     }
 }
 
-fn nothing_about(snapshot: &crate::snapshot::Snapshot, target: &Target) -> Failure {
+/// Of a workload that is named everything is said, whether or not it has opted in.
+fn report(snapshot: &Snapshot, arguments: &StatusArgs) -> Report {
+    let now = Timestamp::now();
+    let report = match &arguments.workload {
+        Some(Target { kind: TargetKind::Workload(kind), .. }) if snapshot.left_alone(kind).is_none() => {
+            observe_all(snapshot, &snapshot.explain(now, |_| false), now)
+        }
+        Some(_) | None => observe(snapshot, now),
+    };
+    report.only(arguments.workload.as_ref()).selected(snapshot, arguments.selector.as_ref())
+}
+
+/// An empty namespace is no answer where there is none.
+async fn exists(client: &Client, namespace: &str) -> Result<(), Failure> {
+    let spaces: Api<Namespace> = Api::all(client.clone());
+    match spaces.get_metadata_opt(namespace).await {
+        Ok(None) => Err(Failure::NotFound(format!("namespace {namespace} does not exist; is -n the right one?"))),
+        // Who may not read it is told what there is.
+        Ok(Some(_)) | Err(_) => Ok(()),
+    }
+}
+
+fn nothing_about(snapshot: &Snapshot, target: &Target) -> Failure {
     if snapshot.find(target).is_none() {
-        return Failure::NotFound(format!("{target} does not exist in this namespace; is -n the right one?"));
+        return snapshot.missing(&format!("{target} does not exist"));
     }
     let left = match &target.kind {
         TargetKind::Workload(kind) => snapshot.left_alone(kind),
@@ -67,24 +94,17 @@ fn nothing_about(snapshot: &crate::snapshot::Snapshot, target: &Target) -> Failu
     if let Some(why) = left {
         return Failure::NotFound(format!("nothing is done for {target}: {why}"));
     }
-    Failure::NotFound(match &target.kind {
-        TargetKind::Workload(kind) => format!(
-            "{target} has not opted in, so its rollouts are Kubernetes' own; opt it in with: \
-             kubectl annotate {} {} hitless.dev/update=in-place",
-            kind.to_string().to_lowercase(),
-            target.name
-        ),
-        TargetKind::Pod => format!(
-            "nothing is done or wished for {target}; restart it with: kubectl hitless restart pod/{}",
-            target.name
-        ),
-    })
+    let namespace = snapshot.namespace.as_ref().map_or(String::new(), |namespace| format!(" -n {namespace}"));
+    Failure::NotFound(format!(
+        "nothing is done or wished for {target}; restart it with: kubectl hitless restart{namespace} {target}"
+    ))
 }
 
 /// Where the report goes.
 struct Screen {
     output: Output,
-    all_namespaces: bool,
+    shape: Shape,
+    watch: bool,
     /// A terminal that is watched: the table is drawn over itself.
     redraws: bool,
     last: String,
@@ -92,8 +112,10 @@ struct Screen {
 
 impl Screen {
     fn new(arguments: &StatusArgs, all_namespaces: bool) -> Self {
-        let redraws = arguments.watch && arguments.output == Output::Table && stdout().is_terminal();
-        Self { output: arguments.output, all_namespaces, redraws, last: String::new() }
+        let redraws = arguments.watch && is_table(arguments.output) && stdout().is_terminal();
+        let (output, watch) = (arguments.output, arguments.watch);
+        let shape = Shape { all_namespaces, wide: output == Output::Wide, headers: !arguments.no_headers };
+        Self { output, shape, watch, redraws, last: String::new() }
     }
 
     const fn redraws(&self) -> bool {
@@ -101,28 +123,40 @@ impl Screen {
     }
 
     fn show(&mut self, report: &Report) -> Result<(), Failure> {
-        let text = match self.output {
-            Output::Table => table::render(report, self.all_namespaces),
-            Output::Json => format!("{}\n", serde_json::to_string(report).map_err(std::io::Error::from)?),
-        };
+        let text = self.text(report)?;
         // Times go on although nothing has changed; that is no news for who reads line by line.
-        let news = match self.output {
-            Output::Table => table::render(&report.without_times(), self.all_namespaces),
-            Output::Json => serde_json::to_string(&report.without_times()).map_err(std::io::Error::from)?,
-        };
+        let news = self.text(&report.without_times())?;
         let mut out = stdout().lock();
         if self.redraws {
             // Home, each line cleared to its end, the rest of the screen cleared: no flicker.
             let lines = text.replace('\n', "\x1b[K\n");
             write!(out, "\x1b[H{lines}\x1b[J")?;
         } else if news != self.last {
-            if !self.last.is_empty() && self.output == Output::Table {
+            if !self.last.is_empty() && is_table(self.output) {
                 writeln!(out)?;
+            }
+            if self.watch && is_table(self.output) {
+                writeln!(out, "# {}", Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ"))?;
             }
             write!(out, "{text}")?;
         }
         self.last = news;
         out.flush()?;
         Ok(())
+    }
+
+    fn text(&self, report: &Report) -> Result<String, Failure> {
+        Ok(match self.output {
+            Output::Table | Output::Wide => table::render(report, self.shape),
+            Output::Json => format!("{}\n", serde_json::to_string(report).map_err(std::io::Error::from)?),
+            Output::Yaml => format!("{}{}", if self.watch { "---\n" } else { "" }, output::yaml(report)?),
+        })
+    }
+}
+
+const fn is_table(output: Output) -> bool {
+    match output {
+        Output::Table | Output::Wide => true,
+        Output::Json | Output::Yaml => false,
     }
 }

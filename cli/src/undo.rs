@@ -2,16 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::{Object, Request, World, Write, kind};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PatchParams};
-use kube::{Api, Client};
+use hitless_workloads::{Object, World, Write, kind};
+use kube::Client;
 
-use crate::args::{RetryArgs, Target, UndoArgs};
+use crate::args::{Target, TargetArgs, UndoArgs};
 use crate::failure::Failure;
 use crate::say;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Scope};
+use crate::write::carry_out;
 
 pub(crate) async fn undo(client: Client, namespace: String, arguments: &UndoArgs) -> Result<(), Failure> {
     let target = &arguments.target;
@@ -21,7 +20,7 @@ pub(crate) async fn undo(client: Client, namespace: String, arguments: &UndoArgs
     say(&format!("{target} goes back; watch it with: kubectl hitless wait -n {namespace} {target}"))
 }
 
-pub(crate) async fn retry(client: Client, namespace: String, arguments: &RetryArgs) -> Result<(), Failure> {
+pub(crate) async fn retry(client: Client, namespace: String, arguments: &TargetArgs) -> Result<(), Failure> {
     let target = &arguments.target;
     let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
     let write = of_workload(&snapshot, target, |kind, root, world| kind.retry(root, world))?;
@@ -29,7 +28,8 @@ pub(crate) async fn retry(client: Client, namespace: String, arguments: &RetryAr
     say(&format!("{target} is tried again; watch it with: kubectl hitless wait -n {namespace} {target}"))
 }
 
-fn of_workload(
+/// What its kind says of the workload that is meant.
+pub(crate) fn of_workload(
     snapshot: &Snapshot,
     target: &Target,
     ask: impl FnOnce(&dyn kind::Kind, &Object, &World<'_>) -> Result<Write, String>,
@@ -41,22 +41,4 @@ fn of_workload(
     };
     let world = World::new(&snapshot.cluster.objects, &snapshot.cluster.pods, BTreeSet::new());
     ask(kind, root, &world).map_err(|why| Failure::Failed(format!("{target}: {why}")))
-}
-
-/// With the user's own rights; fails if the object is not as it was read.
-async fn carry_out(client: &Client, write: &Write, what: &str) -> Result<(), Failure> {
-    let (Request::Patch(patch), Some((_, resource))) = (&write.request, kind::resource(&write.on.group_kind)) else {
-        return Err(Failure::Failed(format!("can't {what}: no such write is known")));
-    };
-    let gvk = GroupVersionKind::gvk(&resource.group_kind.group, resource.version, &resource.group_kind.kind);
-    let api_resource = ApiResource::from_gvk_with_plural(&gvk, resource.plural);
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &write.on.namespace, &api_resource);
-    let patch = patch.clone().build();
-    match Writes::default().send(resource.plural, api.patch(&write.on.name, &PatchParams::default(), &patch)).await {
-        Ok(_) => Ok(()),
-        Err(WriteError::Conflict { .. } | WriteError::Gone { .. }) => {
-            Err(Failure::Failed(format!("can't {what}: it has just been changed; look at it and try again")))
-        }
-        Err(error) => Err(Failure::of(what.to_owned(), error)),
-    }
 }

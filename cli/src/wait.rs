@@ -60,7 +60,7 @@ fn find(snapshot: &Snapshot, target: &Target) -> Result<WorkloadStatus, Failure>
     })
 }
 
-/// Whether the rollout has ended well; an error if it has ended otherwise.
+/// Whether the rollout has ended well; an error if it has ended otherwise, or does not go on by itself.
 fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
     if ["Refused", "Halted"].contains(&workload.stage) {
         return Err(Failure::Failed(format!("{}: {}", workload.name, workload.why)));
@@ -76,50 +76,77 @@ fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
         return Err(Failure::Failed(format!("{}: {halted}", workload.name)));
     }
     let running = |pod: &PodStatus| matches!(pod.state, State::Running(_) | State::Reserved | State::Waiting);
-    Ok(workload.stage == "Idle"
+    let is_done = workload.stage == "Idle"
         && !workload.held
         && workload.updated == workload.total
         && workload
             .replicas
             .is_none_or(|wished| usize::try_from(wished).is_ok_and(|wished| wished == workload.pods.len()))
-        && workload.pods.iter().all(|pod| pod.ready && !running(pod)))
+        && workload.pods.iter().all(|pod| pod.ready && !running(pod));
+    let is_moving = |pod: &PodStatus| matches!(pod.state, State::Running(_) | State::Reserved);
+    match &workload.paused {
+        Some(paused) if !is_done && workload.stage != "Native" && !workload.pods.iter().any(is_moving) => {
+            Err(Failure::Blocked(format!("{}: {paused}", workload.name)))
+        }
+        Some(_) | None => Ok(is_done),
+    }
 }
 
 /// One line about how far it is.
 fn summary(workload: &WorkloadStatus) -> String {
     let whole = format!("{}: {} of {} pods updated", workload.name, workload.updated, workload.total);
     let busy = workload.pods.iter().filter(|pod| matches!(pod.state, State::Running(_)));
-    let blocked = workload.pods.iter().find(|pod| pod.blocked);
     let mut parts = vec![whole];
     parts.extend(busy.map(|pod| format!("{} {}", pod.name, pod.state)));
-    parts.extend(blocked.map(|pod| format!("{} waits for {}", pod.name, pod.why)));
+    parts.extend(alike(workload.pods.iter().filter(|pod| pod.blocked)));
     parts.join(", ")
 }
 
-/// What a command that ran out of time says: exit code 3 if a rule is in the way of a pod and nothing moves, else 4.
+/// Most pods that are named where all have the same answer.
+const NAMED: usize = 3;
+
+/// Each reason once, with the pods that it is true of.
+fn alike<'a>(pods: impl Iterator<Item = &'a PodStatus>) -> Vec<String> {
+    let mut groups: Vec<(String, &str, Vec<&str>)> = Vec::new();
+    for pod in pods {
+        let state = pod.state.to_string();
+        match groups.iter_mut().find(|(known, why, _)| (known, *why) == (&state, pod.why.as_str())) {
+            Some((_, _, names)) => names.push(&pod.name),
+            None => groups.push((state, &pod.why, vec![&pod.name])),
+        }
+    }
+    let text = |(state, why, names): (String, &str, Vec<&str>)| {
+        let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let more = if names.len() > NAMED { format!(" and {} more", names.len() - NAMED) } else { String::new() };
+        let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+        format!("{shown}{more} {state}{why}")
+    };
+    groups.into_iter().map(text).collect()
+}
+
+/// What a command that ran out of time says: exit code 3 if a rule is in the way for good and nothing moves, else 4.
 pub(crate) fn late<'a>(what: &str, pods: impl Iterator<Item = &'a PodStatus>) -> Failure {
     let pods: Vec<&PodStatus> = pods.collect();
     // As long as one may go on, the others only wait for their turn.
     let moves = pods.iter().any(|pod| match pod.state {
         State::Running(_) | State::Reserved => true,
-        State::Waiting => !pod.blocked,
+        State::Waiting => !pod.stays,
         State::UpToDate | State::Ended(_) => false,
     });
-    let list: Vec<String> = pods
-        .iter()
-        .map(|pod| format!("{} {}{}{}", pod.name, pod.state, if pod.why.is_empty() { "" } else { ", " }, pod.why))
-        .collect();
-    let list = list.join("; ");
-    match pods.iter().find(|pod| pod.blocked) {
-        Some(pod) if !moves => Failure::Blocked(format!(
-            "{what} is blocked: {list}; change the rule that is named for {}, or make other pods available",
-            pod.name
-        )),
-        _ if list.is_empty() => {
-            Failure::TimedOut(format!("{what} was not over in time; look again: kubectl hitless status -w"))
-        }
-        _ => Failure::TimedOut(format!("{what} was not over in time: {list}")),
+    let list = alike(pods.iter().copied()).join("; ");
+    let is_stuck = !moves && pods.iter().any(|pod| pod.stays);
+    if is_stuck && pods.iter().any(|pod| pod.blocked) {
+        return Failure::Blocked(format!(
+            "{what} is blocked: {list}; waiting alone does not help, see: kubectl hitless why"
+        ));
     }
+    Failure::TimedOut(match (list.is_empty(), is_stuck) {
+        (true, _) => format!("{what} was not over in time; look again: kubectl hitless status -w"),
+        (false, true) => {
+            format!("{what} was not over in time, and waiting alone does not help: {list}; see: kubectl hitless why")
+        }
+        (false, false) => format!("{what} was not over in time: {list}"),
+    })
 }
 
 #[cfg(test)]

@@ -6,23 +6,26 @@ mod text;
 use jiff::Timestamp;
 use kube::Client;
 
-use crate::args::{Format, Named, Target, TargetKind, WhyArgs};
+use crate::args::{Named, Target, TargetKind, WhyArgs};
 use crate::failure::Failure;
-use crate::say;
+use crate::output::show;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Scope};
-use answer::{Answer, Blocked};
+pub(crate) use answer::{Answer, PodAnswer};
+pub(crate) use text::render;
+
+use answer::Blocked;
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &WhyArgs) -> Result<(), Failure> {
     let snapshot = source::read(&client, &Scope::Namespace(namespace)).await?;
     let answer = explain(&snapshot, &arguments.target, Timestamp::now())?;
-    match arguments.output {
-        Format::Text => say(text::render(&answer).trim_end())?,
-        Format::Json => say(&serde_json::to_string_pretty(&answer).map_err(std::io::Error::from)?)?,
-    }
+    show(&answer, arguments.output, || text::render(&answer))?;
     match answer.blocked() {
         Blocked::No => Ok(()),
-        Blocked::ByRule(pod) => Err(Failure::Blocked(format!("a rule is in the way of pod {pod}"))),
+        Blocked::ByRule(pod) => {
+            Err(Failure::Blocked(format!("a rule is in the way of pod {pod}, and waiting alone does not help")))
+        }
+        Blocked::Halted(workload) => Err(Failure::Failed(format!("{workload} is halted"))),
         Blocked::Otherwise(pod) => Err(Failure::Failed(format!("something is in the way of pod {pod}"))),
     }
 }

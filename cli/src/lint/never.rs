@@ -1,6 +1,7 @@
 //! Rules that can never pass: the gate itself is asked about the best day there can be, on which every pod is available and
 //! nobody is being operated.
 
+use hitless_rollout::round::words as in_words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_gate::{
@@ -102,9 +103,9 @@ fn words(rule: &RuleVerdict, limits: &Limits) -> String {
     {
         return format!("{percent} of {total} rounds down to 0; use a count, or a higher percentage");
     }
-    // The advice says what the gate's words end with, and by how much.
-    let because = rule.because.to_string();
-    format!("{}{advice}", because.split_once("; this rule").map_or(because.as_str(), |(because, _)| because))
+    // The advice says what the words end with, and by how much.
+    let because = in_words(rule);
+    format!("{}{advice}", because.split_once("; so no").map_or(because.as_str(), |(because, _)| because))
 }
 
 pub(super) fn uid(group: usize, number: u32) -> String {

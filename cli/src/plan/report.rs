@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_gate::RuleVerdict;
-use hitless_rollout::round::WaitReason;
+use hitless_rollout::round::{WaitReason, words};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -106,7 +106,7 @@ impl Held {
     }
 
     pub(super) fn of(rule: &RuleVerdict) -> Self {
-        Self { rule: String::from(&*rule.rule), text: rule.because.to_string(), unblock: rule.unblock(), pods: 1 }
+        Self { rule: String::from(&*rule.rule), text: words(rule), unblock: rule.unblock(), pods: 1 }
     }
 }
 
@@ -115,11 +115,8 @@ impl Report {
         let mut notes = Vec::new();
         if !change.opted_in {
             notes.push(format!(
-                "{} has not opted in, so Kubernetes would roll it; this is what would happen after: kubectl annotate {} {} \
-                 hitless.dev/update=in-place",
-                change.target,
-                change.target.kind.name(),
-                change.target.name,
+                "{} has not opted in, so Kubernetes would roll it; this is what would happen after: kubectl hitless adopt -n {} {} --yes",
+                change.target, change.namespace, change.target,
             ));
         }
         Self {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{PodVerdict, Round, WaitReason, explain, round};
-use hitless_workloads::Obstacle;
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::pace::Pace;
@@ -41,7 +40,7 @@ pub(super) fn run(prepared: &Snapshot, target: &Target, assumed: &Assumed, repor
         .verdicts
         .iter()
         .filter(|verdict| own.contains(&verdict.pod.uid))
-        .partition(|verdict| verdict.waiting.as_ref().is_some_and(stays));
+        .partition(|verdict| verdict.waiting.as_ref().is_some_and(WaitReason::stays));
     let left: BTreeSet<&str> = stays.iter().map(|verdict| verdict.pod.uid.as_str()).collect();
     let due: BTreeSet<String> = due.iter().map(|verdict| verdict.pod.uid.clone()).collect();
     let explained = explain(&world.cluster, &mut cache, start, |pod| left.contains(pod.id.uid.as_str()));
@@ -84,47 +83,6 @@ fn learns(steps: &[Step]) -> bool {
     });
     let is_open = |pod: &Going| pod.expected.as_ref().is_some_and(Expected::is_for_unknown_gap);
     waves.skip(1).flatten().any(is_open)
-}
-
-/// Whether it stays in the way until somebody does something.
-fn stays(waiting: &WaitReason) -> bool {
-    match waiting {
-        WaitReason::Obstacle(
-            Obstacle::DigestUnknown { .. } | Obstacle::UnknownRevision { .. } | Obstacle::UnknownContainer { .. },
-        )
-        | WaitReason::Drain(_)
-        | WaitReason::NoReadinessGate(_)
-        | WaitReason::HooksUnsupported { .. }
-        | WaitReason::HostNetwork
-        | WaitReason::StaticPod
-        | WaitReason::Job
-        | WaitReason::Terminating
-        | WaitReason::NotScheduled
-        | WaitReason::NodeGone(_)
-        | WaitReason::AgentNotReady(_)
-        | WaitReason::ImageNotFetched { .. }
-        | WaitReason::PrefetchOnly
-        | WaitReason::OwnerUnreadable(_)
-        | WaitReason::AgentTooOld(_)
-        | WaitReason::NotDrained(_)
-        | WaitReason::LeftToKuperator(_)
-        | WaitReason::Halted { .. } => true,
-        WaitReason::Obstacle(Obstacle::NotItsTurn { .. } | Obstacle::RestartNotRecorded)
-        | WaitReason::InProgress
-        | WaitReason::ReleasePending
-        | WaitReason::PodNotCached
-        | WaitReason::Rules
-        | WaitReason::ServicePublishing(_)
-        | WaitReason::ServiceOpen(_)
-        | WaitReason::ServiceBusy { .. }
-        | WaitReason::NodeFull(_)
-        | WaitReason::ImagePulling { .. }
-        | WaitReason::Learning(_)
-        | WaitReason::Companion { .. }
-        | WaitReason::Reload
-        | WaitReason::Pool { .. }
-        | WaitReason::LedgerFull => false,
-    }
 }
 
 struct Course {

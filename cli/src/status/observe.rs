@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Reservation, Transition};
-use hitless_rollout::round::{Explanation, Reload, WaitReason, WorkloadReport};
+use hitless_rollout::round::{Explanation, PodVerdict, Reload, WaitReason, WorkloadReport};
 use hitless_workloads::{Stage, foreign};
 use jiff::Timestamp;
 
@@ -79,7 +79,8 @@ impl<'a> Observer<'a> {
         let is_touched = |pod: &&PodView| {
             self.operations.contains_key(pod.id.uid.as_str()) || self.wish(pod) == Some(&GrantOp::Restart)
         };
-        group.workload.is_some_and(|workload| workload.opted_in) || group.pods.iter().any(is_touched)
+        group.workload.is_some_and(|workload| workload.opted_in || workload.unknown_opt_in.is_some())
+            || group.pods.iter().any(is_touched)
     }
 
     fn wish(&self, pod: &PodView) -> Option<&GrantOp> {
@@ -93,27 +94,54 @@ impl<'a> Observer<'a> {
         let (stage, why) = workload.map_or_else(Default::default, stage);
         let failure = workload.and_then(|workload| workload.failures.first());
         let halted = failure.map(|(pod, reason)| format!("halted, because {} ended as {reason}", pod.name));
-        let why = match &halted {
-            Some(halted) if why.is_empty() => format!("{halted}; set another image, or the old one again"),
-            Some(_) | None => why,
+        // So many have failed that nobody goes any more, and the mark is not written yet or can't be.
+        let is_halted = stage == "Rolling" && halted.is_some() && self.nobody_goes(group);
+        let stage = if is_halted { "Halted" } else { stage };
+        let advice = format!(
+            "go back: kubectl hitless undo -n {namespace} {name}; try again: kubectl hitless retry -n {namespace} {name}; or give it \
+             another image"
+        );
+        let why = match (&halted, stage) {
+            (Some(halted), _) if why.is_empty() => format!("{halted}; {advice}"),
+            (_, "Halted") => format!("{why}; {advice}"),
+            (Some(_) | None, _) => why,
         };
         let reload = workload.and_then(|workload| self.reload(workload));
         let is_told =
             matches!(workload.and_then(|workload| workload.reload.as_ref()), Some(Reload::Unread { recorded: true }));
         let why = if why.is_empty() && !is_told { reload.clone().unwrap_or_default() } else { why };
+        let progress = if stage == "Rolling" { progress(&pods) } else { String::new() };
+        // A pod whose image was only patched, or that is not Ready yet, is not updated.
+        let is_under_way = |pod: &&PodStatus| {
+            let is_behind = workload.is_some_and(|workload| workload.behind.contains(&pod.uid));
+            !is_behind && (!pod.ready || matches!(pod.state, State::Running(_) | State::Reserved))
+        };
+        let under_way = pods.iter().filter(is_under_way).count();
+        let at_target = workload.map_or(0, |workload| workload.total - workload.behind.len());
         WorkloadStatus {
-            namespace,
-            name,
             stage,
             held: workload.is_some_and(|workload| workload.held),
-            updated: workload.map_or(0, |workload| workload.total - workload.behind.len()),
-            total: workload.map_or(pods.len(), |workload| workload.total),
+            updated: at_target.saturating_sub(under_way),
+            total: workload.map_or(pods.len(), counted),
             replicas: workload.map(|workload| workload.replicas),
             why,
+            progress,
+            paused: workload.and_then(|workload| workload.paused).map(|pause| format!("{pause}; {}", pause.unblock())),
             reload,
             pods,
             halted,
+            namespace,
+            name,
         }
+    }
+
+    /// All pods of the group that wish something wait because it is halted.
+    fn nobody_goes(&self, group: &Group<'_>) -> bool {
+        group.pods.iter().filter(|pod| self.wish(pod).is_some()).all(|pod| {
+            let verdict = self.explanation.pods.get(&pod.id.uid).and_then(|known| known.verdict.as_ref());
+            let waiting = verdict.and_then(|verdict| verdict.waiting.as_ref());
+            matches!(waiting, Some(WaitReason::Halted { .. }))
+        })
     }
 
     fn pod(&self, pod: &PodView, group: &Group<'_>) -> PodStatus {
@@ -127,12 +155,19 @@ impl<'a> Observer<'a> {
             connections: None,
             elapsed_seconds: None,
             deadline_seconds: None,
+            images: pod.containers.iter().map(|each| (each.name.clone(), each.image.clone())).collect(),
             why: String::new(),
+            stays: false,
             blocked: false,
             halts: self.explanation.pods.get(uid).is_some_and(|known| known.halts),
         };
         if let Some(operation) = self.operations.get(uid) {
             self.describe(*operation, &mut status);
+            status.why = [status.why.as_str(), &kubelet(pod, status.state)]
+                .into_iter()
+                .filter(|words| !words.is_empty())
+                .collect::<Vec<_>>()
+                .join("; ");
             if operation.grant.op == GrantOp::Foreign && matches!(status.state, State::Running(_)) {
                 status.why.extend(foreign::operators(pod).map(|words| format!(": {words}")));
             }
@@ -143,9 +178,12 @@ impl<'a> Observer<'a> {
         } else if self.wish(pod).is_some() {
             status.state = State::Waiting;
             (status.why, status.blocked) = self.why(group, pod);
+            let verdict = self.explanation.pods.get(uid).and_then(|known| known.verdict.as_ref());
+            status.stays = verdict.is_some_and(PodVerdict::stays);
         } else if group.workload.is_some_and(|workload| is_held_off(workload, uid)) {
             status.state = State::Waiting;
             "its workload is halted".clone_into(&mut status.why);
+            status.stays = true;
         } else if pod.terminating {
             "the pod is being deleted".clone_into(&mut status.why);
         } else if !pod.ready() {
@@ -227,6 +265,45 @@ fn is_held_off(workload: &WorkloadReport, uid: &str) -> bool {
     matches!(workload.stage, Stage::Halted(_)) && workload.behind.contains(uid)
 }
 
+/// Of a native rollout those that are wished, because more are there while it goes on.
+fn counted(workload: &WorkloadReport) -> usize {
+    match workload.stage {
+        Stage::Native => usize::try_from(workload.replicas).unwrap_or(workload.total),
+        _ => workload.total,
+    }
+}
+
+/// `1 under way, 2 wait`.
+fn progress(pods: &[PodStatus]) -> String {
+    let count = |is: fn(&PodStatus) -> bool| pods.iter().filter(|pod| is(pod)).count();
+    let running = count(|pod| matches!(pod.state, State::Running(_) | State::Reserved));
+    let waiting = count(|pod| pod.state == State::Waiting);
+    match (running, waiting) {
+        (0, 0) => String::new(),
+        (0, waiting) => format!("{waiting} wait"),
+        (running, 0) => format!("{running} under way"),
+        (running, waiting) => format!("{running} under way, {waiting} wait"),
+    }
+}
+
+/// What the kubelet says of containers that do not run, or are not ready, while the pod's operation waits for them.
+fn kubelet(pod: &PodView, state: State) -> String {
+    let waits = match state {
+        State::Running(Phase::Operating | Phase::Verifying) => true,
+        State::Running(_) | State::UpToDate | State::Waiting | State::Reserved | State::Ended(_) => false,
+    };
+    let said = pod.containers.iter().filter(|_| waits).find_map(|container| {
+        let status = container.status.as_ref()?;
+        let words: Vec<&str> = status.waiting.iter().map(String::as_str).chain(status.trouble.as_deref()).collect();
+        if !words.is_empty() {
+            return Some(format!("kubelet: {}: {}", container.name, words.join(": ")));
+        }
+        let runs_unready = !status.ready && status.running_since.is_some();
+        runs_unready.then(|| format!("kubelet: {} runs and is not ready", container.name))
+    });
+    said.unwrap_or_default()
+}
+
 /// Whether the pod leaves or is held, and why.
 fn mode(grant: &Grant) -> Option<String> {
     (!grant.mode_reason.is_empty()).then(|| format!("{} ({})", grant.mode.as_str(), grant.mode_reason))
@@ -242,14 +319,32 @@ fn last_event<'a>(events: impl IntoIterator<Item = &'a EventView>, uid: &str) ->
     waits.then(|| format!("{}: {}", last.reason, last.note))
 }
 
+/// A word that is misspelt is named.
+fn not_opted_in(workload: &WorkloadReport) -> String {
+    let adopt = format!("kubectl hitless adopt -n {} {}", workload.id.namespace, workload.name());
+    match &workload.unknown_opt_in {
+        Some(word) => format!(
+            "its annotation hitless.dev/update says {word:?}, which means nothing: write in-place or in-place-only; until then its rollouts are \
+             Kubernetes' own"
+        ),
+        None => format!(
+            "its rollouts are Kubernetes' own, and only restarts are in place; see what hitless would do: {adopt}"
+        ),
+    }
+}
+
 fn stage(workload: &WorkloadReport) -> (&'static str, String) {
     let why = workload.why.as_deref().unwrap_or_default();
+    let paused = workload.paused.filter(|_| workload.opted_in).map(|pause| format!("{pause}; {}", pause.unblock()));
     match &workload.stage {
-        Stage::NotOurs => ("NotOptedIn", String::new()),
-        Stage::Idle => ("Idle", String::new()),
+        Stage::NotOurs => ("NotOptedIn", not_opted_in(workload)),
+        Stage::Idle => ("Idle", paused.unwrap_or_default()),
         Stage::Native => ("Native", "its native controller, which rolls it Kubernetes' own way".to_owned()),
-        Stage::Rolling => ("Rolling", String::new()),
-        Stage::Finishing => ("Finishing", "all pods are updated; the workload's own objects follow".to_owned()),
+        Stage::Rolling => paused.map_or(("Rolling", String::new()), |paused| ("Paused", paused)),
+        Stage::Finishing => (
+            "Finishing",
+            "all pods have its version; the last operations end, and the workload's own objects follow".to_owned(),
+        ),
         Stage::SteppingAside(_) => ("SteppingAside", format!("{why}; it goes on Kubernetes' own way")),
         Stage::Halted(_) => ("Halted", format!("{why}; pods that are made anew get the version before")),
         Stage::Refused(_) => (

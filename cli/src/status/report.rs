@@ -1,5 +1,6 @@
 //! What `status` says, for machines and people.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hitless_api::operation_job::Progress;
@@ -7,6 +8,8 @@ use hitless_api::{Outcome, Phase};
 use serde::{Serialize, Serializer};
 
 use crate::args::{Target, TargetKind};
+use crate::select::{self, Labels};
+use crate::snapshot::Snapshot;
 
 /// Everything that is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -59,6 +62,12 @@ pub(crate) struct WorkloadStatus {
     /// What to know about the whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
+    /// How many pods are under way, and how many wait.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) progress: String,
+    /// Why no operation of its pods begins, if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) paused: Option<String>,
     /// How it stands with restarts because of ConfigMaps and Secrets, if it wants them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reload: Option<String>,
@@ -71,6 +80,7 @@ pub(crate) struct WorkloadStatus {
 /// One pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "fields of an answer, each read by itself")]
 pub(crate) struct PodStatus {
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -83,9 +93,14 @@ pub(crate) struct PodStatus {
     pub(crate) elapsed_seconds: Option<i64>,
     /// Seconds until this state ends by itself; negative when it should have ended.
     pub(crate) deadline_seconds: Option<i64>,
+    /// Images of its containers by name, as its specification has them.
+    pub(crate) images: BTreeMap<String, String>,
     /// What it waits for and why.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
+    /// It waits until somebody does something: neither time nor what is under way helps.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) stays: bool,
     /// A rule is in the way.
     pub(crate) blocked: bool,
     /// Its operation has ended in a way that stops the rollout of its workload.
@@ -146,6 +161,18 @@ impl Report {
                 self.jobs.retain(|job| job.pods.contains(&target.name));
             }
         }
+        self
+    }
+
+    /// Only workloads with these labels.
+    pub(crate) fn selected(mut self, snapshot: &Snapshot, labels: Option<&Labels>) -> Self {
+        let Some(labels) = labels else { return self };
+        let objects = snapshot.cluster.objects.iter().filter(|object| labels.match_object(object));
+        let names: BTreeSet<(String, String)> =
+            objects.map(|object| (object.id.namespace.clone(), select::name(object))).collect();
+        self.workloads.retain(|workload| names.contains(&(workload.namespace.clone(), workload.name.clone())));
+        let pods: BTreeSet<&String> = self.workloads.iter().flat_map(|each| &each.pods).map(|pod| &pod.name).collect();
+        self.jobs.retain(|job| job.pods.iter().any(|pod| pods.contains(pod)));
         self
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::scene::{pod, rollout, with_grant, with_object, with_rule};
+use crate::scene::{pod, rollout, with_annotation, with_grant, with_object, with_rule};
 use serde_json::{Value, json};
 
 fn target() -> Target {
@@ -64,9 +64,67 @@ fn out_of_time_is_blocked_only_if_a_rule_stops_everything() {
     let failure = late("deployment/web", blocked.pods.iter());
     assert_eq!(failure.code(), 3);
     assert!(failure.to_string().contains("never/budget"), "{failure}");
-    assert!(summary(&blocked).contains("a waits for never/budget"), "{}", summary(&blocked));
+    assert!(summary(&blocked).contains("a Waiting: never/budget"), "{}", summary(&blocked));
     let draining = json!({"id": "g", "phase": "Draining", "since": "2026-01-01T00:00:00.000000Z"});
     let moving = found(&with_grant(with_rule(rollout(&[pod("a", "web:v1"), pod("b", "web:v1")]), 1), "a", &draining));
     assert_eq!(late("deployment/web", moving.pods.iter()).code(), 4);
     assert_eq!(late("the restart", std::iter::empty()).code(), 4);
+}
+
+#[test]
+fn a_paused_rollout_is_not_waited_for_once_nothing_is_under_way() {
+    let paused = |snapshot| with_annotation(snapshot, "hitless.dev/paused", "true");
+    let snapshot = paused(rollout(&[pod("a", "web:v1"), pod("b", "web:v1")]));
+    let failure = done(&found(&snapshot)).unwrap_err();
+    assert_eq!(failure.code(), 3);
+    assert!(failure.to_string().contains("kubectl hitless resume"), "{failure}");
+    let draining = json!({"id": "g", "phase": "Draining", "since": "2026-01-01T00:00:00.000000Z"});
+    assert!(!done(&found(&with_grant(snapshot, "a", &draining))).unwrap(), "the operation under way ends");
+    assert!(done(&found(&paused(finished()))).unwrap(), "there is nothing to wait for");
+}
+
+#[test]
+fn a_reason_is_said_once_however_many_pods_have_it() {
+    let pods: Vec<Value> = (0..5).map(|number| pod(&format!("web-{number}"), "web:v1")).collect();
+    let blocked = found(&with_rule(rollout(&pods), 0));
+    let text = late("deployment/web", blocked.pods.iter()).to_string();
+    assert_eq!(text.matches("never/budget").count(), 1, "{text}");
+    assert!(text.contains("web-0, web-1, web-2 and 2 more Waiting") && !text.contains("make other pods"), "{text}");
+}
+
+#[test]
+fn a_deployment_that_was_made_paused_is_not_waited_for() {
+    let snapshot = with(rollout(&[]), |deployment| {
+        deployment["spec"]["replicas"] = json!(2);
+        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/rollout");
+    });
+    let without_set = vec![snapshot.objects[0].clone()];
+    let failure = done(&found(&snapshot.with_objects(without_set))).unwrap_err();
+    assert_eq!(failure.code(), 3);
+    assert!(failure.to_string().contains("kubectl rollout resume"), "{failure}");
+}
+
+#[test]
+fn of_a_native_rollout_the_pods_that_are_wished_count() {
+    let snapshot = with(finished(), |deployment| {
+        deployment["spec"]["replicas"] = json!(3);
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:v3");
+    });
+    let workload = found(&snapshot);
+    assert_eq!((workload.stage, workload.updated, workload.total), ("Native", 0, 3));
+    // The old pods are two, the new one is the first of three.
+    let mut objects = snapshot.objects.clone();
+    let mut new = objects[1].raw.clone();
+    new["metadata"]["name"] = json!("web-new");
+    new["metadata"]["uid"] = json!("new");
+    new["spec"]["replicas"] = json!(1);
+    new["spec"]["template"] = objects[0].raw["spec"]["template"].clone();
+    objects.push(crate::snapshot::WorkloadObject::of(new).unwrap().into());
+    let mut snapshot = snapshot.with_objects(objects);
+    let mut third = pod("c", "web:v3");
+    third["metadata"]["ownerReferences"][0]["uid"] = json!("new");
+    snapshot.cluster.pods.push(crate::scene::view(&third).into());
+    let workload = found(&snapshot);
+    assert_eq!((workload.stage, workload.updated, workload.total), ("Native", 1, 3));
+    assert!(!done(&workload).unwrap());
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_api::GrantOp;
 use hitless_api::grant::ImageChange;
 use hitless_gate::{Decision, Reason, RuleVerdict};
-use hitless_rollout::round::{Explanation, WaitReason};
+use hitless_rollout::round::{Explanation, WaitReason, words};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::args::Target;
 use crate::forecast::Expected;
 use crate::obstacle::InTheWay;
 use crate::snapshot::Snapshot;
-use crate::status::{BLOCKED, PodStatus, State, WorkloadStatus, observe_all};
+use crate::status::{BLOCKED, PodStatus, State, WorkloadStatus, observe_all, span};
 
 /// What is said of a pod, or of all pods of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +23,15 @@ pub(crate) struct Answer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
     pub(crate) pods: Vec<PodAnswer>,
+    /// What is under way, who follows, and that nothing is to be done; where that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) under_way: Option<String>,
+    /// Something that could be in the way could not be read.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) partial: bool,
+    /// The workload is halted.
+    #[serde(skip)]
+    halted: Option<String>,
 }
 
 /// What is said of one pod.
@@ -57,6 +66,9 @@ pub(crate) struct PodAnswer {
     /// What status says of it, while it is operated.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
+    /// It waits until somebody does something: neither time nor what is under way helps.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) stays: bool,
 }
 
 /// What one rule says.
@@ -78,6 +90,8 @@ pub(crate) enum Blocked<'a> {
     No,
     ByRule(&'a str),
     Otherwise(&'a str),
+    /// The workload, by its name.
+    Halted(&'a str),
 }
 
 impl Answer {
@@ -88,6 +102,8 @@ impl Answer {
         let report = observe_all(snapshot, &explanation, now);
         let mut notes = snapshot.notes();
         let mut pods = Vec::new();
+        let mut halted = None;
+        let mut under_way = None;
         for workload in report.only(Some(target)).workloads {
             if !workload.why.is_empty() {
                 notes.push(format!("{}: {}", workload.name, workload.why));
@@ -99,52 +115,83 @@ impl Answer {
                     .filter(|text| **text != workload.why)
                     .map(|text| format!("{}: {text}", workload.name)),
             );
-            if workload.stage == "NotOptedIn" {
-                notes.push(format!(
-                    "{} has not opted in (annotation hitless.dev/update), so its rollouts are Kubernetes' own and only \
-                     restarts are in place",
-                    workload.name
-                ));
-            }
             let blocked = workload.pods.iter().map(|pod| &pod.why).find(|why| why.starts_with(BLOCKED));
             notes.extend(blocked.map(|why| format!("{}: {why}", workload.name)));
+            halted = halted.or_else(|| (workload.stage == "Halted").then(|| workload.name.clone()));
             if workload.pods.is_empty() {
                 notes.push(format!("{} has no pods", workload.name));
             }
-            pods.extend(workload.pods.iter().filter_map(|status| pod(&explanation, &workload, status)));
+            let answers: Vec<PodAnswer> =
+                workload.pods.iter().filter_map(|status| pod(&explanation, &workload, status)).collect();
+            under_way = under_way.or_else(|| summary(&workload, &answers));
+            pods.extend(answers);
         }
         if pods.iter().any(|pod: &PodAnswer| pod.rules.iter().any(|rule| is_about_approval(&rule.verdict.because))) {
             notes.push(
                 "what approvers say is what the controller last reported; they are not asked from here".to_owned(),
             );
         }
-        Self { notes, pods }
+        Self { notes, pods, under_way, partial: !snapshot.sees_what_is_in_the_way(), halted }
     }
 
-    /// Of a workload with pods that wait only these count, not what the others would be told.
+    /// Whether something is in the way that neither time nor what is under way takes away. Who wishes nothing waits for nothing.
     pub(crate) fn blocked(&self) -> Blocked<'_> {
-        let waits = |pod: &&PodAnswer| match pod.state {
-            State::Waiting | State::Ended(_) => true,
-            // It waits for the rules of stage PostCheck.
-            State::Running(_) => pod.is_denied(),
-            State::UpToDate | State::Reserved => false,
-        };
-        let waiting: Vec<&PodAnswer> = self.pods.iter().filter(waits).collect();
-        let asked = if waiting.is_empty() { self.pods.iter().collect() } else { waiting };
-        let by_rule = asked.iter().find(|pod| pod.is_free() && pod.is_denied());
-        let otherwise = asked.iter().find(|pod| !pod.allowed && !pod.is_free());
-        match (by_rule, otherwise) {
-            (Some(pod), _) => Blocked::ByRule(&pod.pod),
-            (None, Some(pod)) => Blocked::Otherwise(&pod.pod),
-            (None, None) => Blocked::No,
+        let stuck = || self.pods.iter().filter(|pod| pod.is_stuck());
+        let by_rule = stuck().find(|pod| pod.is_free() && pod.is_denied());
+        match (by_rule, stuck().next(), &self.halted) {
+            (Some(pod), _, _) => Blocked::ByRule(&pod.pod),
+            (None, Some(pod), _) => Blocked::Otherwise(&pod.pod),
+            (None, None, Some(workload)) => Blocked::Halted(workload),
+            (None, None, None) => Blocked::No,
         }
     }
+}
+
+/// `under way: a (Draining 2s); then b, c; nothing to do`, where waiting is all there is to do.
+fn summary(workload: &WorkloadStatus, pods: &[PodAnswer]) -> Option<String> {
+    let is_running = |pod: &&PodStatus| matches!(pod.state, State::Running(_) | State::Reserved);
+    let running: Vec<String> = workload.pods.iter().filter(is_running).map(operation).collect();
+    let waiting: Vec<&str> =
+        pods.iter().filter(|pod| pod.state == State::Waiting).map(|pod| pod.pod.as_str()).collect();
+    if running.is_empty() || pods.iter().any(PodAnswer::is_stuck) {
+        return None;
+    }
+    let then = if waiting.is_empty() { String::new() } else { format!("; then {}", named(&waiting)) };
+    let running: Vec<&str> = running.iter().map(String::as_str).collect();
+    Some(format!("{}{then}; nothing to do", named(&running)))
+}
+
+/// Its name, how far it is, and for how long it may take.
+fn operation(pod: &PodStatus) -> String {
+    let since = pod.elapsed_seconds.map(|seconds| format!(" for {}", span(seconds))).unwrap_or_default();
+    let left = pod.deadline_seconds.filter(|left| *left > 0);
+    let left = left.map(|left| format!(", at most {} more", span(left))).unwrap_or_default();
+    format!("{} ({}{since}{left})", pod.name, pod.state)
+}
+
+/// Most pods that are named in a sentence.
+const NAMED: usize = 5;
+
+fn named(all: &[&str]) -> String {
+    let shown = all.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    if all.len() > NAMED { format!("{shown} and {} more", all.len() - NAMED) } else { shown }
 }
 
 impl PodAnswer {
     /// Nothing but rules is in the way, or it is being operated.
     fn is_free(&self) -> bool {
         self.obstacles.iter().all(|obstacle| obstacle.reason == WaitReason::InProgress.reason())
+    }
+
+    /// It waits for somebody who does something.
+    fn is_stuck(&self) -> bool {
+        match self.state {
+            State::Waiting => self.stays && self.wishes.is_some(),
+            State::Ended(_) => self.stays && !self.allowed,
+            // It waits for the rules of stage PostCheck.
+            State::Running(_) => self.stays,
+            State::UpToDate | State::Reserved => false,
+        }
     }
 
     fn is_denied(&self) -> bool {
@@ -185,11 +232,17 @@ fn pod(explanation: &Explanation, workload: &WorkloadStatus, status: &PodStatus)
         rules,
         obstacles: details.in_the_way.iter().map(InTheWay::from).collect(),
         why: if matches!(status.state, State::Waiting) { String::new() } else { status.why.clone() },
+        stays: match status.state {
+            State::Running(_) | State::Reserved => {
+                details.rules.iter().flat_map(|verdict| &verdict.rules).any(hitless_rollout::round::rule_stays)
+            }
+            State::UpToDate | State::Waiting | State::Ended(_) => details.verdict.stays(),
+        },
     })
 }
 
 impl RuleAnswer {
     fn of(verdict: &RuleVerdict) -> Self {
-        Self { text: verdict.reason(), unblock: verdict.unblock(), verdict: verdict.clone() }
+        Self { text: words(verdict), unblock: verdict.unblock(), verdict: verdict.clone() }
     }
 }

@@ -75,6 +75,7 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::Learning(_)
         | WaitReason::Companion { .. }
         | WaitReason::PrefetchOnly
+        | WaitReason::Paused(_)
         | WaitReason::Reload
         | WaitReason::OwnerUnreadable(_)
         | WaitReason::LeftToKuperator(_)

@@ -4,7 +4,9 @@ use hitless_api::{PodTransitionRule, TransitionBudget};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::scene::{pod, rollout, with_budget, with_drain_policy, with_gap, with_grant, with_reservation, with_rule};
+use crate::scene::{
+    pod, rollout, with_annotation, with_budget, with_drain_policy, with_gap, with_grant, with_reservation, with_rule,
+};
 use crate::snapshot::Part;
 
 fn now() -> Timestamp {
@@ -25,9 +27,10 @@ fn a_blocked_pod_names_rule_numbers_holder_and_the_smallest_change() {
     let snapshot = with_reservation(with_rule(rollout(&[old("a"), old("b"), pod("c", "web:v2")]), 1), "a");
     let (text, answer) = why(&snapshot, "web");
     insta::assert_snapshot!("blocked", text);
-    assert_eq!(answer.blocked(), Blocked::ByRule("b"));
+    assert_eq!(answer.blocked(), Blocked::No, "a is under way, and b follows");
+    assert_eq!(answer.under_way.as_deref(), Some("a (Reserved for 30s); then b; nothing to do"));
     let (_, answer) = why(&snapshot, "pod/b");
-    assert_eq!(answer.blocked(), Blocked::ByRule("b"));
+    assert_eq!(answer.blocked(), Blocked::No);
     insta::assert_snapshot!("blocked_json", serde_json::to_string_pretty(&answer).unwrap());
 }
 
@@ -98,12 +101,40 @@ fn an_agent_that_knows_no_hooks_is_in_the_way_of_a_pod_that_has_some() {
 fn a_pod_that_wishes_nothing_says_so_and_what_would_be_said() {
     let (text, answer) = why(&with_rule(rollout(&[pod("a", "web:v2")]), 0), "a");
     insta::assert_snapshot!("hypothetical", text);
-    assert_eq!(answer.blocked(), Blocked::ByRule("a"));
+    assert_eq!(answer.blocked(), Blocked::No, "who wishes nothing waits for nothing");
     assert_eq!(answer.pods[0].wishes, None);
     let reserved = with_reservation(rollout(&[old("a"), pod("b", "web:v2")]), "a");
-    assert_eq!(why(&reserved, "web").1.blocked(), Blocked::ByRule("b"), "nobody waits, so what b would be told counts");
+    assert_eq!(why(&reserved, "web").1.blocked(), Blocked::No);
+    let (_, never) = why(&with_rule(rollout(&[old("a")]), 0), "web");
+    assert_eq!((never.blocked(), &never.under_way), (Blocked::ByRule("a"), &None), "waiting alone does not help");
     let (_, answer) = why(&rollout(&[pod("a", "web:v2")]), "pod/a");
     assert_eq!(answer.blocked(), Blocked::No);
+}
+
+#[test]
+fn a_halted_workload_is_no_success_and_a_paused_one_says_how_to_go_on() {
+    let mark = r#"{"revision": "REVISION", "backTo": "x", "pod": "a", "reason": "CrashLoopBackOff"}"#;
+    let snapshot = rollout(&[old("a")]);
+    let revision = snapshot.cluster.objects[0].template().unwrap().revision().to_owned();
+    let halted = with_annotation(snapshot.clone(), "hitless.dev/halted", &mark.replace("REVISION", &revision));
+    let (text, answer) = why(&halted, "web");
+    assert_eq!(answer.blocked(), Blocked::Halted("deployment/web"));
+    assert!(text.contains("kubectl hitless undo -n team deployment/web"), "{text}");
+    let (text, answer) = why(&with_annotation(snapshot, "hitless.dev/paused", "true"), "web");
+    assert_eq!(answer.blocked(), Blocked::Otherwise("a"));
+    assert!(
+        text.contains("! Paused: ") && text.contains("to unblock: let it go on with: kubectl hitless resume"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_could_not_be_read_is_never_said_to_be_free() {
+    let mut snapshot = rollout(&[old("a")]);
+    assert!(why(&snapshot, "web").0.contains("; nothing is in the way"));
+    snapshot.unread.insert(Part::Rules, "podtransitionrules is forbidden".into());
+    let (text, answer) = why(&snapshot, "web");
+    assert!(text.contains("; nothing that could be read is in the way") && answer.partial, "{text}");
 }
 
 #[test]

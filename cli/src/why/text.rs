@@ -12,10 +12,14 @@ use crate::status::State;
 /// Most pods that are named where all have the same answer.
 const NAMED: usize = 5;
 
-pub(super) fn render(answer: &Answer) -> String {
+pub(crate) fn render(answer: &Answer) -> String {
     let mut out = String::new();
+    if let Some(under_way) = &answer.under_way {
+        let _ = writeln!(out, "under way: {under_way}");
+    }
+    let nothing = if answer.partial { "nothing that could be read" } else { "nothing" };
     for (first, others) in alike(&answer.pods) {
-        let _ = pod(&mut out, first, &others);
+        let _ = pod(&mut out, first, &others, nothing);
     }
     for note in &answer.notes {
         let _ = writeln!(out, "note: {note}");
@@ -40,7 +44,7 @@ fn alike(pods: &[PodAnswer]) -> Vec<(&PodAnswer, Vec<&str>)> {
     groups
 }
 
-fn pod(out: &mut String, pod: &PodAnswer, others: &[&str]) -> std::fmt::Result {
+fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std::fmt::Result {
     write!(out, "pod/{} ({}", pod.pod, pod.workload)?;
     pod.node.as_ref().map_or(Ok(()), |node| write!(out, ", node {node}"))?;
     write!(out, ")")?;
@@ -66,10 +70,10 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str]) -> std::fmt::Result {
         (State::Ended(_), true) if !pod.allowed && !pod.why.is_empty() => {
             writeln!(out, ": its operation ended as {}: {}", pod.state, pod.why)?;
         }
-        (_, true) if pod.allowed => writeln!(out, ": wishes {wish}; nothing is in the way")?,
+        (_, true) if pod.allowed => writeln!(out, ": wishes {wish}; {nothing} is in the way")?,
         (_, true) => writeln!(out, ": wishes {wish} and waits")?,
         (State::Ended(_), false) => writeln!(out, ": its operation ended as {}: {}", pod.state, pod.why)?,
-        (_, false) if pod.allowed => writeln!(out, ": wishes nothing; if it did, nothing would be in the way")?,
+        (_, false) if pod.allowed => writeln!(out, ": wishes nothing; if it did, {nothing} would be in the way")?,
         (_, false) => writeln!(out, ": wishes nothing; if it did, it would wait")?,
     }
     pod.asked_by.as_ref().map_or(Ok(()), |asked_by| writeln!(out, "  asked for by {asked_by}"))?;

@@ -317,11 +317,18 @@ impl Cluster {
         self.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(version));
         self.deployment["metadata"]["annotations"]["hitless.dev/rollout"] = json!("held");
         self.deployment["spec"]["paused"] = json!(true);
-        self.deployment["metadata"]["resourceVersion"] = json!(self.bump());
+        self.specified();
     }
 
     pub(crate) fn scale(&mut self, replicas: u32) {
         self.deployment["spec"]["replicas"] = json!(replicas);
+        self.specified();
+    }
+
+    /// The Deployment's specification was changed: without another generation nobody could tell an old view of it from a new one.
+    fn specified(&mut self) {
+        let generation = self.deployment["metadata"]["generation"].as_i64().unwrap();
+        self.deployment["metadata"]["generation"] = json!(generation + 1);
         self.deployment["metadata"]["resourceVersion"] = json!(self.bump());
     }
 

@@ -138,3 +138,26 @@ proptest! {
         cluster.assert_at_rest();
     }
 }
+
+/// Found by the property above while the model gave changes of a Deployment no generation.
+#[test]
+fn an_old_view_of_the_deployment_gives_its_settled_replica_set_no_other_template() {
+    let (first, second) = (false, true);
+    let all = |who| Action::Round(who, Writing::All);
+    let actions = [
+        Action::SetImage(1),
+        Action::Refresh(first, ALL),
+        Action::SetImage(2),
+        all(first),
+        all(first),
+        Action::SetImage(1),
+        // Only objects: the other one knows what its predecessor does not.
+        Action::Refresh(second, 8),
+        all(second),
+        all(first),
+        all(second),
+    ];
+    let (mut cluster, _) = run(Cluster::new(1, 1).service("web"), &actions, 1);
+    finish(&mut cluster, 1);
+    cluster.assert_at_rest();
+}

@@ -87,6 +87,9 @@ pub mod annotations {
     pub const SKIP_RULES: &str = "podtransitionrule.kusionstack.io/skip-rule-conditions";
     /// On a workload, value [`super::PREFETCH_ONLY`]: the images of its next version are fetched, and no pod is operated.
     pub const PREFETCH: &str = "hitless.dev/prefetch";
+    /// On a workload: any value but [`super::PAUSED_FALSE`] and no operation of its pods begins. That value: it is driven although its
+    /// owner has paused it by `spec.paused`, for good.
+    pub const PAUSED: &str = "hitless.dev/paused";
     /// On a workload: whether a companion pod tries its next version first. Values [`super::COMPANION_ALWAYS`] and
     /// [`super::COMPANION_NEVER`]; absent: where it has a single pod.
     pub const COMPANION: &str = "hitless.dev/companion";
@@ -148,6 +151,10 @@ pub const KEEP_DIGEST: &str = "keep-digest";
 pub const RELOAD_AUTO: &str = "auto";
 /// Value of [`annotations::PREFETCH`].
 pub const PREFETCH_ONLY: &str = "only";
+/// Value of [`annotations::PAUSED`]: no operation begins. Any other value but [`PAUSED_FALSE`] means the same.
+pub const PAUSED_TRUE: &str = "true";
+/// Value of [`annotations::PAUSED`]: its owner's own `spec.paused` keeps no operation from beginning.
+pub const PAUSED_FALSE: &str = "false";
 /// Value of [`annotations::COMPANION`]: a companion pod tries each version, however many pods there are.
 pub const COMPANION_ALWAYS: &str = "Always";
 /// Value of [`annotations::COMPANION`]: no companion pod is made.

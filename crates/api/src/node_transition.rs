@@ -18,7 +18,7 @@ use crate::{Grant, Propagation, Transition};
     status = "NodeTransitionStatus",
     derive = "PartialEq",
     printcolumn = r#"{"name":"Grants","type":"string","jsonPath":".spec.grants[*].pod.name"}"#,
-    printcolumn = r#"{"name":"Phases","type":"string","jsonPath":".status.transitions[*].phase"}"#,
+    printcolumn = r#"{"name":"Agent","type":"string","jsonPath":".status.agent.version"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]

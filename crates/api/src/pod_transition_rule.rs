@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "PodTransitionRuleStatus",
     derive = "PartialEq",
-    printcolumn = r#"{"name":"Targets","type":"string","jsonPath":".status.targets"}"#,
+    printcolumn = r#"{"name":"Rules","type":"string","jsonPath":".spec.rules[*].name"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct PodTransitionRuleSpec {

@@ -19,6 +19,7 @@ mod grants;
 mod halts;
 mod images;
 mod in_service_fallback;
+mod lasting;
 mod lifecycle;
 mod policy_notes;
 mod pool_wait;
@@ -31,6 +32,7 @@ mod service_publishing;
 mod start_up;
 mod wait_reason;
 mod wishes;
+mod words;
 mod write;
 
 use std::cell::OnceCell;
@@ -45,11 +47,13 @@ use jiff::{Timestamp, Unit};
 pub use companions::Companion;
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
+pub use lasting::rule_stays;
 pub use pool_wait::PoolWait;
 pub use reload::Reload;
 pub use wait_reason::{NotFetched, WaitReason, unfit};
 pub(crate) use wishes::operations;
 pub use wishes::under_way;
+pub use words::words;
 pub use write::{
     CompanionWrite, EndedHold, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
     RoleBindingWrite, RuleStatusWrite, ServiceWrite, Step, WithoutAgent, Write,
@@ -89,7 +93,8 @@ impl PodVerdict {
     pub fn text(&self) -> Option<String> {
         match (&self.waiting, &self.gate) {
             (Some(WaitReason::Rules), Some(gate)) => {
-                Some(gate.denied().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+                let said = gate.denied().map(|rule| format!("{}: {}", rule.rule, words(rule)));
+                Some(said.collect::<Vec<_>>().join("; "))
             }
             (waiting, _) => waiting.as_ref().map(WaitReason::text),
         }
@@ -208,6 +213,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
+        events.extend(events::misspelt(snapshot));
         events.extend(policy_notes::notes(&wishes, &policies));
         events.extend(faults);
         events.extend(reloads.notes.iter().cloned());

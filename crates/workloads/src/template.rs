@@ -101,6 +101,13 @@ impl Template {
         })
     }
 
+    /// For people: its images, and the revision, which tells restarts apart.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let images: Vec<&str> = self.images().map(|(_, image)| image).collect();
+        format!("{} (revision {})", images.join(", "), self.revision())
+    }
+
     /// Image of one container.
     #[must_use]
     pub fn image(&self, container: &str) -> Option<&str> {

@@ -235,11 +235,20 @@ fn a_change_that_cannot_be_made_in_place_rolls_natively() -> anyhow::Result<()> 
 
 #[test]
 fn a_deployment_that_did_not_opt_in_rolls_natively() -> anyhow::Result<()> {
-    let app = App::start(&cluster()?, "t-not-opted-in", &Shape { update: None, ..Shape::default() })?;
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-not-opted-in", &Shape { update: None, ..Shape::default() })?;
     let before = app.identities();
     app.set_version("v2")?;
     app.rollout_status()?;
     ensure!(app.identities().iter().all(|pod| !before.contains(pod)), "an old pod is still there");
+    // Adopted, its next change goes in place.
+    let said = stack.hitless(&app, &["adopt", "deployment/web"])?;
+    ensure!(said.contains("has not opted in") && said.contains("--yes"), "adopt says: {said}");
+    stack.hitless(&app, &["adopt", "deployment/web", "--yes"])?;
+    let adopted = app.identities();
+    app.set_version("v1")?;
+    app.wait_version("v1", 3)?;
+    ensure!(app.identities() == adopted, "pods were replaced");
     Ok(())
 }
 
@@ -251,7 +260,34 @@ fn a_deployment_that_its_user_paused_is_driven_and_never_resumed() -> anyhow::Re
     app.kubectl.run(&["rollout", "pause", "deployment/web"])?;
     app.kubectl.run(&["annotate", "deployment/web", "hitless.dev/rollout-", "--overwrite"])?;
     app.set_version("v2")?;
+    // An owner's pause is one.
+    let told = app.wait_event("RolloutPaused")?;
+    ensure!(told.contains("kubectl rollout resume"), "it says: {told}");
+    ensure!(app.pods.objects().values().all(|pod| image_of(pod) == echo_image("v1")), "it goes on under the pause");
+    app.kubectl.run(&["annotate", "deployment/web", "hitless.dev/paused=false"])?;
     app.wait_version("v2", 3)?;
+    ensure!(app.identities() == before, "pods were replaced");
+    Ok(())
+}
+
+#[test]
+fn what_is_changed_under_a_pause_goes_in_place_when_it_is_resumed() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-pause", &Shape::default())?;
+    let before = app.identities();
+    stack.hitless(&app, &["pause", "deployment/web"])?;
+    stack.hitless(&app, &["set", "image", "deployment/web", &format!("web={}", echo_image("v2"))])?;
+    app.wait_event("RolloutPaused")?;
+    let status = stack.hitless(&app, &["status"])?;
+    ensure!(status.contains("Paused"), "status says: {status}");
+    ensure!(app.pods.objects().values().all(|pod| image_of(pod) == echo_image("v1")), "it goes on under the pause");
+    let versions = stack.hitless(&app, &["version"])?;
+    ensure!(versions.contains("controller ") && versions.contains("agents "), "version says: {versions}");
+    // Ends with 1 if something is broken.
+    stack.hitless(&app, &["doctor"])?;
+    stack.hitless(&app, &["resume", "deployment/web"])?;
+    app.wait_version("v2", 3)?;
+    app.wait_unheld()?;
     ensure!(app.identities() == before, "pods were replaced");
     Ok(())
 }

@@ -96,6 +96,8 @@ fn a_rollback_halts_the_rollout_and_a_refusal_for_lateness_does_not() {
     };
     let rolled_back = ended("RolledBack", "CrashLoopBackOff");
     assert!(rolled_back.pods[0].halts && rolled_back.why.contains("a ended as RolledBack"), "{}", rolled_back.why);
+    assert_eq!(rolled_back.stage, "Halted", "nobody goes any more");
+    assert!(rolled_back.why.contains("kubectl hitless undo -n team deployment/web"), "{}", rolled_back.why);
     assert_eq!(rolled_back.pods[0].why, "CrashLoopBackOff: exit 1");
     for reason in ["Expired", "NodeUIDMismatch"] {
         let refused = ended("Refused", reason);
@@ -128,4 +130,46 @@ fn only_what_has_opted_in_or_is_operated_is_shown() {
     wished["metadata"]["ownerReferences"] = json!([]);
     snapshot.cluster.pods = rollout(&[wished]).cluster.pods;
     assert_eq!(web(&snapshot).name, "pod/a");
+}
+
+#[test]
+fn while_a_container_does_not_run_the_kubelets_words_are_there() {
+    let operating = json!({"id": "g", "phase": "Operating", "since": "2026-01-01T00:00:20.000000Z"});
+    let said = |state: &Value, ready: bool| {
+        let mut pod = pod("a", "web:v2");
+        pod["status"]["containerStatuses"] = json!([{"name": "web", "image": "web:v2", "imageID": "", "ready": ready,
+            "restartCount": 0, "state": state}]);
+        web(&with_grant(rollout(&[pod]), "a", &operating)).pods[0].why.clone()
+    };
+    let waiting = json!({"waiting": {"reason": "ErrImagePull", "message": "web:nope: not found"}});
+    assert_eq!(said(&waiting, false), "kubelet: web: ErrImagePull: web:nope: not found");
+    let running = json!({"running": {"startedAt": "2026-01-01T00:00:21Z"}});
+    assert_eq!(said(&running, false), "kubelet: web runs and is not ready");
+    assert_eq!(said(&running, true), "");
+}
+
+#[test]
+fn a_pod_whose_image_was_only_patched_is_not_updated() {
+    let mut patched = pod("a", "web:v2");
+    patched["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
+    let status = web(&rollout(&[patched, old("b")]));
+    assert_eq!((status.updated, status.total), (0, 2));
+    let operating = json!({"id": "g", "phase": "Operating", "since": "2026-01-01T00:00:20.000000Z"});
+    let status = web(&with_grant(rollout(&[pod("a", "web:v2"), old("b")]), "a", &operating));
+    assert_eq!((status.updated, status.total, status.progress.as_str()), (0, 2, "1 under way, 1 wait"));
+    assert_eq!(web(&rollout(&[pod("a", "web:v2"), old("b")])).updated, 1);
+}
+
+#[test]
+fn a_misspelt_opt_in_is_named() {
+    let snapshot = with_object(rollout(&[old("a")]), 0, |deployment| {
+        deployment["metadata"]["annotations"] = json!({"hitless.dev/update": "inplace"});
+    });
+    let status = web(&snapshot);
+    assert_eq!(status.stage, "NotOptedIn");
+    assert!(
+        status.why.contains("\"inplace\"") && status.why.contains("write in-place or in-place-only"),
+        "{}",
+        status.why
+    );
 }

@@ -44,6 +44,10 @@ fn pods(count: u64) -> String {
     if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
 }
 
+fn more(count: u64) -> String {
+    if count == 1 { "1 more pod is".to_owned() } else { format!("{count} more pods are") }
+}
+
 impl Reason {
     fn unblock(&self) -> Option<String> {
         Some(match self {
@@ -51,18 +55,15 @@ impl Reason {
                 format!("raise the maximum to 1 of {total} at least: as it is no available pod ever goes")
             }
             Self::MaxUnavailable { quota, unavailable, .. } => {
-                let back = pods(unavailable - quota + 1);
-                format!("wait until {back} more are available, or raise the maximum to {}", unavailable + 1)
+                let back = more(unavailable - quota + 1);
+                format!("wait until {back} available, or raise the maximum to {}", unavailable + 1)
             }
             Self::MinAvailable { quota, total, .. } if quota >= total => {
                 format!("lower the minimum below {total}, or add {}", pods(quota - total + 1))
             }
             Self::MinAvailable { quota, available, .. } => {
                 let lower = available.saturating_sub(1);
-                format!(
-                    "wait until {} more are available, or lower the minimum to {lower}",
-                    pods(quota + 1 - available)
-                )
+                format!("wait until {} available, or lower the minimum to {lower}", more(quota + 1 - available))
             }
             Self::LabelsDiffer { requires } => format!("give the pod the labels {requires}"),
             Self::Paused => "set spec.paused to false".to_owned(),

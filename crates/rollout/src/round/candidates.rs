@@ -19,6 +19,7 @@ use super::reload::Reloads;
 use super::wait_reason::{self, WaitReason};
 use super::wishes::{Wish, Wishes};
 use super::{Forecast, PodVerdict};
+use crate::companion;
 use crate::mode::{Gaps, OperationSettings, PodContext, Policies, Serving, Traffic, WorkloadFacts};
 use crate::pools::Pools;
 use crate::snapshot::Snapshot;
@@ -209,9 +210,27 @@ impl<'a> Basis<'a, '_> {
             let node = pod.node.as_ref().filter(|node| draft.is_full(node))?;
             Some(WaitReason::NodeFull(node.clone()))
         };
-        let first = once_with(move || self.halted(wish)).chain(once_with(busy)).chain(once_with(unreadable));
+        let paused = move || self.paused(wish);
+        let first = once_with(move || self.halted(wish)).chain(once_with(busy)).chain(once_with(paused));
+        let first = first.chain(once_with(unreadable));
         let first = first.chain(once_with(obstacle));
         first.flatten().chain(wait_reason::in_the_way(pod, self.snapshot)).chain(once_with(full).flatten())
+    }
+
+    /// The pod's workload is paused, opted in or not. What leaves for good because there are to be fewer pods, or as a companion pod,
+    /// goes on leaving: Kubernetes' own pause does not keep a workload from being scaled either.
+    fn paused(&self, wish: &Wish<'_>) -> Option<WaitReason> {
+        let pod = wish.pod;
+        let is_drain = wish.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Drain);
+        let is_outdated = || {
+            let plan = wish.workload.map(|index| &self.wishes.plans[index]);
+            plan.is_some_and(|plan| plan.behind.contains(&pod.id.uid))
+        };
+        if is_drain && (companion::is_companion(pod) || !is_outdated()) {
+            return None;
+        }
+        let owner = self.wishes.owner(self.wishes.pods.get(pod.id.uid.as_str())?)?;
+        Some(WaitReason::Paused(self.wishes.world.object(&owner.uid)?.pause()?))
     }
 
     /// The workload that the pod belongs to can't be read now.

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use hitless_api::event::{EventNote, Severity};
+use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, annotations};
 use hitless_api::{GrantOp, Outcome, PodRef};
-use hitless_workloads::{Plan, kind};
+use hitless_workloads::{OptIn, Pause, Plan, kind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
 use super::endings::{Ended, Failure};
 use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
-use crate::snapshot::OwnWrites;
+use crate::snapshot::{OwnWrites, Snapshot};
 
 pub(super) fn notes(
     wishes: &Wishes<'_>,
@@ -41,6 +42,20 @@ pub(super) fn notes(
     stages.chain(refused).chain(blocked).chain(restarts).chain(failed).chain(not_ready).collect()
 }
 
+/// Workloads whose opt-in means nothing: the next change of each rolls natively, and its owner may not expect that.
+pub(super) fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
+    snapshot.objects.iter().filter_map(|object| {
+        let word = object.annotations.get(annotations::UPDATE).filter(|_| object.opt_in() == OptIn::No)?;
+        kind::of_workload(&object.id.group_kind)?;
+        let text = format!(
+            "{}: {word:?} means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}",
+            annotations::UPDATE
+        );
+        let regarding = object.id.reference(kind::version(&object.id.group_kind));
+        Some(note(regarding, Severity::Warning, "OptInInvalid", text))
+    })
+}
+
 /// A workload of which something was to be written and was not accepted: quota, admission, or an object that does not parse.
 fn refused(plan: &Plan, own: &OwnWrites) -> Option<EventNote> {
     let (write, words) = plan.writes.iter().find_map(|write| Some((write, own.refused.get(&write.key())?)))?;
@@ -55,6 +70,11 @@ fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<EventNote> {
         return None;
     }
     let verdict = own.first()?;
+    if let Some(WaitReason::Paused(pause)) = verdict.waiting {
+        // Of Reloader's the kind tells.
+        let text = format!("{} pods wait: {pause}; {}", own.len(), pause.unblock());
+        return (pause != Pause::Reloader).then(|| note(regarding(plan), Severity::Normal, "RolloutPaused", text));
+    }
     let text = format!("{} pods wait; pod {}: {}", own.len(), verdict.pod.name, verdict.text().unwrap_or_default());
     Some(note(regarding(plan), Severity::Warning, "RolloutBlocked", text))
 }
@@ -79,11 +99,11 @@ fn failed(wishes: &Wishes<'_>, failure: &Failure<'_>) -> EventNote {
     let way_back = wishes.workload_of_way_back(failure.grant).filter(|_| failure.workload.is_none());
     let at = failure.workload.or(way_back);
     let at = at.map_or_else(|| pod(&failure.grant.pod), |index| regarding(&wishes.plans[index]));
-    let text = format!("pod {} {what}: {} {}", failure.grant.pod.name, failure.result.reason, failure.message);
-    let text = text.trim_end();
+    let words = if failure.message.is_empty() { String::new() } else { format!(": {}", failure.message) };
+    let text = format!("pod {} {what}: {}{words}", failure.grant.pod.name, failure.result.reason);
     let text = match way_back {
         Some(_) => format!("{text}; the partition keeps it at the version before: {}", WaitReason::WAY_BACK),
-        None => text.to_owned(),
+        None => text,
     };
     note(at, Severity::Warning, reason, text)
 }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::mode::{Forecast, Gaps};
 use hitless_api::grant::ImageChange;
+use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
 use hitless_gate::{Candidate, Decision, Reason, Verdict};
-use hitless_workloads::{Object, OptIn, PodIntent, Stage, Write, kind, restart};
+use hitless_workloads::{Object, OptIn, Pause, PodIntent, Stage, Write, kind, restart};
 use jiff::Timestamp;
 
 use super::reload::{Reload, Reloads};
@@ -36,6 +37,8 @@ pub struct WorkloadReport {
     pub id: ObjectRef,
     /// It has opted in.
     pub opted_in: bool,
+    /// What its annotation for the opt-in says, if that means nothing.
+    pub unknown_opt_in: Option<String>,
     /// The guard policy's mark is on it.
     pub held: bool,
     /// How many pods it is meant to have.
@@ -46,6 +49,8 @@ pub struct WorkloadReport {
     pub why: Option<String>,
     /// Paused by its owner, and driven under that pause.
     pub permanent: bool,
+    /// Why no operation of its pods begins, if none does.
+    pub paused: Option<Pause>,
     /// Revision that pods are brought to, or are at.
     pub target: String,
     /// uids of its pods that are not as the target says.
@@ -281,6 +286,11 @@ fn workloads(
         WorkloadReport {
             id: object.id.clone(),
             opted_in: object.opt_in() != OptIn::No,
+            unknown_opt_in: object
+                .annotations
+                .get(annotations::UPDATE)
+                .filter(|_| object.opt_in() == OptIn::No)
+                .cloned(),
             held: object.held_by_guard(),
             replicas: kind::size(object).map_or(0, |size| size.desired),
             stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),
@@ -291,6 +301,7 @@ fn workloads(
                 Stage::NotOurs | Stage::Idle | Stage::Native | Stage::Rolling | Stage::Finishing => None,
             }),
             permanent: plan.is_some_and(|plan| plan.permanent),
+            paused: object.pause(),
             target: plan.map(|plan| plan.target.clone()).unwrap_or_default(),
             behind: plan.map(|plan| plan.behind.clone()).unwrap_or_default(),
             total: plan.map_or(0, |plan| plan.total),

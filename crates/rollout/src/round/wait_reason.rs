@@ -3,7 +3,7 @@
 use crate::mode::{AgentStatus, NotOperable, OperationSettings, PodContext, Policies, Traffic, WorkloadFacts};
 use hitless_api::pod::PodView;
 use hitless_api::{GroupKind, Hook, InvalidDrain, NodeTransitionSpec};
-use hitless_workloads::Obstacle;
+use hitless_workloads::{Obstacle, Pause};
 
 use super::companions::Companion;
 use super::pool_wait::PoolWait;
@@ -95,6 +95,8 @@ pub enum WaitReason {
     },
     /// The images are there, and the workload's owner wants no more for now.
     PrefetchOnly,
+    /// No operation of its workload's pods begins.
+    Paused(Pause),
     /// A ConfigMap or Secret that it uses has changed: it restarts because of that in a moment, with what it wishes now.
     Reload,
     /// The objects of its workload's kind can't be read now.
@@ -180,6 +182,7 @@ impl WaitReason {
             Self::Companion { .. } => "Companion",
             Self::Pool { why, .. } => why.reason(),
             Self::PrefetchOnly => "PrefetchOnly",
+            Self::Paused(_) => "Paused",
             Self::Reload => "Reload",
             Self::OwnerUnreadable(_) => "OwnerUnreadable",
             Self::LeftToKuperator(_) => "LeftToKuperator",
@@ -260,6 +263,7 @@ impl WaitReason {
             Self::PrefetchOnly => {
                 "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
             }
+            Self::Paused(pause) => pause.to_string(),
             Self::Reload => {
                 "a ConfigMap or Secret that it uses has changed a moment ago; both changes are made at once".to_owned()
             }
@@ -312,6 +316,7 @@ impl WaitReason {
             Self::Companion { stage, .. } => stage.unblock(),
             Self::Pool { why, .. } => why.unblock(),
             Self::PrefetchOnly => Some("remove the annotation to go on"),
+            Self::Paused(pause) => Some(pause.unblock()),
             Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
             Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {
                 Some("correct it in the pod's template and on the pod")

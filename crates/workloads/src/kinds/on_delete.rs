@@ -80,8 +80,9 @@ impl<'a> Subject<'a> {
             // A mark without its strategy guards nothing.
             return if held { self.idle(Stage::Idle, Some(self.put_back())) } else { self.native() };
         }
+        let pause = self.object.pause();
         if let Some(because) = &self.impossible {
-            return self.step_aside(because.clone());
+            return if pause.is_some() { self.collecting() } else { self.step_aside(because.clone()) };
         }
         if let Some(halted) = Halted::of_template(self.object, self.template) {
             let write = self.restore(&halted);
@@ -93,9 +94,19 @@ impl<'a> Subject<'a> {
             return Plan { permanent: !held, total: behind.len(), behind, ..self.idle(Stage::Rolling, None) };
         }
         match self.first_native_change() {
+            // Letting it go would let the native controller roll it.
+            Some(_) if pause.is_some() => self.collecting(),
             Some(because) => self.step_aside(because),
             None => self.drive(world),
         }
+    }
+
+    /// It is paused, and what changes can't be made in place: it stays as it is.
+    fn collecting(&self) -> Plan {
+        let behind = self.in_order.iter().filter(|pod| !self.is_at_target(pod));
+        let behind: BTreeSet<String> = behind.map(|pod| pod.id.uid.clone()).collect();
+        let (total, permanent) = (self.in_order.len(), !self.object.held_by_guard());
+        Plan { permanent, behind, total, ..self.idle(Stage::Rolling, None) }
     }
 
     /// Why the template can't be given to the pods in place, if it can't.
@@ -131,7 +142,7 @@ impl<'a> Subject<'a> {
             && self.counts == Some(updated)
             && !self.pods.iter().any(|pod| world.operating.contains(&pod.id.uid) || !serves(pod));
         let write = settled.then(|| {
-            let text = format!("all {total} pods are at revision {}, in place", self.template.revision());
+            let text = format!("all {total} pods have {}, in place", self.template.label());
             self.put_back().telling(Some(self.note(Severity::Normal, "RolloutFinished", text)))
         });
         Plan { total, ..self.idle(Stage::Finishing, write) }
@@ -333,9 +344,10 @@ impl<'a> Subject<'a> {
         let note = match &plan.stage {
             Stage::Rolling if !plan.permanent => {
                 let text = format!(
-                    "its update strategy is OnDelete while its pods are brought to revision {} in place; kubectl rollout status \
+                    "its update strategy is OnDelete while its pods are brought to {} in place; kubectl rollout status \
                      refuses meanwhile, use: kubectl hitless wait {kind}/{}",
-                    plan.target, self.object.id.name
+                    self.template.label(),
+                    self.object.id.name
                 );
                 self.note(Severity::Normal, "RolloutHeld", text)
             }

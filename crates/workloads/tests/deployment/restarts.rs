@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::GrantOp;
-use hitless_workloads::Stage;
+use hitless_workloads::{Pause, Stage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -176,7 +176,11 @@ fn what_reloader_collects_under_its_own_pause_is_one_restart_when_it_resumes() {
     for value in [1, 2] {
         world.deployment["spec"]["template"]["metadata"]["annotations"] = checksum(value);
         let plan = world.plan(&BTreeSet::new());
-        assert_eq!((plan.stage, plan.wishes.len(), plan.writes, plan.behind.len()), (Stage::Rolling, 0, vec![], 2));
+        assert_eq!(
+            (plan.stage, plan.paused, plan.writes, plan.behind.len()),
+            (Stage::Rolling, Some(Pause::Reloader), vec![], 2)
+        );
+        world.settle();
         assert!(plan.notes.iter().any(|note| note.reason == "PausedByReloader"));
     }
     // What Reloader writes, and what the guard makes of it.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::GrantOp;
-use hitless_workloads::{Because, Stage};
+use hitless_workloads::{Because, Pause, Stage};
 use serde_json::json;
 
 use crate::world::{MARK, World, image};
@@ -107,9 +107,48 @@ fn a_change_that_a_pod_cannot_take_goes_native_or_is_refused() {
 }
 
 #[test]
+fn under_its_owners_pause_nothing_begins_and_what_was_collected_goes_in_place_on_resume() {
+    let mut world = World::new("in-place", 2);
+    world.deployment["spec"]["paused"] = json!(true);
+    for number in [2, 3] {
+        world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(number));
+        world.settle();
+        let plan = world.plan(&BTreeSet::new());
+        assert_eq!((plan.stage, plan.paused, plan.behind.len()), (Stage::Rolling, Some(Pause::Owner), 2));
+        assert_eq!(world.images(), BTreeSet::from([image(1)]));
+    }
+    // As the guard stores `kubectl rollout resume`.
+    world.deployment["metadata"]["annotations"][MARK] = json!("held");
+    assert_eq!(
+        verbs_until_idle(&mut world),
+        ["create-history", "set-mixed", "operate", "operate", "set-exact", "unpause"]
+    );
+    assert_eq!((world.images(), &world.deployment["spec"]["paused"]), (BTreeSet::from([image(3)]), &json!(false)));
+}
+
+#[test]
+fn under_a_pause_by_annotation_the_operation_under_way_ends_and_no_template_is_written() {
+    let mut world = World::new("in-place", 2);
+    let before = world.sets.clone();
+    world.deployment["metadata"]["annotations"]["hitless.dev/paused"] = json!("true");
+    world.set_image(2);
+    world.settle();
+    assert_eq!((world.images(), &world.sets), (BTreeSet::from([image(1)]), &before), "new pods get the version before");
+    // A change that can't be made in place is not handed to the Deployment controller either.
+    world.deployment["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "b"}]);
+    world.settle();
+    assert_eq!((&world.deployment["spec"]["paused"], &world.sets), (&json!(true), &before));
+    world.deployment["spec"]["template"]["spec"]["containers"][0].as_object_mut().unwrap().remove("env");
+    world.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/paused");
+    world.settle();
+    assert_eq!((world.images(), &world.deployment["spec"]["paused"]), (BTreeSet::from([image(2)]), &json!(false)));
+}
+
+#[test]
 fn a_pause_of_the_owners_own_is_never_lifted() {
     let mut world = World::new("in-place", 2);
     world.deployment["spec"]["paused"] = json!(true);
+    world.deployment["metadata"]["annotations"]["hitless.dev/paused"] = json!("false");
     world.settle();
     assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
     world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(2));
@@ -334,6 +373,7 @@ fn another_version_ends_a_halt_and_the_old_one_keeps_it_in_mind() {
 fn under_the_owners_own_pause_a_halt_holds_too() {
     let mut world = World::new("in-place", 2);
     world.deployment["spec"]["paused"] = json!(true);
+    world.deployment["metadata"]["annotations"]["hitless.dev/paused"] = json!("false");
     world.settle();
     world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(2));
     let _ = (world.step(), world.step());

@@ -187,7 +187,9 @@ impl World {
             assert!(self.apply(write), "a write decided on the present state was refused: {write:?}");
             return true;
         }
-        plan.wishes.iter().find_map(|wish| wish.intent.as_ref().ok()).is_some_and(|intent| self.operate(intent))
+        // What the round does (`hitless_rollout::round`).
+        plan.paused.is_none()
+            && plan.wishes.iter().find_map(|wish| wish.intent.as_ref().ok()).is_some_and(|intent| self.operate(intent))
     }
 
     /// Everybody acts until nobody has anything to do.

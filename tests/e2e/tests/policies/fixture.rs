@@ -327,7 +327,12 @@ async fn create_workloads(api: &Api) -> anyhow::Result<()> {
         api.admin(&Call::get(settled.as_str())).await.is_ok_and(|it| it["status"]["updatedReplicas"] == 1)
     })
     .await?;
-    api.admin(&Call::merge(settled, json!({"spec": {"paused": true}}))).await?;
+    api.admin(&Call::merge(settled.as_str(), json!({"spec": {"paused": true}}))).await?;
+    eventually("the Deployment controller to see the pause", async || {
+        let seen = api.admin(&Call::get(settled.as_str())).await;
+        seen.is_ok_and(|it| it["status"]["observedGeneration"] == it["metadata"]["generation"])
+    })
+    .await?;
     for (name, replicas, label) in [
         ("history", 0, names::labels::HISTORY),
         ("live", 1, names::labels::LIVE),

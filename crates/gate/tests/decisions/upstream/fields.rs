@@ -22,7 +22,7 @@ fn the_object_has_upstreams_names_and_our_printer_columns() {
     );
     assert_eq!(version["subresources"]["status"], json!({}));
     // Upstream has none.
-    assert_eq!(version["additionalPrinterColumns"][0]["name"], "Targets");
+    assert_eq!(version["additionalPrinterColumns"][0]["name"], "Rules");
 }
 
 #[test]

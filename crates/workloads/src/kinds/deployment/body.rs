@@ -74,7 +74,7 @@ impl Object {
 
 impl Deployment<'_> {
     /// Whether Reloader has paused it to collect changes, and nobody else holds it.
-    pub(super) fn is_paused_by_reloader(&self) -> bool {
+    pub(crate) fn is_paused_by_reloader(&self) -> bool {
         let since = self.object.annotations.get(annotations::RELOADER_PAUSED_AT);
         self.body.paused && !self.object.held_by_guard() && since.is_some_and(|since| !since.is_empty())
     }

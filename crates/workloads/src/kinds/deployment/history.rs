@@ -14,7 +14,8 @@ use crate::world::World;
 use crate::write::Write;
 
 /// Annotations that must not reach the Deployment again by an `undo`, which copies all of a ReplicaSet's annotations to it.
-const NOT_KEPT: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", annotations::ROLLOUT];
+const NOT_KEPT: [&str; 3] =
+    ["kubectl.kubernetes.io/last-applied-configuration", annotations::ROLLOUT, annotations::PAUSED];
 
 /// The ReplicaSet that keeps the template of `live`. It has the labels of its template, so that the Deployment goes on
 /// owning it.

@@ -1,6 +1,8 @@
 //! The next step of a Deployment.
 
-use std::collections::BTreeMap;
+mod notes;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{annotations, labels};
@@ -14,6 +16,7 @@ use crate::intent::{PodWish, share};
 use crate::kinds::halted::{self, BadVersion, Halted};
 use crate::need::{Goal, Need, Origin, need};
 use crate::object::{Object, OptIn};
+use crate::pause::Pause;
 use crate::plan::{Because, Plan, Stage, note};
 use crate::restart_annotations::OwnList;
 use crate::world::World;
@@ -62,6 +65,10 @@ impl<'a> Planner<'a> {
             if !deployment.body.paused {
                 return self.idle(Stage::Native, self.let_go(None));
             }
+            // Made while it is paused: the Deployment controller makes its first ReplicaSet when it is resumed.
+            if self.permanent && deployment.object.pause().is_some() {
+                return self.idle(Stage::Idle, None);
+            }
             let text = "no ReplicaSet is there that could be updated in place".to_owned();
             let because = Because { reason: "NoReplicaSet", text };
             return self.idle(Stage::SteppingAside(because.clone()), self.let_go(Some(&because)));
@@ -73,20 +80,27 @@ impl<'a> Planner<'a> {
         if !deployment.body.paused {
             return self.unpaused(live);
         }
-        if deployment.is_paused_by_reloader() {
+        let pause = deployment.object.pause();
+        if matches!(pause, Some(Pause::Owner | Pause::Reloader)) {
             return self.collecting(live);
         }
-        if live::is_split(live, self.owned) {
-            let text = "a native rollout was under way".to_owned();
-            return self.step_aside(Because { reason: "NativeRollout", text });
-        }
-        if let Some(because) = first_native_change(deployment.object, &live.body.template, &deployment.body.template) {
-            return self.step_aside(because);
+        if let Some(because) = self.native_change(live) {
+            // Letting it go would let the Deployment controller roll it.
+            return if pause.is_some() { self.collecting(live) } else { self.step_aside(because) };
         }
         match Halted::of_template(deployment.object, &deployment.body.template) {
             Some(halted) => self.halted(live, &halted),
             None => self.drive(live),
         }
+    }
+
+    /// Why it can't be brought to its template in place, if it can't.
+    fn native_change(&self, live: ReplicaSet<'_>) -> Option<Because> {
+        if live::is_split(live, self.owned) {
+            let text = "a native rollout was under way".to_owned();
+            return Some(Because { reason: "NativeRollout", text });
+        }
+        first_native_change(self.deployment.object, &live.body.template, &self.deployment.body.template)
     }
 
     fn idle(&self, stage: Stage, write: Option<Write>) -> Plan {
@@ -214,10 +228,25 @@ impl<'a> Planner<'a> {
         }
         let template = &live.body.template;
         if template.revision() == self.deployment.body.template.revision() && !template.is_mixed() {
-            return self.counted(live, self.idle(Stage::Idle, self.strip(&[labels::LIVE])));
+            let plan = self.counted(live, self.idle(Stage::Idle, self.strip(&[labels::LIVE])));
+            return if live::is_split(live, self.owned) { self.native(plan) } else { plan };
         }
         // The Deployment controller may need any of them now.
-        self.idle(Stage::Native, self.strip(&[labels::HISTORY, labels::LIVE]))
+        self.native(self.idle(Stage::Native, self.strip(&[labels::HISTORY, labels::LIVE])))
+    }
+
+    /// With the pods of all ReplicaSets: those of the template's own are up to date.
+    fn native(&self, plan: Plan) -> Plan {
+        let target = self.deployment.body.template.revision();
+        let (mut behind, mut total) = (BTreeSet::new(), 0);
+        for set in self.owned {
+            let pods = self.pods(*set);
+            total += pods.len();
+            if set.body.template.revision() != target || set.body.template.is_mixed() {
+                behind.extend(pods.iter().map(|pod| pod.id.uid.clone()));
+            }
+        }
+        Plan { stage: Stage::Native, behind, total, ..plan }
     }
 
     /// With the pods that are there, and those of them that are not as the template says.
@@ -227,24 +256,27 @@ impl<'a> Planner<'a> {
         Plan { total: pods.len(), behind: behind.map(|pod| pod.id.uid.clone()).collect(), ..plan }
     }
 
-    /// Reloader collects changes. When it resumes the Deployment, the guard holds it, and all of them are one rollout.
+    /// Somebody collects changes under a pause. When the Deployment is resumed, the guard holds it, and all of them are one rollout.
     fn collecting(&self, live: ReplicaSet<'_>) -> Plan {
         let plan = self.counted(live, self.idle(Stage::Idle, None));
         let stage = if plan.behind.is_empty() { Stage::Idle } else { Stage::Rolling };
-        Plan { stage, ..plan }
+        Plan { stage, wishes: self.wishes(live, &self.pods(live)), ..plan }
+    }
+
+    fn wishes(&self, live: ReplicaSet<'_>, pods: &[&PodView]) -> Vec<PodWish> {
+        let wish = |pod: &&PodView| match self.need(live, pod) {
+            Need::Nothing => None,
+            Need::Operation(intent) => Some(PodWish::new(pod, intent)),
+        };
+        let mut wishes: Vec<PodWish> = pods.iter().filter_map(wish).collect();
+        share(&mut wishes);
+        wishes
     }
 
     fn drive(&self, live: ReplicaSet<'_>) -> Plan {
         let spec = self.deployment.body;
         let pods = self.pods(live);
-        let mut wishes: Vec<PodWish> = pods
-            .iter()
-            .filter_map(|pod| match self.need(live, pod) {
-                Need::Nothing => None,
-                Need::Operation(intent) => Some(PodWish::new(pod, intent)),
-            })
-            .collect();
-        share(&mut wishes);
+        let wishes = self.wishes(live, &pods);
         let total = pods.len();
         let behind = wishes.iter().map(|wish| wish.pod.uid.clone()).collect();
         let at_target = live.body.template.revision() == spec.template.revision();
@@ -262,11 +294,13 @@ impl<'a> Planner<'a> {
 
         let mixed_missing = !(at_target && live.body.template.is_mixed());
         let finished = || {
-            let text = format!("all {total} pods are at revision {}, in place", spec.template.revision());
+            let text = format!("all {total} pods have {}, in place", spec.template.label());
             self.note(Severity::Normal, "RolloutFinished", text)
         };
+        // A change that was made under a pause has not begun: pods that are made anew get the version before.
+        let is_begun = self.deployment.object.pause().is_none() || live.body.template.is_mixed();
         let write = if rolling {
-            mixed_missing.then(|| self.first_history(live, || self.set_mixed(live)))
+            (mixed_missing && is_begun).then(|| self.first_history(live, || self.set_mixed(live)))
         } else if !exact && (settled || (spec.replicas == 0 && !self.permanent)) {
             Some(self.first_history(live, || self.set_exact(live).telling(self.permanent.then(finished))))
         } else if !exact {
@@ -349,47 +383,5 @@ impl<'a> Planner<'a> {
 
     fn note(&self, severity: Severity, reason: &'static str, text: String) -> EventNote {
         note(&self.deployment.id, DEPLOYMENT.version, severity, reason, text)
-    }
-
-    /// What people should know, for as long as it holds.
-    fn notes(&self, plan: &Plan) -> Vec<EventNote> {
-        let note = match &plan.stage {
-            Stage::Rolling if self.deployment.is_paused_by_reloader() => {
-                let text = format!(
-                    "Reloader has paused it to collect changes ({}); its pods are brought to revision {} when Reloader \
-                     resumes it. If that never happens: kubectl rollout resume deployment {}",
-                    annotations::RELOADER_PAUSED_AT,
-                    plan.target,
-                    self.deployment.id.name
-                );
-                self.note(Severity::Normal, "PausedByReloader", text)
-            }
-            Stage::Rolling if !plan.permanent => {
-                let text = format!(
-                    "paused while its pods are brought to revision {} in place; scaling works, undo and restart wait",
-                    plan.target
-                );
-                self.note(Severity::Normal, "RolloutHeld", text)
-            }
-            Stage::Refused(because) => {
-                let text = format!(
-                    "{}, and {}; change it back, or allow a native rollout with {}=in-place and no pause of your own",
-                    because.text,
-                    if plan.permanent { "the Deployment is paused by its owner" } else { "it is in-place-only" },
-                    annotations::UPDATE,
-                );
-                self.note(Severity::Warning, "RolloutRefused", text)
-            }
-            Stage::Halted(because) => self.note(Severity::Warning, "RolloutHalted", self.halt_advice(because)),
-            Stage::NotOurs
-            | Stage::Idle
-            | Stage::Native
-            | Stage::SteppingAside(_)
-            | Stage::Rolling
-            | Stage::Finishing => {
-                return Vec::new();
-            }
-        };
-        vec![note]
     }
 }

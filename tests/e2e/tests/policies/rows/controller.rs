@@ -336,6 +336,7 @@ fn rest(of: Set) -> Vec<Row> {
         ("no foreign annotation of a set", json!({"annotations": {"a": "b"}})),
         ("no restart annotations of its own making", json!({"annotations": {"hitless.dev/restart-annotations": "a"}})),
         ("nor takes it the owner's away", json!({"annotations": {"hitless.dev/restart-annotations": null}})),
+        ("nor pauses it", json!({"annotations": {"hitless.dev/paused": "true"}})),
         ("no label of a set", json!({"labels": {"a": "b"}})),
         ("no finalizer of a set", json!({"finalizers": ["example.com/x"]})),
         (

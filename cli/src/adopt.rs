@@ -1,0 +1,254 @@
+//! `kubectl hitless adopt`: what hitless would do to a workload, what is in the way, and with `--yes` the opt-in. What is said is
+//! the controller's own decision about the workload as if it had opted in.
+
+mod text;
+
+use std::sync::Arc;
+
+use hitless_api::JsonPatch;
+use hitless_api::names::{UPDATE_IN_PLACE, annotations, labels};
+use hitless_rollout::round::WaitReason;
+use hitless_runtime::write::Writes;
+use hitless_workloads::{Object, OptIn, Stage, kind};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::PatchParams;
+use kube::{Api, Client};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::args::{AdoptArgs, Target, TargetKind, workload_targets};
+use crate::doctor::facts::Seen;
+use crate::failure::Failure;
+use crate::output::show;
+use crate::say;
+use crate::snapshot::{Snapshot, WorkloadObject};
+use crate::source::{self, Scope};
+use crate::why::Answer;
+use crate::write::{changed, patch};
+
+/// Everything that is said.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Adoption {
+    workload: String,
+    namespace: String,
+    opted_in: bool,
+    replicas: u32,
+    /// Pods with the readiness gate, of all.
+    gated: usize,
+    pods: usize,
+    /// Its namespace or its template gives new pods the gate; absent: that may not be read.
+    gate_label: Option<bool>,
+    /// Nothing would be done for it, or nothing yet.
+    in_the_way: Vec<String>,
+    /// What to know.
+    notes: Vec<String>,
+    /// What would be said of each pod.
+    answer: Answer,
+}
+
+pub(crate) async fn run(client: Client, namespace: String, arguments: &AdoptArgs) -> Result<(), Failure> {
+    let target = &arguments.target;
+    let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
+    let gate = read_gate(&client, &namespace).await;
+    let adoption = consider(&snapshot, target, &gate, Timestamp::now())?;
+    show(&adoption, arguments.output, || text::render_all(&adoption))?;
+    if let Some(first) = adoption.in_the_way.first() {
+        return Err(Failure::Failed(format!("{target} is not adopted: {first}")));
+    }
+    if adoption.opted_in || !arguments.yes {
+        return Ok(());
+    }
+    let object = snapshot.find(target).and_then(|found| found.workload);
+    let Some(object) = object else { return Err(snapshot.missing(&format!("{target} does not exist"))) };
+    // First the gate: pods that are made between the two writes have it.
+    if adoption.gate_label == Some(false)
+        && let Seen::Known(Gate { uid, value: None }) = &gate
+    {
+        label_namespace(&client, &namespace, uid).await?;
+    }
+    patch(&client, &object.id, opt_in(object), &format!("adopt {target}")).await?;
+    say(&format!("{target} adopted: its next change of images, and its next restart, go in place"))
+}
+
+/// What a namespace says of the readiness gate of its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Gate {
+    /// uid of the namespace.
+    uid: String,
+    /// Value of its label; another one than `enabled` is its owner's no.
+    value: Option<String>,
+}
+
+impl Gate {
+    fn is_enabled(&self) -> bool {
+        self.value.as_deref() == Some("enabled")
+    }
+}
+
+async fn read_gate(client: &Client, namespace: &str) -> Seen<Gate> {
+    let spaces: Api<Namespace> = Api::all(client.clone());
+    match spaces.get_metadata(namespace).await {
+        Ok(found) => {
+            let value = found.metadata.labels.as_ref().and_then(|labels| labels.get(labels::GATE)).cloned();
+            Seen::Known(Gate { uid: found.metadata.uid.unwrap_or_default(), value })
+        }
+        Err(error) => Seen::Unread(error.to_string()),
+    }
+}
+
+/// Nobody has to have the right to it: without the gate pods are held.
+async fn label_namespace(client: &Client, namespace: &str, uid: &str) -> Result<(), Failure> {
+    let spaces: Api<Namespace> = Api::all(client.clone());
+    // Every namespace has labels: Kubernetes gives it one with its name.
+    let at = ["metadata", "labels", labels::GATE];
+    let change = JsonPatch::of(uid).test(&at, Value::Null).add(&at, "enabled").build();
+    let sent = Writes::default().send("namespaces", spaces.patch(namespace, &PatchParams::default(), &change)).await;
+    match changed(sent.map(|_| ()), &format!("label namespace {namespace}")) {
+        Ok(()) => say(&format!("namespace/{namespace} labelled {}=enabled", labels::GATE)),
+        Err(Failure::Forbidden { .. }) => say(&format!(
+            "note: you may not label namespace {namespace}, so new pods get no readiness gate and can only be held; ask for: kubectl \
+             label namespace {namespace} {}=enabled",
+            labels::GATE
+        )),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Only if nobody has changed its specification since it was looked at.
+fn opt_in(object: &Object) -> JsonPatch {
+    let patch = JsonPatch::of(&object.id.uid).test(&["metadata", "generation"], object.generation);
+    let patch = if object.annotations.is_empty() { patch.new_map(&["metadata", "annotations"]) } else { patch };
+    patch.add(&["metadata", "annotations", annotations::UPDATE], UPDATE_IN_PLACE)
+}
+
+fn consider(snapshot: &Snapshot, target: &Target, gate: &Seen<Gate>, now: Timestamp) -> Result<Adoption, Failure> {
+    if target.kind == TargetKind::Pod {
+        return Err(Failure::Usage(format!("{target} is no workload; write {}", workload_targets())));
+    }
+    let missing = || snapshot.missing(&format!("{target} does not exist"));
+    let found = snapshot.find(target).ok_or_else(missing)?;
+    let object = found.workload.ok_or_else(missing)?;
+    let raw = snapshot.objects.iter().find(|each| each.view.id == object.id).ok_or_else(missing)?;
+    let assumed = assume(snapshot, raw);
+    let answer = Answer::of(&assumed, target, now);
+    let report = assumed.explain(now, |_| false).workloads.into_iter().find(|report| report.id.uid == object.id.uid);
+    let replicas = kind::size(object).map_or(0, |size| size.desired);
+    let template = &raw.raw["spec"]["template"];
+    let by_template = template["metadata"]["labels"][labels::GATE].as_str();
+    let gate_label = match by_template {
+        Some(value) => Some(value == "enabled"),
+        None => gate.known().map(Gate::is_enabled),
+    };
+    let mut in_the_way: Vec<String> = snapshot.left_alone(&object.id.group_kind).into_iter().collect();
+    in_the_way.extend(for_good(&answer));
+    match report.as_ref().map(|report| &report.stage) {
+        Some(Stage::Native) => in_the_way.push(format!(
+            "its native controller is rolling it, and a change before that ends would be rolled natively, too; wait for it: kubectl rollout \
+             status -n {} {target}",
+            object.id.namespace
+        )),
+        Some(Stage::Refused(_) | Stage::SteppingAside(_) | Stage::Halted(_)) => {
+            in_the_way.extend(report.as_ref().and_then(|report| report.why.clone()));
+        }
+        Some(Stage::NotOurs | Stage::Idle | Stage::Rolling | Stage::Finishing) | None => {}
+    }
+    let gated = found.pods.iter().filter(|pod| pod.gated).count();
+    let mut notes = Vec::new();
+    let refused = gate.known().is_some_and(|gate| gate.value.is_some()) || by_template.is_some();
+    notes.extend(gate_note(gated, found.pods.len(), gate_label, refused, &object.id.namespace));
+    notes.extend(single_note(object, replicas));
+    notes.extend(probe_note(template));
+    notes.extend(object.pause().map(|pause| format!("{pause}; {}", pause.unblock())));
+    Ok(Adoption {
+        workload: target.to_string(),
+        namespace: object.id.namespace.clone(),
+        opted_in: object.opt_in() != OptIn::No,
+        replicas,
+        gated,
+        pods: found.pods.len(),
+        gate_label,
+        in_the_way,
+        notes,
+        answer,
+    })
+}
+
+/// The snapshot as if the workload had opted in.
+fn assume(snapshot: &Snapshot, object: &Arc<WorkloadObject>) -> Snapshot {
+    if object.view.opt_in() != OptIn::No {
+        return snapshot.clone();
+    }
+    let mut next = object.raw.clone();
+    if !next["metadata"]["annotations"].is_object() {
+        next["metadata"]["annotations"] = Value::Object(serde_json::Map::new());
+    }
+    next["metadata"]["annotations"][annotations::UPDATE] = UPDATE_IN_PLACE.into();
+    let next = WorkloadObject::of(next).map_or_else(|| object.clone(), Arc::new);
+    let objects =
+        snapshot.objects.iter().map(|each| if each.view.id == object.view.id { next.clone() } else { each.clone() });
+    snapshot.clone().with_objects(objects.collect())
+}
+
+/// What keeps every pod from being operated for ever, as the controller would say it.
+fn for_good(answer: &Answer) -> Option<String> {
+    let of_pod = [WaitReason::HostNetwork, WaitReason::StaticPod, WaitReason::Job].map(|reason| reason.reason());
+    let first = |pod: &crate::why::PodAnswer| {
+        pod.obstacles.iter().find(|obstacle| of_pod.contains(&obstacle.reason)).map(|obstacle| obstacle.text.clone())
+    };
+    let all: Option<Vec<String>> = answer.pods.iter().map(first).collect();
+    all?.into_iter().next()
+}
+
+fn gate_note(gated: usize, pods: usize, label: Option<bool>, refused: bool, namespace: &str) -> Option<String> {
+    let new = match label {
+        Some(true) => "pods that are made from now on have it".to_owned(),
+        Some(false) if refused => format!("the label {} says that pods get none", labels::GATE),
+        Some(false) => format!(
+            "with --yes namespace {namespace} is labelled {}=enabled, so that pods that are made from then on have it",
+            labels::GATE
+        ),
+        None => format!("whether its namespace has the label {}=enabled may not be read", labels::GATE),
+    };
+    (gated < pods || label != Some(true)).then(|| {
+        format!(
+            "{gated} of {pods} pods have the readiness gate. Those without are never taken out of service: their new connections are held \
+             while their containers are replaced, so the next change is safe without a restart before it, but their open connections are \
+             cut. They get the gate when they are made anew (kubectl delete pod), not by a restart; {new}"
+        )
+    })
+}
+
+fn single_note(object: &Object, replicas: u32) -> Option<String> {
+    if replicas != 1 {
+        return None;
+    }
+    let surge = kind::of_workload(&object.id.group_kind)?.surge(object).err();
+    Some(match surge {
+        None => "it has a single pod: a companion pod tries each version beside it first, and serves if the pod is away for long".to_owned(),
+        Some(why) => format!(
+            "it has a single pod, and no companion pod may run beside it, because {why}: its new connections are held, and a version that does \
+             not start costs requests until it is rolled back; run two replicas"
+        ),
+    })
+}
+
+/// What is looked at to tell whether a new version runs is in docs/contract.md, 32.
+fn probe_note(template: &Value) -> Option<String> {
+    let containers = template["spec"]["containers"].as_array()?;
+    let has_none =
+        |container: &&Value| container.get("readinessProbe").is_none() && container.get("startupProbe").is_none();
+    let names: Vec<&str> =
+        containers.iter().filter(has_none).filter_map(|container| container["name"].as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "without a readiness or startup probe: {}. A new container counts as good once its port is open, or it has run for three \
+             seconds; a probe tells more",
+            names.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

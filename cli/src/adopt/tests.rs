@@ -1,0 +1,97 @@
+use super::*;
+use crate::scene::{pod, rollout, with_object, with_rule};
+use serde_json::json;
+
+/// Not opted in, all pods of the template.
+fn plain(pods: &[Value]) -> Snapshot {
+    let snapshot = with_object(rollout(pods), 0, |deployment| {
+        deployment["spec"]["paused"] = false.into();
+        deployment["metadata"]["annotations"] = json!({});
+    });
+    let template = snapshot.objects[0].raw["spec"]["template"].clone();
+    with_object(snapshot, 1, |set| {
+        set["spec"]["template"] = template;
+        set["metadata"]["labels"] = json!({});
+    })
+}
+
+fn gate(value: Option<&str>) -> Seen<Gate> {
+    Seen::Known(Gate { uid: "u".to_owned(), value: value.map(str::to_owned) })
+}
+
+fn considered(snapshot: &Snapshot, label: bool) -> Adoption {
+    let gate = gate(label.then_some("enabled"));
+    consider(snapshot, &"deployment/web".parse().unwrap(), &gate, Timestamp::UNIX_EPOCH).unwrap()
+}
+
+fn new(name: &str) -> Value {
+    pod(name, "web:v2")
+}
+
+#[test]
+fn it_says_mode_budget_and_what_goes_natively_and_decides_nothing_itself() {
+    let adoption = considered(&plain(&[new("a"), new("b"), new("c"), new("d")]), true);
+    assert!(adoption.in_the_way.is_empty() && !adoption.opted_in, "{adoption:?}");
+    let text = text::render_all(&adoption);
+    for words in ["pod/a", "Leave — UnknownGap", "implicit", "natively", "--yes", "readiness or startup probe: web"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    let never = considered(&with_rule(plain(&[new("a"), new("b")]), 0), true);
+    assert!(text::render_all(&never).contains("never/budget"), "a rule that never lets a pod go is named");
+}
+
+#[test]
+fn the_opt_in_fails_if_the_workload_was_changed_meanwhile() {
+    let snapshot = plain(&[new("a")]);
+    let patch = opt_in(&snapshot.cluster.objects[0]).operations();
+    let mut same = snapshot.objects[0].raw.clone();
+    same["metadata"]["generation"] = 0.into();
+    same["metadata"]["annotations"] = Value::Null;
+    json_patch::patch(&mut same, &patch).unwrap();
+    assert_eq!(same["metadata"]["annotations"]["hitless.dev/update"], "in-place");
+    same["metadata"]["annotations"] = Value::Null;
+    same["metadata"]["generation"] = 1.into();
+    assert!(json_patch::patch(&mut same, &patch).is_err());
+}
+
+#[test]
+fn pods_without_the_gate_are_safe_at_once_and_it_says_what_is_not_reached() {
+    let mut ungated = new("b");
+    ungated["spec"]["readinessGates"] = json!([]);
+    let adoption = considered(&plain(&[new("a"), ungated]), false);
+    assert_eq!((adoption.gated, adoption.pods, adoption.in_the_way.len()), (1, 2, 0));
+    let note = &adoption.notes[0];
+    assert!(
+        note.contains("1 of 2 pods") && note.contains("open connections are cut") && note.contains("is labelled"),
+        "{note}"
+    );
+    let off =
+        consider(&plain(&[new("a")]), &"web".parse().unwrap(), &gate(Some("off")), Timestamp::UNIX_EPOCH).unwrap();
+    assert!(off.notes[0].contains("says that pods get none") && !off.notes[0].contains("--yes"), "{}", off.notes[0]);
+    let unread = Seen::Unread("forbidden".to_owned());
+    let unread = consider(&plain(&[new("a")]), &"web".parse().unwrap(), &unread, Timestamp::UNIX_EPOCH).unwrap();
+    assert!(unread.gate_label.is_none() && unread.notes[0].contains("may not be read"), "{}", unread.notes[0]);
+    let held = adoption.answer.pods.iter().find(|pod| pod.pod == "b").and_then(|pod| pod.expected.as_ref());
+    assert!(held.is_none_or(|held| held.mode_reason.starts_with("NoReadinessGate")), "{held:?}");
+}
+
+#[test]
+fn what_is_in_the_way_for_good_or_for_now_is_named() {
+    let mut host = new("a");
+    host["spec"]["hostNetwork"] = true.into();
+    let adoption = considered(&plain(&[host]), true);
+    assert!(adoption.in_the_way[0].contains("hostNetwork"), "{:?}", adoption.in_the_way);
+    let native = with_object(plain(&[new("a")]), 0, |deployment| {
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "web:v3".into();
+    });
+    assert!(
+        considered(&native, true).in_the_way[0].contains("kubectl rollout status -n team"),
+        "its rollout is under way"
+    );
+    let single =
+        with_object(plain(&[new("a")]), 0, |deployment| deployment["spec"]["strategy"] = json!({"type": "Recreate"}));
+    let notes = considered(&single, true).notes.join("; ");
+    assert!(notes.contains("single pod, and no companion pod may run"), "{notes}");
+    let pod = consider(&single, &"pod/a".parse().unwrap(), &gate(None), Timestamp::UNIX_EPOCH);
+    assert_eq!(pod.unwrap_err().code(), 2);
+}

@@ -1,0 +1,44 @@
+//! `kubectl hitless doctor`: whether hitless is whole in this cluster, and what else is there that matters to it.
+
+pub(crate) mod facts;
+mod findings;
+pub(crate) mod read;
+mod surroundings;
+
+use std::fmt::Write;
+
+use kube::Client;
+
+use crate::args::DoctorArgs;
+use crate::failure::Failure;
+use crate::output::show;
+use findings::{Finding, Level, findings};
+
+pub(crate) async fn run(client: Client, arguments: &DoctorArgs) -> Result<(), Failure> {
+    // All the lists together are large; on the heap they burden no caller.
+    let facts = Box::pin(read::facts(&client)).await?;
+    let findings = findings(&facts);
+    show(&findings, arguments.output, || text(&findings))?;
+    let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
+    if errors == 0 { Ok(()) } else { Err(Failure::Failed(format!("hitless can't work here: {errors} errors"))) }
+}
+
+fn text(findings: &[Finding]) -> String {
+    let mut out = String::new();
+    for Finding { level, what, why, to_do } in findings {
+        let level = match level {
+            Level::Ok => "ok     ",
+            Level::Warning => "warning",
+            Level::Error => "error  ",
+        };
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "{level} {what}");
+        for (label, words) in [("why", why), ("do", to_do)].into_iter().filter(|(_, words)| !words.is_empty()) {
+            let _ = writeln!(out, "          {label}: {words}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

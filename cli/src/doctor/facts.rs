@@ -1,0 +1,84 @@
+//! What is seen of a cluster, as far as hitless depends on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_rollout::kuperator::Kuperator;
+use jiff::Timestamp;
+
+/// What was read, or why it could not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen<T> {
+    Known(T),
+    Unread(String),
+}
+
+impl<T> Seen<T> {
+    pub(crate) const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unread(_) => None,
+        }
+    }
+}
+
+/// Everything that is looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// Version of this program.
+    pub(crate) client: String,
+    /// Version of the API server: major, minor, and as it calls itself.
+    pub(crate) server: Seen<(u32, u32, String)>,
+    /// Names of the definitions of custom resources.
+    pub(crate) definitions: Seen<BTreeSet<String>>,
+    /// Names of the mutating policies.
+    pub(crate) policies: Seen<BTreeSet<String>>,
+    /// Names of their bindings.
+    pub(crate) bindings: Seen<BTreeSet<String>>,
+    pub(crate) controller: Seen<Option<Program>>,
+    pub(crate) agent: Seen<Option<Program>>,
+    pub(crate) nodes: Seen<Vec<NodeFacts>>,
+    pub(crate) agents: Seen<Vec<AgentPod>>,
+    /// What the agents say of themselves, by node. One says it with its first operation.
+    pub(crate) reports: Seen<BTreeMap<String, Report>>,
+    /// Images of DaemonSets and Deployments of the whole cluster, by `<namespace>/<name>`.
+    pub(crate) programs: Seen<BTreeMap<String, Vec<String>>>,
+    /// Handlers of runtime classes, by the name of the class.
+    pub(crate) runtime_classes: Seen<BTreeMap<String, String>>,
+    /// KusionStack's own manager, if it is seen.
+    pub(crate) kuperator: Option<Kuperator>,
+    pub(crate) now: Timestamp,
+}
+
+/// A workload of hitless itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub(crate) image: String,
+    pub(crate) wanted: i32,
+    pub(crate) ready: i32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeFacts {
+    pub(crate) name: String,
+    /// `linux`, `windows`.
+    pub(crate) os: String,
+    /// There is a machine behind it: nodes of virtual-kubelet and kwok have none.
+    pub(crate) is_real: bool,
+    pub(crate) kernel: String,
+    pub(crate) runtime: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AgentPod {
+    pub(crate) node: String,
+    pub(crate) ready: bool,
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) image: String,
+}
+
+/// What an agent says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) version: String,
+    pub(crate) features: Vec<String>,
+}

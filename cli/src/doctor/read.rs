@@ -1,0 +1,192 @@
+//! Reads the facts. What may not be read is a fact, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use hitless_api::{NodeTransition, names};
+use hitless_runtime::list;
+use hitless_runtime::telemetry;
+use hitless_runtime::write::WriteError;
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::ListParams;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use super::facts::{AgentPod, Facts, NodeFacts, Program, Report, Seen};
+use crate::failure::Failure;
+use crate::source::kuperator;
+
+/// Nodes without a machine.
+const VIRTUAL: [&str; 2] = ["virtual-kubelet", "kwok"];
+
+pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
+    let all = || Api::<NodeTransition>::all(client.clone());
+    let (server, definitions, policies, bindings, reports, nodes, runtime_classes) = futures::join!(
+        server(client),
+        names::<CustomResourceDefinition>(Api::all(client.clone())),
+        names::<MutatingAdmissionPolicy>(Api::all(client.clone())),
+        names::<MutatingAdmissionPolicyBinding>(Api::all(client.clone())),
+        each(all(), |node: NodeTransition| {
+            let agent = node.status.clone()?.agent?;
+            Some((node.name_any(), Report { version: agent.version, features: agent.features }))
+        }),
+        each(Api::all(client.clone()), |node: Node| Some(node_facts(&node))),
+        each(Api::all(client.clone()), |class: RuntimeClass| Some((class.name_any(), class.handler.clone()))),
+    );
+    let (controller, agent, agents, daemon_sets, deployments, kuperator) = futures::join!(
+        program(system::<Deployment>(client), names::CONTROLLER, |deployment| {
+            let status = deployment.status.unwrap_or_default();
+            let spec = deployment.spec.unwrap_or_default();
+            let wanted = spec.replicas.unwrap_or(1);
+            Program {
+                image: images(&spec.template).join(", "),
+                wanted,
+                ready: status.ready_replicas.unwrap_or_default(),
+            }
+        }),
+        program(system::<DaemonSet>(client), names::AGENT, |set| {
+            let status = set.status.unwrap_or_default();
+            let image = images(&set.spec.unwrap_or_default().template).join(", ");
+            Program { image, wanted: status.desired_number_scheduled, ready: status.number_ready }
+        }),
+        agent_pods(system(client)),
+        each(Api::all(client.clone()), |set: DaemonSet| Some((place(&set), images(&set.spec.as_ref()?.template)))),
+        each(Api::all(client.clone()), |each: Deployment| Some((place(&each), images(&each.spec.as_ref()?.template)))),
+        kuperator(client),
+    );
+    let programs = match (seen(daemon_sets)?, seen(deployments)?) {
+        (Seen::Known(mut sets), Seen::Known(deployments)) => {
+            sets.extend(deployments);
+            Seen::Known(sets.into_iter().collect())
+        }
+        (Seen::Unread(why), _) | (_, Seen::Unread(why)) => Seen::Unread(why),
+    };
+    Ok(Facts {
+        client: telemetry::VERSION.to_owned(),
+        server,
+        definitions: seen(definitions)?,
+        policies: seen(policies)?,
+        bindings: seen(bindings)?,
+        controller: seen(controller)?,
+        agent: seen(agent)?,
+        nodes: seen(nodes)?,
+        agents: seen(agents)?,
+        reports: collected(seen(reports)?),
+        programs,
+        runtime_classes: collected(seen(runtime_classes)?),
+        kuperator,
+        now: Timestamp::now(),
+    })
+}
+
+/// What the API server says no to is left out; one that can't be reached is an error.
+pub(crate) fn seen<T>(answer: Result<T, WriteError>) -> Result<Seen<T>, Failure> {
+    match answer {
+        Ok(value) => Ok(Seen::Known(value)),
+        Err(WriteError::Transient { message, .. }) => Err(Failure::Unreachable(message)),
+        Err(
+            WriteError::Denied { message }
+            | WriteError::Conflict { message }
+            | WriteError::Gone { message }
+            | WriteError::Invalid { message },
+        ) => Ok(Seen::Unread(message)),
+    }
+}
+
+fn collected<V>(seen: Seen<Vec<(String, V)>>) -> Seen<BTreeMap<String, V>> {
+    match seen {
+        Seen::Known(all) => Seen::Known(all.into_iter().collect()),
+        Seen::Unread(why) => Seen::Unread(why),
+    }
+}
+
+pub(crate) async fn server(client: &Client) -> Seen<(u32, u32, String)> {
+    match client.apiserver_version().await {
+        Ok(info) => {
+            // Some providers write `36+`.
+            let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or_default();
+            Seen::Known((number(&info.major), number(&info.minor), info.git_version))
+        }
+        Err(error) => Seen::Unread(error.to_string()),
+    }
+}
+
+async fn each<K, T>(api: Api<K>, view: impl FnMut(K) -> Option<T>) -> Result<Vec<T>, WriteError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    list::all(&api, ListParams::default(), view).await
+}
+
+/// The names of all objects.
+async fn names<K>(api: Api<K>) -> Result<BTreeSet<String>, WriteError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let names = list::all_metadata(&api, ListParams::default(), |object| object.metadata.name).await?;
+    Ok(names.into_iter().collect())
+}
+
+pub(crate) fn system<K>(client: &Client) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE)
+}
+
+/// One of ours by its name; `None`: it is not there.
+pub(crate) async fn program<K>(
+    api: Api<K>,
+    name: &str,
+    view: impl Fn(K) -> Program,
+) -> Result<Option<Program>, WriteError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    Ok(list::all(&api, named, |object| Some(view(object))).await?.pop())
+}
+
+pub(crate) async fn agent_pods(api: Api<Pod>) -> Result<Vec<AgentPod>, WriteError> {
+    let ours = ListParams::default().labels(&format!("{}={}", names::APP_LABEL, names::AGENT));
+    list::all(&api, ours, |pod| agent_pod(&pod)).await
+}
+
+fn agent_pod(pod: &Pod) -> Option<AgentPod> {
+    let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
+    let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
+    Some(AgentPod {
+        node: spec.node_name.clone()?,
+        ready: ready.is_some_and(|condition| condition.status == "True"),
+        since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0),
+        image: spec.containers.iter().filter_map(|container| container.image.as_deref()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+fn node_facts(node: &Node) -> NodeFacts {
+    let info = node.status.as_ref().and_then(|status| status.node_info.clone()).unwrap_or_default();
+    let is_virtual = node.labels().get("type").is_some_and(|kind| VIRTUAL.contains(&kind.as_str()));
+    NodeFacts {
+        name: node.name_any(),
+        os: info.operating_system,
+        is_real: !is_virtual,
+        kernel: info.kernel_version,
+        runtime: info.container_runtime_version,
+    }
+}
+
+pub(crate) fn images(template: &PodTemplateSpec) -> Vec<String> {
+    let containers = template.spec.iter().flat_map(|spec| &spec.containers);
+    containers.filter_map(|container| container.image.clone()).collect()
+}
+
+fn place<K: ResourceExt>(object: &K) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
+}

@@ -1,0 +1,254 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::facts::{AgentPod, Facts, NodeFacts, Program, Report, Seen};
+use super::*;
+
+fn names(all: &[&str]) -> Seen<BTreeSet<String>> {
+    Seen::Known(all.iter().map(|name| (*name).to_owned()).collect())
+}
+
+fn program(image: &str, ready: i32) -> Seen<Option<Program>> {
+    Seen::Known(Some(Program { image: image.to_owned(), wanted: 2, ready }))
+}
+
+fn now() -> Timestamp {
+    "2026-01-03T00:00:00Z".parse().unwrap()
+}
+
+fn node(name: &str) -> NodeFacts {
+    NodeFacts { name: name.to_owned(), os: "linux".to_owned(), is_real: true, ..NodeFacts::default() }
+}
+
+fn agent(node: &str) -> AgentPod {
+    let since = now().checked_sub(SignedDuration::from_hours(3)).ok();
+    AgentPod { node: node.to_owned(), ready: true, since, image: "hitless/agent:1".to_owned() }
+}
+
+fn report() -> Report {
+    let features = ["Leave", "hold", "drain", "hooks"].map(str::to_owned).to_vec();
+    Report { version: "0.1.0".to_owned(), features }
+}
+
+/// A cluster that has all that is asked for.
+fn healthy() -> Facts {
+    Facts {
+        client: "0.1.0".to_owned(),
+        server: Seen::Known((1, 36, "v1.36.3".to_owned())),
+        definitions: names(&[
+            "nodetransitions.hitless.dev",
+            "transitionledgers.hitless.dev",
+            "transitionbudgets.hitless.dev",
+            "drainpolicies.hitless.dev",
+            "trafficproviders.hitless.dev",
+            "podtransitionrules.apps.kusionstack.io",
+        ]),
+        policies: names(&["hitless-guard", "hitless-guard-statefulsets", "hitless-guard-daemonsets", "hitless-gate"]),
+        bindings: names(&[
+            "hitless-guard",
+            "hitless-guard-statefulsets",
+            "hitless-guard-daemonsets",
+            "hitless-gate-pods",
+            "hitless-gate-namespaces",
+        ]),
+        controller: program("hitless/controller:1", 2),
+        agent: program("hitless/agent:1", 2),
+        nodes: Seen::Known(vec![node("n1"), node("n2")]),
+        agents: Seen::Known(vec![agent("n1"), agent("n2")]),
+        reports: Seen::Known(BTreeMap::from([("n1".to_owned(), report()), ("n2".to_owned(), report())])),
+        programs: programs(&[("kube-system/kube-proxy", "registry.k8s.io/kube-proxy:v1.36.3")]),
+        runtime_classes: Seen::Known(BTreeMap::new()),
+        kuperator: None,
+        now: now(),
+    }
+}
+
+fn programs(all: &[(&str, &str)]) -> Seen<BTreeMap<String, Vec<String>>> {
+    Seen::Known(all.iter().map(|(name, image)| ((*name).to_owned(), vec![(*image).to_owned()])).collect())
+}
+
+fn of(facts: &Facts, level: Level) -> Vec<Finding> {
+    findings(facts).into_iter().filter(|finding| finding.level == level).collect()
+}
+
+/// The only error.
+fn error(facts: &Facts) -> Finding {
+    let mut errors = of(facts, Level::Error);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    errors.remove(0)
+}
+
+#[test]
+fn a_healthy_cluster_has_neither_errors_nor_warnings() {
+    let all = findings(&healthy());
+    assert!(all.iter().all(|finding| finding.level == Level::Ok), "{all:?}");
+    let text = text(&all);
+    assert!(text.contains("an agent is Ready on each of 2 nodes, for 3h00m to 3h00m"), "{text}");
+    assert!(text.contains("2 of 2 controllers are Ready (hitless/controller:1)"), "{text}");
+}
+
+#[test]
+fn an_old_cluster_has_no_guard_at_all() {
+    let mut facts = healthy();
+    facts.server = Seen::Known((1, 35, "v1.35.1".to_owned()));
+    let found = error(&facts);
+    assert!(found.what.contains("v1.35.1") && found.to_do.contains("1.36"), "{found:?}");
+}
+
+#[test]
+fn a_definition_that_is_missing_is_named() {
+    let mut facts = healthy();
+    facts.definitions = names(&[
+        "nodetransitions.hitless.dev",
+        "transitionledgers.hitless.dev",
+        "drainpolicies.hitless.dev",
+        "trafficproviders.hitless.dev",
+        "podtransitionrules.apps.kusionstack.io",
+    ]);
+    let found = error(&facts);
+    assert!(found.what.contains("transitionbudgets.hitless.dev") && found.to_do.contains("kubectl apply"), "{found:?}");
+}
+
+#[test]
+fn a_guard_without_its_binding_guards_nothing() {
+    let mut facts = healthy();
+    facts.bindings = names(&[
+        "hitless-guard-statefulsets",
+        "hitless-guard-daemonsets",
+        "hitless-gate-pods",
+        "hitless-gate-namespaces",
+    ]);
+    let found = error(&facts);
+    assert!(found.what.contains("MutatingAdmissionPolicyBinding hitless-guard is missing"), "{found:?}");
+    facts = healthy();
+    facts.policies = names(&["hitless-guard", "hitless-guard-statefulsets", "hitless-guard-daemonsets"]);
+    assert!(error(&facts).why.contains("without hitless.dev/InService"));
+}
+
+#[test]
+fn a_node_without_an_agent_is_named_and_nodes_without_a_machine_are_not() {
+    let mut facts = healthy();
+    let kwok = NodeFacts { is_real: false, ..node("kwok-1") };
+    let windows = NodeFacts { os: "windows".to_owned(), ..node("win") };
+    facts.nodes = Seen::Known(vec![node("n1"), node("n2"), kwok, windows]);
+    let away = AgentPod { ready: false, ..agent("n2") };
+    let young = AgentPod { since: Some(now()), ..agent("n1") };
+    facts.agents = Seen::Known(vec![young, away]);
+    let found = error(&facts);
+    assert!(found.what.contains("1 of 2 nodes have no Ready agent: n2"), "{found:?}");
+    let warnings = of(&facts, Level::Warning);
+    assert!(warnings.iter().any(|finding| finding.what.contains("do not run Linux: win")), "{warnings:?}");
+    assert!(warnings.iter().any(|finding| finding.what.contains("less than a minute: n1")), "{warnings:?}");
+}
+
+#[test]
+fn without_a_controller_nothing_moves() {
+    let mut facts = healthy();
+    facts.controller = program("hitless/controller:1", 0);
+    assert!(error(&facts).what.contains("no controller is Ready"));
+    facts.controller = program("hitless/controller:1", 1);
+    assert!(of(&facts, Level::Error).is_empty());
+    assert!(of(&facts, Level::Warning)[0].why.contains("nobody takes over"));
+    facts = healthy();
+    facts.agent = Seen::Known(None);
+    assert!(error(&facts).what.contains("DaemonSet hitless-agent is not there"));
+}
+
+#[test]
+fn what_else_is_there_is_said_with_what_it_means() {
+    let means = |all: &[(&str, &str)]| {
+        let facts = Facts { programs: programs(all), ..healthy() };
+        assert!(of(&facts, Level::Error).is_empty());
+        of(&facts, Level::Warning)
+            .iter()
+            .map(|finding| format!("{} {}", finding.what, finding.why))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let proxy = ("kube-system/kube-proxy", "kube-proxy:v1");
+    assert_eq!(means(&[proxy, ("kube-system/calico-node", "calico/node:v3")]), "");
+    assert_eq!(means(&[("kube-system/cilium", "quay.io/cilium/cilium:v1.19.3@sha256:0")]), "");
+    assert!(means(&[("kube-system/cilium", "quay.io/cilium/cilium:v1.17.4")]).contains("loses open connections"));
+    assert!(means(&[("kube-system/cilium", "cilium:v1.18.2")]).contains("half an hour"));
+    assert!(means(&[]).contains("no network plugin"));
+    assert!(means(&[proxy, ("istio-system/ztunnel", "istio/ztunnel:1.29")]).contains("deadline"));
+    assert!(
+        means(&[proxy, ("x/lbc", "public.ecr.aws/eks/aws-load-balancer-controller:v2")]).contains("target-type ip")
+    );
+    let mut facts = healthy();
+    facts.runtime_classes = Seen::Known(BTreeMap::from([("secure".to_owned(), "runsc".to_owned())]));
+    assert!(of(&facts, Level::Warning)[0].what.contains("secure"));
+}
+
+#[test]
+fn an_agent_that_can_not_hold_is_named_with_what_follows() {
+    let mut facts = healthy();
+    let without = Report { features: vec!["Leave".to_owned(), "drain".to_owned(), "hooks".to_owned()], ..report() };
+    facts.reports = Seen::Known(BTreeMap::from([("n1".to_owned(), report()), ("n2".to_owned(), without)]));
+    let warnings = of(&facts, Level::Warning);
+    assert!(warnings[0].what.contains("without the feature hold: n2"), "{warnings:?}");
+}
+
+#[test]
+fn what_may_not_be_read_is_one_line_and_never_ok() {
+    let no = || "is forbidden".to_owned();
+    let facts = Facts {
+        definitions: Seen::Unread(no()),
+        policies: Seen::Unread(no()),
+        bindings: Seen::Unread(no()),
+        controller: Seen::Unread(no()),
+        agent: Seen::Unread(no()),
+        nodes: Seen::Unread(no()),
+        agents: Seen::Unread(no()),
+        reports: Seen::Unread(no()),
+        programs: Seen::Unread(no()),
+        runtime_classes: Seen::Unread(no()),
+        ..healthy()
+    };
+    let all = findings(&facts);
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert!(all[1].what.contains("nodes") && all[1].to_do.contains("hitless-view"), "{:?}", all[1]);
+}
+
+/// The names that are looked for are those that are installed.
+#[test]
+fn the_names_are_those_of_the_manifests() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/policies");
+    let installed: String =
+        std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    let (Seen::Known(policies), Seen::Known(bindings)) = (healthy().policies, healthy().bindings) else { panic!() };
+    for name in policies.iter().chain(&bindings) {
+        assert!(installed.contains(&format!("  name: {name}\n")), "{name}");
+    }
+}
+
+/// What the command line reads of hitless' own kinds is in the role for people, and each of these is a part of Kubernetes' own.
+#[test]
+fn the_role_for_people_reads_all_of_our_kinds_and_writes_no_grants() {
+    let text = include_str!("../../../manifests/rbac/people.yaml");
+    let roles: Vec<serde_json::Value> =
+        text.split("\n---\n").map(|part| serde_saphyr::from_str(part).unwrap()).collect();
+    let role = |name: &str| roles.iter().find(|role| role["metadata"]["name"] == name).unwrap();
+    let rights = |name: &str| role(name)["rules"].as_array().cloned().unwrap();
+    let allows = |name: &str, resource: &str, verb: &str| {
+        let has = |list: &serde_json::Value, word: &str| list.as_array().into_iter().flatten().any(|each| each == word);
+        rights(name).iter().any(|right| has(&right["resources"], resource) && has(&right["verbs"], verb))
+    };
+    for (_, definition) in hitless_api::crds::all().unwrap() {
+        let definition: serde_json::Value = serde_saphyr::from_str(&definition).unwrap();
+        let plural = definition["spec"]["names"]["plural"].as_str().unwrap();
+        assert!(["get", "list", "watch"].iter().all(|verb| allows("hitless-view", plural, verb)), "{plural}");
+    }
+    for plural in ["nodetransitions", "transitionledgers", "trafficproviders"] {
+        assert!(!allows("hitless-edit", plural, "patch") && !allows("hitless-edit", plural, "create"), "{plural}");
+    }
+    for plural in ["transitionbudgets", "drainpolicies", "podtransitionrules"] {
+        assert!(allows("hitless-edit", plural, "create"), "{plural}");
+    }
+    let aggregates = |name: &str, to: &str| {
+        role(name)["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{to}")] == "true"
+    };
+    assert!(["view", "edit", "admin"].iter().all(|to| aggregates("hitless-view", to)));
+    assert!(["edit", "admin"].iter().all(|to| aggregates("hitless-edit", to)) && !aggregates("hitless-edit", "view"));
+}

@@ -1,0 +1,277 @@
+//! A workload that is paused: no operation of its pods begins, whoever wishes it, and what is under way ends.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, NodeTransitionSpec};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::prefetch::{NamePool, NodeImages};
+use hitless_rollout::round::{Explanation, Round, WaitReason, Write, explain, round};
+use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
+use hitless_workloads::{Component, Installed, Pause, kind};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+const LONG_AGO: &str = "2026-01-01T00:00:00Z";
+
+fn now() -> Timestamp {
+    "2026-01-03T00:00:00Z".parse().unwrap()
+}
+
+fn meta(name: &str) -> Value {
+    json!({"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 2,
+        "creationTimestamp": LONG_AGO, "annotations": {}})
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]}})
+}
+
+fn owned(mut object: Value, kind: &str, name: &str) -> Value {
+    object["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": kind, "name": name,
+        "uid": format!("uid-{name}"), "controller": true}]);
+    object
+}
+
+fn pod(owner: (&str, &str), change: impl FnOnce(&mut Value)) -> Value {
+    let mut pod = owned(
+        json!({
+            "metadata": meta("pod"),
+            "spec": {"nodeName": "n1", "readinessGates": [{"conditionType": "hitless.dev/InService"}],
+                "containers": [{"name": "web", "image": "r.io/web:v1"}]},
+            "status": {
+                "conditions": [
+                    {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO},
+                    {"type": "hitless.dev/InService", "status": "True", "lastTransitionTime": LONG_AGO}],
+                "containerStatuses": [{"name": "web", "image": "r.io/web:v1",
+                    "imageID": format!("r.io/web@sha256:{}", "1".repeat(64)), "ready": true, "restartCount": 0,
+                    "containerID": "containerd://1", "state": {"running": {"startedAt": LONG_AGO}}}],
+            },
+        }),
+        owner.0,
+        owner.1,
+    );
+    change(&mut pod);
+    pod
+}
+
+/// Deployment `web` in the middle of a rollout.
+fn deployment(change: impl FnOnce(&mut Value)) -> Vec<Value> {
+    let mut root = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("web"),
+        "spec": {"replicas": 1, "paused": true, "template": template("r.io/web:v2")}});
+    root["metadata"]["annotations"] =
+        json!({"hitless.dev/update": "in-place", "hitless.dev/rollout": "held", "hitless.dev/companion": "Never"});
+    change(&mut root);
+    let mut live = template("r.io/web:v2");
+    live["metadata"]["annotations"] = json!({"hitless.dev/mixed": "1"});
+    let mut set = owned(
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta("set"),
+            "spec": {"replicas": 1, "selector": {}, "template": live}, "status": {"replicas": 1, "observedGeneration": 2}}),
+        "Deployment",
+        "web",
+    );
+    set["metadata"]["labels"] = json!({"hitless.dev/live": "x"});
+    vec![root, set]
+}
+
+/// StatefulSet or DaemonSet `set` in the middle of a rollout.
+fn on_delete(kind: &str) -> Vec<Value> {
+    let mut root = json!({"apiVersion": "apps/v1", "kind": kind, "metadata": meta("set"),
+        "spec": {"replicas": 1, "template": template("r.io/web:v2"), "updateStrategy": {"type": "RollingUpdate"}},
+        "status": {"observedGeneration": 2, "updateRevision": "new", "currentRevision": "old", "desiredNumberScheduled": 1}});
+    root["metadata"]["annotations"] =
+        json!({"hitless.dev/update": "in-place", "deprecated.daemonset.template.generation": "2"});
+    let root = kind::of_workload(&kind::read(root.clone()).unwrap().unwrap().id.group_kind).unwrap().held(root);
+    let revision = |name: &str, number: i64, image: &str| {
+        let mut object = owned(
+            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": meta(name), "revision": number,
+                "data": {"spec": {"template": template(image)}}}),
+            kind,
+            "set",
+        );
+        object["metadata"]["labels"] = json!({"controller-revision-hash": name});
+        object
+    };
+    vec![root, revision("old", 1, "r.io/web:v1"), revision("new", 2, "r.io/web:v2")]
+}
+
+fn colla_set() -> Vec<Value> {
+    let mut root = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "metadata": meta("set"),
+        "spec": {"replicas": 1, "selector": {}, "template": {"spec": {"containers": []}}}});
+    root["metadata"]["annotations"] = json!({});
+    vec![root]
+}
+
+fn snapshot(objects: &[Value], pod: &Value) -> Snapshot {
+    let images = NodeImages::of([["r.io/web:v1"], ["r.io/web:v2"]], &mut NamePool::default());
+    let node = NodeView { name: "n1".to_owned(), uid: "uid-n1".to_owned(), images, ..NodeView::default() };
+    Snapshot {
+        epoch: 1,
+        holder: "a".to_owned(),
+        objects: objects.iter().map(|each| Arc::new(kind::read(each.clone()).unwrap().unwrap())).collect(),
+        nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]),
+        agents: BTreeMap::from([("n1".to_owned(), AgentState::Ready)]),
+        ..Snapshot::default()
+    }
+    .with_pods(vec![Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()))])
+    .leaving_alone(&Installed::with(&[Component::KusionStack]), None)
+}
+
+fn decide(snapshot: &Snapshot) -> Round {
+    round(snapshot, &mut GateCache::default(), now())
+}
+
+fn explained(snapshot: &Snapshot) -> Explanation {
+    explain(snapshot, &mut GateCache::default(), now(), |_| true)
+}
+
+fn grants(round: &Round) -> Vec<Grant> {
+    let writes = round.steps.iter().filter_map(|step| match &step.write {
+        Write::NodeTransition(write) => Some(write.spec.grants.clone()),
+        _ => None,
+    });
+    writes.flatten().collect()
+}
+
+fn pauses(round: &Round) -> Vec<Option<Pause>> {
+    let pause = |waiting: &WaitReason| match waiting {
+        WaitReason::Paused(pause) => Some(*pause),
+        _ => None,
+    };
+    round.verdicts.iter().map(|verdict| verdict.waiting.as_ref().and_then(pause)).collect()
+}
+
+fn paused(mut objects: Vec<Value>, value: &str) -> Vec<Value> {
+    objects[0]["metadata"]["annotations"]["hitless.dev/paused"] = value.into();
+    objects
+}
+
+fn labelled(pod: &mut Value) {
+    pod["metadata"]["name"] = "set-0".into();
+    pod["metadata"]["labels"] =
+        json!({"app": "web", "controller-revision-hash": "old", "pod-template-generation": "1"});
+}
+
+#[test]
+fn the_annotation_stops_every_kind_and_nobody_else_decides() {
+    for (objects, pod) in [
+        (deployment(|_| {}), pod(("ReplicaSet", "set"), |_| {})),
+        (on_delete("StatefulSet"), pod(("StatefulSet", "set"), labelled)),
+        (on_delete("DaemonSet"), pod(("DaemonSet", "set"), labelled)),
+    ] {
+        let kind = &objects[0]["kind"];
+        let goes = decide(&snapshot(&objects, &pod));
+        assert!(goes.steps.iter().any(|step| matches!(step.write, Write::Ledger(_))), "{kind}: {:?}", goes.verdicts);
+        for value in ["true", "since the incident", "flase"] {
+            let stands = explained(&snapshot(&paused(objects.clone(), value), &pod));
+            assert_eq!(pauses(&stands.round), [Some(Pause::Annotation)], "{kind}");
+            assert!(!stands.round.steps.iter().any(|step| matches!(step.write, Write::Ledger(_))), "{kind}");
+            assert_eq!(stands.workloads[0].paused, Some(Pause::Annotation));
+            let told = stands.round.events.iter().find(|event| event.reason == "RolloutPaused").unwrap();
+            assert!(told.text.contains("kubectl hitless resume"), "{}", told.text);
+            assert_eq!(stands.pods["uid-pod"].details.as_ref().unwrap().in_the_way[0].reason(), "Paused");
+        }
+        let goes = decide(&snapshot(&paused(objects.clone(), "false"), &pod));
+        assert_eq!(pauses(&goes), [None], "{kind}");
+    }
+}
+
+#[test]
+fn restarts_and_operations_of_others_wait_too_also_without_opt_in() {
+    let restart = |pod: &mut Value| pod["metadata"]["annotations"]["hitless.dev/restart"] = "now".into();
+    let foreign = |pod: &mut Value| {
+        pod["metadata"]["labels"] = json!({"kusionstack.io/control": "true",
+            "operating.podopslifecycle.kusionstack.io/a": "1", "operation-type.podopslifecycle.kusionstack.io/a": "upgrade"});
+    };
+    let plain = |root: &mut Value| {
+        root["spec"]["paused"] = false.into();
+        root["metadata"]["annotations"] = json!({});
+    };
+    let mut native = deployment(plain);
+    native[1]["metadata"]["labels"] = json!({});
+    native[1]["spec"]["template"] = native[0]["spec"]["template"].clone();
+    let mut colla = pod(("CollaSet", "set"), foreign);
+    colla["metadata"]["ownerReferences"][0]["apiVersion"] = "apps.kusionstack.io/v1alpha1".into();
+    for (objects, pod) in [
+        (native.clone(), pod(("ReplicaSet", "set"), restart)),
+        (native, pod(("ReplicaSet", "set"), foreign)),
+        (colla_set(), colla),
+    ] {
+        assert_eq!(pauses(&decide(&snapshot(&objects, &pod))), [None], "{pod}");
+        assert_eq!(pauses(&decide(&snapshot(&paused(objects, "true"), &pod))), [Some(Pause::Annotation)], "{pod}");
+    }
+}
+
+#[test]
+fn an_owners_pause_of_a_deployment_is_one_unless_it_is_driven_under_it_for_good() {
+    let by_owner =
+        |root: &mut Value| _ = root["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/rollout");
+    let pod = pod(("ReplicaSet", "set"), |_| {});
+    let stands = decide(&snapshot(&deployment(by_owner), &pod));
+    assert_eq!((pauses(&stands), grants(&stands).len()), (vec![Some(Pause::Owner)], 0));
+    assert!(stands.verdicts[0].text().unwrap().contains("kubectl rollout resume"), "{:?}", stands.verdicts[0].text());
+    assert_eq!(pauses(&decide(&snapshot(&paused(deployment(by_owner), "false"), &pod))), [None]);
+    let reloader = |root: &mut Value| {
+        by_owner(root);
+        root["metadata"]["annotations"]["deployment.reloader.stakater.com/paused-at"] = LONG_AGO.into();
+    };
+    let stands = decide(&snapshot(&deployment(reloader), &pod));
+    assert_eq!((pauses(&stands), grants(&stands).len()), (vec![Some(Pause::Reloader)], 0));
+    // OnDelete is no pause: that is how its owner wants the pods of a StatefulSet left to somebody else.
+    let mut own = on_delete("StatefulSet");
+    own[0]["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
+    let pod = self::pod(("StatefulSet", "set"), labelled);
+    assert_eq!(pauses(&decide(&snapshot(&own, &pod))), [None]);
+}
+
+#[test]
+fn what_is_under_way_is_neither_taken_back_nor_forgotten() {
+    let (objects, pod) = (deployment(|_| {}), pod(("ReplicaSet", "set"), |_| {}));
+    let mut seen = snapshot(&objects, &pod);
+    // As the next round sees what this one reserves and grants.
+    let first = decide(&seen);
+    let ledger = first.steps.iter().find_map(|step| match &step.write {
+        Write::Ledger(write) => Some(write.clone()),
+        _ => None,
+    });
+    let grant = grants(&first).remove(0);
+    assert!(ledger.is_some());
+    let node = |transitions: Value| NodeTransitionView {
+        node: "n1".to_owned(),
+        version: Version { uid: "t".to_owned(), resource_version: "1".to_owned() },
+        fence: None,
+        spec: NodeTransitionSpec {
+            node_uid: "uid-n1".to_owned(),
+            epoch: 1,
+            grants: vec![grant.clone()],
+            propagation: None,
+        },
+        agent: None,
+        transitions: serde_json::from_value(transitions).unwrap(),
+    };
+    let running = json!([{"id": grant.id, "granted": grant.granted, "phase": "Draining", "since": grant.granted}]);
+    seen.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(node(running)))]);
+    let under_pause = paused(objects, "true");
+    seen.objects = under_pause.iter().map(|each| Arc::new(kind::read(each.clone()).unwrap().unwrap())).collect();
+    let round = decide(&seen);
+    assert!(grants(&round).iter().all(|grant| grant.cancel.is_none()), "it is not taken back");
+    assert_eq!(round.verdicts[0].waiting, Some(WaitReason::InProgress));
+}
+
+#[test]
+fn an_opt_in_that_means_nothing_is_said_on_the_workload() {
+    let said = |value: &str| {
+        let objects = deployment(|root| {
+            root["spec"]["paused"] = false.into();
+            root["metadata"]["annotations"] = json!({"hitless.dev/update": value});
+        });
+        let round = decide(&snapshot(&objects, &pod(("ReplicaSet", "set"), |_| {})));
+        round.events.into_iter().find(|event| event.reason == "OptInInvalid").map(|event| event.text)
+    };
+    assert!(said("inplace").unwrap().contains("write in-place or in-place-only"));
+    assert_eq!((said("in-place"), said("in-place-only")), (None, None));
+}

@@ -1,0 +1,60 @@
+//! Who wants that no new operation of a workload's pods begins (docs/contract.md 20).
+
+use std::fmt;
+
+use hitless_api::names::{PAUSED_FALSE, annotations};
+
+use crate::object::Object;
+
+/// Why no operation of a workload's pods begins. What is under way ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Its annotation `hitless.dev/paused`.
+    Annotation,
+    /// Its owner has paused the Deployment, as by `kubectl rollout pause`.
+    Owner,
+    /// Reloader has paused the Deployment to collect changes.
+    Reloader,
+}
+
+impl Pause {
+    /// What lets operations begin again, for people.
+    #[must_use]
+    pub const fn unblock(self) -> &'static str {
+        match self {
+            Self::Annotation => "let it go on with: kubectl hitless resume",
+            Self::Owner => {
+                "let it go on with: kubectl rollout resume; or annotate it hitless.dev/paused=false, if it is to be driven under that \
+                 pause for good"
+            }
+            Self::Reloader => "it goes on when Reloader resumes it",
+        }
+    }
+}
+
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Annotation => "its workload is paused (annotation hitless.dev/paused), so no operation begins",
+            Self::Owner => "its owner has paused the Deployment, so no operation begins",
+            Self::Reloader => "Reloader has paused the Deployment to collect changes, so no operation begins",
+        })
+    }
+}
+
+impl Object {
+    /// Who wants that no operation of its pods begins. An annotation that is not understood stops, too: it was meant as a brake.
+    #[must_use]
+    pub fn pause(&self) -> Option<Pause> {
+        let wish = self.annotations.get(annotations::PAUSED).map(String::as_str);
+        let deployment = self.deployment();
+        match wish {
+            // Its pods go, whatever was wished.
+            _ if self.deleting => None,
+            Some(value) if value != PAUSED_FALSE => Some(Pause::Annotation),
+            _ if deployment.is_some_and(|each| each.is_paused_by_reloader()) => Some(Pause::Reloader),
+            Some(_) => None,
+            None => deployment.filter(|each| each.body.paused && !self.held_by_guard()).map(|_| Pause::Owner),
+        }
+    }
+}
