@@ -63,6 +63,12 @@ impl Write {
         Self { verb, on: object.id.clone(), request: Request::Patch(change(tested)), tells: None, needs: Vec::new() }
     }
 
+    /// The status of `object`, as it was seen, becomes this one.
+    pub(crate) fn status(verb: &'static str, object: &Object, status: Value) -> Self {
+        let patch = tested(&object.id.uid, &object.resource_version).add(&["status"], status);
+        Self { verb, on: object.id.clone(), request: Request::Status(patch), tells: None, needs: Vec::new() }
+    }
+
     /// The creation of an object of that kind.
     pub(crate) fn create(verb: &'static str, group_kind: &GroupKind, object: Value) -> Self {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();

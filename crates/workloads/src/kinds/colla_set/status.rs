@@ -6,24 +6,14 @@ use serde_json::json;
 
 use super::plan::Work;
 use super::roster::stays;
-use crate::write::{Request, Write};
+use crate::write::Write;
 
 impl Work<'_, '_> {
     /// The write that makes the status true, if it is not.
     pub(super) fn report(&self) -> Option<Write> {
         let known = &self.set.body.status;
         let wanted = self.status(known);
-        if *known == wanted {
-            return None;
-        }
-        let status = json!(wanted);
-        let write = Write::patch("report-status", self.set.object, |patch| patch.add(&["status"], status));
-        let Write { verb, on, request, tells, needs } = write;
-        let request = match request {
-            Request::Patch(patch) => Request::Status(patch),
-            other => other,
-        };
-        Some(Write { verb, on, request, tells, needs })
+        (*known != wanted).then(|| Write::status("report-status", self.set.object, json!(wanted)))
     }
 
     fn status(&self, known: &CollaSetStatus) -> CollaSetStatus {
