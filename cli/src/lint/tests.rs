@@ -226,6 +226,29 @@ fn restart_annotations_that_mean_nothing_are_named() {
 }
 
 #[test]
+fn a_decoration_that_makes_no_sense_is_named() {
+    let decoration = |selector: &str, template: &str| {
+        lint(&format!(
+            "
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodDecoration
+metadata: {{name: log}}
+spec:
+  selector: {selector}
+  template: {template}
+"
+        ))
+        .text()
+    };
+    let clean = decoration("{matchLabels: {app: web}}", "{containers: [{name: log, image: log:v1}]}");
+    assert!(clean.contains(" 0 errors"), "{clean}");
+    let selector = decoration("{matchExpressions: [{key: app, operator: Near}]}", "{}");
+    assert!(selector.contains("rules.yaml:6") && selector.contains("Near"), "{selector}");
+    let template = decoration("{}", "{volumes: none}");
+    assert!(template.contains("1 error") && template.contains("none"), "{template}");
+}
+
+#[test]
 fn an_autoscaler_keeps_more_pods_than_the_deployment_says() {
     let budget = "apiVersion: hitless.dev/v1alpha1\nkind: TransitionBudget\nmetadata: {name: a}\nspec: {selector: {}, minAvailable: 5}\n";
     let scaler = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\nspec: {minReplicas: 6, \

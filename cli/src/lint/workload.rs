@@ -11,16 +11,22 @@ use crate::files::Object;
 /// All findings about one workload.
 pub(super) fn check(object: &Object) -> Vec<Finding> {
     let mut findings = restart_annotations(object);
-    findings.extend(colla_set(object));
+    findings.extend(of_kusionstack(object));
     findings
 }
 
-/// What makes no sense in a CollaSet, as the controller sees it: it would do nothing for it.
-fn colla_set(object: &Object) -> Option<Finding> {
+/// What makes no sense in a CollaSet or a PodDecoration, as the controller sees it: it would do nothing for it.
+fn of_kusionstack(object: &Object) -> Option<Finding> {
     let line = object.node.line_of(&["spec"]);
     match kind::read(object.value.clone())? {
-        Ok(read) => Some(Finding::error(object, line, read.colla_set()?.body.fault.clone()?)),
-        Err(error) if object.kind() == "CollaSet" => Some(Finding::error(object, line, error.to_string())),
+        Ok(read) => {
+            let decoration = || read.pod_decoration()?.body.fault.clone();
+            let fault = read.colla_set().map_or_else(decoration, |set| set.body.fault.clone());
+            Some(Finding::error(object, line, fault?))
+        }
+        Err(error) if matches!(object.kind(), "CollaSet" | "PodDecoration") => {
+            Some(Finding::error(object, line, error.to_string()))
+        }
         Err(_) => None,
     }
 }

@@ -150,7 +150,11 @@ async fn an_optional_resource_that_is_served_and_cannot_be_listed_stops_only_the
     until("goes on without it", || caches.synced() && readiness.missing().is_empty()).await;
     assert_eq!(kinds(), ["Deployment"]);
     let unreadable: Vec<String> = snapshot(&caches).unreadable.iter().map(|kind| kind.kind.to_string()).collect();
-    assert_eq!(unreadable, ["DaemonSet", "StatefulSet", "CollaSet"], "those whose revisions are missing");
+    assert_eq!(
+        unreadable,
+        ["DaemonSet", "StatefulSet", "CollaSet", "PodDecoration"],
+        "those whose revisions are missing"
+    );
 
     *server.0.optional.lock().unwrap() = None;
     until("as soon as it is listed, all go on", || snapshot(&caches).unreadable.is_empty()).await;

@@ -226,11 +226,11 @@ pub struct CollaSetCondition {
     pub message: String,
 }
 
-fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+pub(crate) fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-fn any_objects(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+pub(crate) fn any_objects(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "array", "items": any_object(generator)})
 }
 

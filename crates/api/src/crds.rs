@@ -8,8 +8,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 use crate::{
-    CollaSet, DrainPolicy, NodeTransition, OperationJob, PodTransitionRule, ResourceContext, TrafficProvider,
-    TransitionBudget, TransitionLedger,
+    CollaSet, DrainPolicy, NodeTransition, OperationJob, PodDecoration, PodTransitionRule, ResourceContext,
+    TrafficProvider, TransitionBudget, TransitionLedger,
 };
 
 /// Path under `manifests` and content of each CRD.
@@ -28,6 +28,7 @@ pub fn all() -> Result<Vec<(&'static str, String)>, serde_saphyr::ser::Error> {
         ("kusionstack/collasets.yaml", CollaSet::crd()),
         ("kusionstack/resourcecontexts.yaml", ResourceContext::crd()),
         ("kusionstack/operationjobs.yaml", OperationJob::crd()),
+        ("kusionstack/poddecorations.yaml", PodDecoration::crd()),
     ]
     .into_iter()
     .map(|(name, mut crd)| {

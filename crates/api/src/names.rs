@@ -85,6 +85,8 @@ pub mod annotations {
     pub const LEADER: &str = "hitless.dev/leader";
     /// On a pod, upstream's name: JSON `{"skipRules": ["<rule>", …]}`; the pod is not asked about by these rules.
     pub const SKIP_RULES: &str = "podtransitionrule.kusionstack.io/skip-rule-conditions";
+    /// On a pod of a CollaSet, upstream's name: JSON list of the PodDecorations that it has, with their revisions.
+    pub const DECORATIONS: &str = "poddecoration.kusionstack.io/revisions";
     /// On a workload, value [`super::PREFETCH_ONLY`]: the images of its next version are fetched, and no pod is operated.
     pub const PREFETCH: &str = "hitless.dev/prefetch";
     /// On a workload: any value but [`super::PAUSED_FALSE`] and no operation of its pods begins. That value: it is driven although its

@@ -196,7 +196,8 @@ fn pull_identity(spec: &PodSpec) -> PullIdentity {
 }
 
 fn is_read(annotation: &str) -> bool {
-    annotation.starts_with("hitless.dev/") || matches!(annotation, annotations::MIRROR | annotations::SKIP_RULES)
+    annotation.starts_with("hitless.dev/")
+        || matches!(annotation, annotations::MIRROR | annotations::SKIP_RULES | annotations::DECORATIONS)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::kinds::BadVersion;
 use crate::kinds::colla_set::CollaSets;
 use crate::kinds::daemon_set::DaemonSets;
 use crate::kinds::deployment::Deployments;
+use crate::kinds::pod_decoration::PodDecorations;
 use crate::kinds::stateful_set::StatefulSets;
 use crate::manifest::RolledOut;
 use crate::object::{Object, ReadError};
@@ -20,7 +21,7 @@ use crate::world::World;
 use crate::write::Write;
 
 /// All kinds. A new one is a folder in `kinds`, a line in [`crate::object::Body`] and a line here.
-pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets];
+pub const KINDS: &[&dyn Kind] = &[&Deployments, &StatefulSets, &DaemonSets, &CollaSets, &PodDecorations];
 
 /// Why no pod may run beside a workload's own.
 pub(crate) const NO_SURGE: &str = "the workload's strategy lets no pod run beside its own";
@@ -109,7 +110,7 @@ pub struct Size {
 
 /// A kind of workload: turns its objects into plans.
 pub trait Kind: Sync {
-    /// What users call it, the longest name first: `deployment`, `deploy`.
+    /// What users call it, the longest name first: `deployment`, `deploy`. Nothing of what has no pods of its own.
     fn names(&self) -> &'static [&'static str];
 
     /// What is watched: the workload's own first, then what it consists of.

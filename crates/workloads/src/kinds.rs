@@ -5,6 +5,7 @@ pub mod daemon_set;
 pub mod deployment;
 mod halted;
 mod on_delete;
+pub mod pod_decoration;
 pub mod revision;
 pub mod stateful_set;
 

@@ -27,6 +27,8 @@ pub(crate) struct Goal<'a> {
     pub(crate) template: &'a Template,
     /// Labels by which the native controller tells that a pod is up to date; they go into the same patch.
     pub(crate) labels: BTreeMap<String, String>,
+    /// Annotations that go into the same patch, too.
+    pub(crate) annotations: BTreeMap<String, String>,
     /// A restart is one of the same bytes, whatever a tag means by now (annotation `hitless.dev/restart: keep-digest`).
     pub(crate) keeps_digest: bool,
 }
@@ -35,7 +37,7 @@ impl<'a> Goal<'a> {
     /// Of the workload, for pods that get these labels.
     pub(crate) fn of(root: &Object, template: &'a Template, labels: BTreeMap<String, String>) -> Self {
         let keeps_digest = root.annotations.get(annotations::RESTART).is_some_and(|value| value == KEEP_DIGEST);
-        Self { template, labels, keeps_digest }
+        Self { template, labels, annotations: BTreeMap::new(), keeps_digest }
     }
 
     /// The image change that restarts the container.
@@ -146,6 +148,9 @@ fn operation(
         annotations::REVISION.to_owned(),
         Change { from: recorded, to: Some(target.revision().to_owned()) },
     )]);
+    for (name, value) in goal.annotations.iter().filter(|(name, value)| pod.annotations.get(*name) != Some(*value)) {
+        changes.insert(name.clone(), Change { from: pod.annotations.get(name).cloned(), to: Some(value.clone()) });
+    }
     if let Some(wish) = restart::wish(pod) {
         fold_in(pod, &wish, &mut containers, &mut changes);
     }

@@ -70,6 +70,8 @@ pub enum Body {
     ResourceContext(kinds::colla_set::ContextBody),
     /// Of a PersistentVolumeClaim.
     Claim(kinds::colla_set::ClaimBody),
+    /// Of a PodDecoration.
+    PodDecoration(Box<kinds::pod_decoration::DecorationBody>),
     /// Of a ControllerRevision.
     ControllerRevision(kinds::revision::RevisionBody),
     /// Of an OperationJob.
@@ -88,6 +90,7 @@ impl Object {
             Body::ReplicaSet(_)
             | Body::ResourceContext(_)
             | Body::Claim(_)
+            | Body::PodDecoration(_)
             | Body::ControllerRevision(_)
             | Body::OperationJob(_) => None,
         }

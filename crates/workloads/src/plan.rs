@@ -114,6 +114,8 @@ pub struct Plan {
     pub target: String,
     /// Revision at which the workload's own strategy keeps some of its pods, if that is another one.
     pub kept_back: Option<String>,
+    /// Further revisions that single pods are brought to, if there are any.
+    pub single: BTreeSet<String>,
     /// uids of pods that are not as the target says.
     pub behind: BTreeSet<String>,
     /// Pods that are brought to the target in the end.
@@ -148,6 +150,7 @@ impl Plan {
             wishes: Vec::new(),
             target: String::new(),
             kept_back: None,
+            single: BTreeSet::new(),
             behind: BTreeSet::new(),
             total: 0,
             notes: Vec::new(),
@@ -170,7 +173,13 @@ impl Plan {
     /// Whether pods are brought to this revision.
     #[must_use]
     pub fn leads_to(&self, revision: &str) -> bool {
-        self.target == revision || self.kept_back.as_deref() == Some(revision)
+        self.is_target(revision) || self.kept_back.as_deref() == Some(revision)
+    }
+
+    /// Whether pods are brought forward to this revision.
+    #[must_use]
+    pub fn is_target(&self, revision: &str) -> bool {
+        self.target == revision || self.single.contains(revision)
     }
 
     /// Whether operations that lead to one of its revisions are still wanted.

@@ -114,6 +114,12 @@ impl Template {
         self.images().find(|(name, _)| *name == container).map(|(_, image)| image)
     }
 
+    /// The same under another revision's name: what decorations add is not part of it.
+    pub(crate) fn with_revision(self, revision: &str) -> Self {
+        let shape = Shape { revision: revision.to_owned(), ..self.shape };
+        Self { shape, ..self }
+    }
+
     /// What has to be known of it once it is left.
     #[must_use]
     pub fn shape(&self) -> &Shape {
@@ -165,16 +171,25 @@ fn take(template: &mut Value, map: &str, key: &str) -> Option<String> {
 
 /// Sets a field, making the objects on the way. Does nothing where something else than an object is in the way: that is no
 /// object of the API.
-pub(crate) fn set(value: &mut Value, path: &[&str], to: &str) {
-    let Some((last, parents)) = path.split_last() else { return };
-    let mut at = value;
-    for key in parents {
-        let Some(object) = object(at) else { return };
-        at = object.entry(*key).or_insert(Value::Null);
+pub(crate) fn set(value: &mut Value, path: &[&str], to: impl Into<Value>) {
+    if let Some(field) = field(value, path) {
+        *field = to.into();
     }
-    if let Some(object) = object(at) {
-        object.insert((*last).to_owned(), Value::from(to));
-    }
+}
+
+/// Changes the list at that place, in the same way: where there is none, an empty one.
+pub(crate) fn change_list(value: &mut Value, path: &[&str], change: impl FnOnce(&mut Vec<Value>)) {
+    let Some(field) = field(value, path) else { return };
+    let mut list = match field.take() {
+        Value::Array(list) => list,
+        _ => Vec::new(),
+    };
+    change(&mut list);
+    *field = list.into();
+}
+
+fn field<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Value> {
+    path.iter().try_fold(value, |at, key| Some(object(at)?.entry(*key).or_insert(Value::Null)))
 }
 
 fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {

@@ -35,6 +35,10 @@ pub struct World<'a> {
     parts: HashMap<(&'a GroupKind, &'a str, &'a str), &'a Object>,
     /// Objects that stand for requests, the oldest first.
     requests: Vec<&'a Object>,
+    /// By namespace.
+    decorations: HashMap<&'a str, Vec<&'a Object>>,
+    /// By namespace.
+    colla_sets: HashMap<&'a str, Vec<&'a Object>>,
     /// Pods that are Ready, but not for as long as their workload wants before they count as available: until when, by uid.
     pub recently_ready: BTreeMap<&'a str, Timestamp>,
 }
@@ -63,6 +67,8 @@ impl<'a> World<'a> {
             refused: BTreeMap::new(),
             parts: objects.iter().filter_map(|object| named(object)).collect(),
             requests: objects.iter().map(|object| &**object).filter(|object| is_request(object)).collect(),
+            decorations: by_namespace(objects, |body| matches!(body, Body::PodDecoration(_))),
+            colla_sets: by_namespace(objects, |body| matches!(body, Body::CollaSet(_))),
             recently_ready: BTreeMap::new(),
         };
         world.requests.sort_by_key(|object| (object.created, &object.id.uid));
@@ -151,6 +157,18 @@ impl<'a> World<'a> {
         self.parts.get(&(kind, namespace, name)).copied()
     }
 
+    /// PodDecorations of the namespace.
+    #[must_use]
+    pub fn decorations(&self, namespace: &str) -> &[&'a Object] {
+        self.decorations.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
+    /// CollaSets of the namespace.
+    #[must_use]
+    pub fn colla_sets(&self, namespace: &str) -> &[&'a Object] {
+        self.colla_sets.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
     /// The object with this uid.
     #[must_use]
     pub fn object(&self, uid: &str) -> Option<&'a Object> {
@@ -206,4 +224,13 @@ fn named(object: &Object) -> Option<((&GroupKind, &str, &str), &Object)> {
     let id = &object.id;
     let is_one = matches!(object.body, Body::ResourceContext(_) | Body::Claim(_));
     is_one.then_some(((&id.group_kind, id.namespace.as_str(), id.name.as_str()), object))
+}
+
+/// Those objects whose body is such a one, by namespace.
+fn by_namespace(objects: &[Arc<Object>], is_one: impl Fn(&Body) -> bool) -> HashMap<&str, Vec<&Object>> {
+    let mut all: HashMap<&str, Vec<&Object>> = HashMap::new();
+    for object in objects.iter().filter(|object| is_one(&object.body)) {
+        all.entry(object.id.namespace.as_str()).or_default().push(object);
+    }
+    all
 }

@@ -64,9 +64,18 @@ impl Write {
     }
 
     /// The same of its subresource `status`.
-    pub(crate) fn status(verb: &'static str, object: &Object, change: impl FnOnce(JsonPatch) -> JsonPatch) -> Self {
+    pub(crate) fn patch_status(
+        verb: &'static str,
+        object: &Object,
+        change: impl FnOnce(JsonPatch) -> JsonPatch,
+    ) -> Self {
         let tested = tested(&object.id.uid, &object.resource_version);
         Self { verb, on: object.id.clone(), request: Request::Status(change(tested)), tells: None, needs: Vec::new() }
+    }
+
+    /// The status of `object`, as it was seen, becomes this one.
+    pub(crate) fn status(verb: &'static str, object: &Object, status: Value) -> Self {
+        Self::patch_status(verb, object, |patch| patch.add(&["status"], status))
     }
 
     /// The creation of an object of that kind.

@@ -84,12 +84,47 @@ impl Left {
         Self { objects, pods, version: 100 }
     }
 
+    /// The same pods with a sidecar by a PodDecoration.
+    fn decorated_by_kuperator() -> Self {
+        const REVISION: &str = "log-7b9c5d8f6c";
+        let mut left = Self::by_kuperator();
+        let sidecar = json!({"name": "log", "image": "r.io/log:v1", "resources": {}});
+        let mut template = json!({"containers": [{"name": "log", "image": "r.io/log:v1", "resources": {}, "injectPolicy": "AfterPrimaryContainer"}]});
+        let meta = |name: &str, uid: &str| {
+            json!({"name": name, "namespace": "shop", "uid": uid, "resourceVersion": "7", "generation": 2,
+            "finalizers": ["finalizer.example/protected"]})
+        };
+        let decoration = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration", "metadata": meta("log", "decoration"),
+            "spec": {"historyLimit": 20, "weight": 0, "selector": {"matchLabels": {"app": "web"}}, "updateStrategy": {}, "template": template},
+            "status": {"observedGeneration": 2, "currentRevision": REVISION, "updatedRevision": REVISION, "collisionCount": 0,
+                "matchedPods": 3, "injectedPods": 3, "updatedPods": 3, "updatedReadyPods": 3, "updatedAvailablePods": 3}});
+        template["$patch"] = json!("replace");
+        let mut revision = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": meta(REVISION, "r"), "revision": 1,
+            "data": {"spec": {"template": template}}});
+        let owner = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration", "name": "log", "uid": "decoration"});
+        revision["metadata"]["ownerReferences"] = json!([owner]);
+        revision["metadata"]["ownerReferences"][0]["controller"] = json!(true);
+        left.objects.insert(("PodDecoration".to_owned(), "log".to_owned()), decoration);
+        left.objects.insert(("ControllerRevision".to_owned(), REVISION.to_owned()), revision);
+        for pod in &mut left.pods {
+            pod["metadata"]["labels"]["poddecoration.kusionstack.io/pd-log"] = json!(REVISION);
+            pod["metadata"]["annotations"] = json!({"poddecoration.kusionstack.io/revisions": json!([{"name": "log", "revision": REVISION}]).to_string()});
+            pod["metadata"]["ownerReferences"].as_array_mut().unwrap().push(owner.clone());
+            pod["spec"]["containers"].as_array_mut().unwrap().push(sidecar.clone());
+        }
+        left
+    }
+
     fn plan(&self) -> Plan {
         let objects: Vec<_> =
             self.objects.values().map(|object| Arc::new(kind::read(object.clone()).unwrap().unwrap())).collect();
         let view = |pod: &Value| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()));
         let pods: Vec<_> = self.pods.iter().map(view).collect();
-        World::new(&objects, &pods, BTreeSet::new()).plans().remove(0)
+        // That of the CollaSet, with all that is written beside it.
+        let mut plans = World::new(&objects, &pods, BTreeSet::new()).plans();
+        let mut plan = plans.remove(0);
+        plan.writes.extend(plans.into_iter().flat_map(|other| other.writes));
+        plan
     }
 
     /// The controller's turns, until nothing is left to write. No pod may be touched.
@@ -148,5 +183,26 @@ fn what_is_left_is_what_kuperator_expects() {
     assert_eq!(revision["data"]["spec"]["template"]["spec"], template("r.io/web:v2")["spec"]);
     for pod in &left.pods {
         assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], REVISIONS[1]);
+    }
+}
+
+#[test]
+fn pods_with_a_decoration_of_kuperators_are_taken_over_and_a_changed_image_goes_in_place() {
+    let mut left = Left::decorated_by_kuperator();
+    let before = left.pods.clone();
+    left.settle();
+    assert_eq!(left.pods, before);
+    let key = ("PodDecoration".to_owned(), "log".to_owned());
+    assert_eq!(left.objects[&key]["status"]["updatedRevision"], "log-7b9c5d8f6c");
+    left.objects.get_mut(&key).unwrap()["spec"]["template"]["containers"][0]["image"] = json!("r.io/log:v2");
+    let create = left.plan().writes.into_iter().find(|write| write.verb == "create-revision").unwrap();
+    let made = carry_out(&create, None, "200", "2026-11-23T00:00:00Z").unwrap().unwrap();
+    left.objects.insert(("ControllerRevision".to_owned(), create.on.name.clone()), made);
+    let plan = left.plan();
+    assert_eq!(plan.wishes.len(), 3);
+    for wish in &plan.wishes {
+        let operation = &wish.intent.as_ref().unwrap().operation;
+        let containers: Vec<&str> = operation.containers.keys().map(String::as_str).collect();
+        assert_eq!((containers, operation.labels.len()), (vec!["log"], 1), "{operation:?}");
     }
 }

@@ -1,11 +1,13 @@
 //! What a user of KusionStack sees who applies a CollaSet.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{App, Identity, PATIENCE, Shape, Workload, all_ready, image_of};
+use hitless_e2e::app::{App, Identity, PATIENCE, Shape, Workload, all_ready, image_of, is_ready};
 use hitless_e2e::traffic::Rate;
-use hitless_e2e::{Stack, Traffic};
+use hitless_e2e::{Stack, Traffic, Watch};
+use hitless_workloads::image::unpinned;
 use serde_json::{Value, json};
 
 fn colla_set(replicas: u32) -> Shape {
@@ -268,5 +270,99 @@ fn a_deleted_collaset_costs_no_request_and_pods_may_change_their_collaset() -> a
     ensure!(web.contains(&out) && web.len() == 3, "the pods are {web:?}");
     // One that has ended is an object for a moment more.
     scene.app.pods.wait("no pod too many", PATIENCE, |pods| (pods.len() == 3).then_some(()))?;
+    scene.finish().map(drop)
+}
+
+/// How many pods were Ready at once at the fewest, since `count` of them were.
+struct Fewest {
+    known: Arc<Mutex<Option<usize>>>,
+    _watch: Watch,
+}
+
+impl Fewest {
+    fn start(app: &App, count: usize) -> anyhow::Result<Self> {
+        let known: Arc<Mutex<Option<usize>>> = Arc::default();
+        let (seen, mut ready) = (Arc::clone(&known), BTreeSet::new());
+        let watch = Watch::start_seeing(&app.kubectl, &["pods", "-l", "app=web"], move |event| {
+            let pod = &event["object"];
+            let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            if event["type"] != "DELETED" && is_ready(pod) {
+                ready.insert(uid)
+            } else {
+                ready.remove(&uid)
+            };
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if seen.is_some() || ready.len() == count {
+                *seen = Some(seen.unwrap_or(count).min(ready.len()));
+            }
+        })?;
+        watch.wait("its pods", PATIENCE, |pods| all_ready(pods, count).then_some(()))?;
+        Ok(Self { known, _watch: watch })
+    }
+
+    fn get(&self) -> Option<usize> {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Image of that container of a pod, as its owner names it.
+fn image_in(pod: &Value, container: &str) -> Option<String> {
+    let all = pod["spec"]["containers"].as_array()?;
+    all.iter().find(|each| each["name"] == container)?["image"].as_str().map(unpinned)
+}
+
+#[test]
+fn a_decoration_brings_a_sidecar_by_new_pods_and_its_next_image_in_place_without_a_failed_request() -> anyhow::Result<()>
+{
+    let scene = Scene::start("decorate", &colla_set(3))?;
+    let fewest = Fewest::start(&scene.app, 3)?;
+    // The reference server that would listen in an hour: nobody waits for it.
+    let decorate = |version: &str| {
+        let container = json!({"name": "log", "image": scene.app.image(version), "injectPolicy": "AfterPrimaryContainer",
+            "env": [{"name": "START_DELAY", "value": "3600000"}]});
+        let template = json!({"metadata": [{"labels": {"logged": "yes"}}], "containers": [container]});
+        let decoration = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration", "metadata": {"name": "log"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template}});
+        scene.app.kubectl.feed(&["apply"], &decoration)
+    };
+    let wait = |version: &str| {
+        let image = scene.app.image(version);
+        scene.app.pods.wait(&format!("three pods with the sidecar {version}"), PATIENCE, |pods| {
+            let has_it = |pod: &Value| image_in(pod, "log").as_ref() == Some(&image);
+            (all_ready(pods, 3) && pods.values().all(has_it)).then_some(())
+        })
+    };
+    let decorations = Watch::start(&scene.app.kubectl, &["poddecorations"])?;
+    let reported = |last: &str| {
+        decorations.wait("the rollout to be reported", PATIENCE, |all| {
+            let status = &all.get("log")?["status"];
+            let updated = status["updatedRevision"].as_str().filter(|revision| *revision != last)?;
+            let is_through = status["updatedAvailablePods"] == 3 && status["currentRevision"] == updated;
+            is_through.then(|| updated.to_owned())
+        })
+    };
+    decorate("v1")?;
+    wait("v1")?;
+    let before: BTreeSet<&str> = scene.before.iter().map(|pod| pod.uid.as_str()).collect();
+    let decorated = scene.app.identities();
+    ensure!(
+        decorated.iter().all(|pod| !before.contains(pod.uid.as_str())),
+        "a pod can't get a container: {decorated:?}"
+    );
+    ensure!(ids(&scene.app) == [0, 1, 2], "the ids are {:?}", ids(&scene.app));
+    let first = reported("")?;
+    decorate("v2")?;
+    wait("v2")?;
+    ensure!(scene.app.identities() == decorated, "pods were replaced: {:?}", scene.app.identities());
+    for (name, pod) in scene.app.pods.objects() {
+        ensure!(image_in(&pod, "web") == Some(scene.app.image("v1")), "{name} has another image: {}", pod["spec"]);
+    }
+    let revision = reported(&first)?;
+    for pod in scene.app.pods.objects().values() {
+        let label = &pod["metadata"]["labels"]["poddecoration.kusionstack.io/pd-log"];
+        ensure!(label == revision.as_str(), "a pod has the revision {label}, and not {revision}");
+    }
+    let fewest = fewest.get().context("nothing was seen")?;
+    ensure!(fewest >= 2, "{fewest} of 3 pods were Ready at once, and one at a time may be away");
     scene.finish().map(drop)
 }

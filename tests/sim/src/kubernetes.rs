@@ -183,6 +183,7 @@ impl Kubernetes {
                     Body::CollaSet(_)
                     | Body::ResourceContext(_)
                     | Body::Claim(_)
+                    | Body::PodDecoration(_)
                     | Body::ControllerRevision(_)
                     | Body::OperationJob(_) => {}
                     Body::ReplicaSet(_) | Body::StatefulSet(_) | Body::DaemonSet(_) => {

@@ -109,6 +109,7 @@ pub fn sync(seen: &Seen<'_>) -> Vec<Act> {
         Body::CollaSet(_)
         | Body::ResourceContext(_)
         | Body::Claim(_)
+        | Body::PodDecoration(_)
         | Body::ControllerRevision(_)
         | Body::OperationJob(_) => Vec::new(),
     }

@@ -310,6 +310,8 @@ fn workloads(
             failures: failures.map(|failure| (failure.grant.pod.clone(), failure.reason())).collect(),
         }
     };
-    let is_workload = |object: &&std::sync::Arc<Object>| kind::of_workload(&object.id.group_kind).is_some();
+    let is_workload = |object: &&std::sync::Arc<Object>| {
+        kind::of_workload(&object.id.group_kind).is_some_and(|kind| !kind.names().is_empty())
+    };
     snapshot.objects.iter().filter(is_workload).map(|object| report(object)).collect()
 }

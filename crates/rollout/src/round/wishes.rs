@@ -96,7 +96,7 @@ impl<'a> Wishes<'a> {
     /// Index of the plan of the workload whose pods are still to be brought to where the grant leads.
     pub(super) fn workload_of_target(&self, grant: &Grant) -> Option<usize> {
         let revision = target(grant)?;
-        self.workload_of_grant(grant).filter(|index| self.plans[*index].target == revision)
+        self.workload_of_grant(grant).filter(|index| self.plans[*index].is_target(revision))
     }
 
     /// Index of the plan of the workload to whose earlier version the grant brings its pod back, because the partition keeps it there.

@@ -5,6 +5,7 @@ mod body;
 mod claims;
 mod conditions;
 mod context;
+mod decorations;
 mod deletion;
 mod membership;
 mod names;
@@ -27,9 +28,13 @@ use serde_json::{Value, json};
 pub use body::{CollaSet, CollaSetBody, Scope, UpgradePolicy};
 pub use claims::ClaimBody;
 pub use context::ContextBody;
-pub(crate) use names::{PAIR_ORIGIN, TO_REPLACE};
+pub(crate) use names::{PAIR_ORIGIN, TO_REPLACE, instance_id, is_own_label};
+pub(crate) use naming::revision as revision_name;
+pub(crate) use pairs::pairs_of;
+pub(crate) use roster::stays;
 
 use super::BadVersion;
+use super::pod_decoration::POD_DECORATION;
 use super::revision::{self, CONTROLLER_REVISION};
 use crate::kind::{Component, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
@@ -85,7 +90,7 @@ impl Kind for CollaSets {
     }
 
     fn resources(&self) -> &'static [Resource] {
-        const { &[COLLA_SET, RESOURCE_CONTEXT, CLAIM, CONTROLLER_REVISION] }
+        const { &[COLLA_SET, RESOURCE_CONTEXT, CLAIM, CONTROLLER_REVISION, POD_DECORATION] }
     }
 
     fn component(&self) -> Component {
@@ -117,6 +122,8 @@ impl Kind for CollaSets {
             object::read(of, object, Body::ResourceContext)
         } else if *of == CLAIM.group_kind {
             object::read(of, object, Body::Claim)
+        } else if *of == POD_DECORATION.group_kind {
+            object::read(of, object, |body| Body::PodDecoration(Box::new(body)))
         } else {
             object::read(of, object, Body::ControllerRevision)
         }

@@ -35,7 +35,7 @@ pub struct RevisionBody {
     pub number: i64,
     /// Of the template.
     pub shape: Shape,
-    /// The template, if a CollaSet has the revision.
+    /// The template, if a CollaSet or PodDecoration has the revision.
     pub template: Option<Arc<Value>>,
     /// The claim templates, if a CollaSet has the revision.
     pub claims: Vec<Value>,
@@ -60,7 +60,7 @@ impl From<Raw> for RevisionBody {
             template.remove("$patch");
         }
         let owners = items(&raw.metadata["ownerReferences"]);
-        let is_kept = owners.into_iter().any(|owner| owner["kind"] == "CollaSet");
+        let is_kept = owners.into_iter().any(|owner| owner["kind"] == "CollaSet" || owner["kind"] == "PodDecoration");
         let kept = is_kept.then(|| Arc::new(template.clone()));
         let claims = match claims {
             Value::Array(claims) if is_kept => claims,

@@ -55,8 +55,27 @@ impl Cluster {
         cluster
     }
 
+    /// resourceVersion of the next write.
+    pub(crate) fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
     pub(crate) fn set(&self) -> &Value {
         &self.objects[&("CollaSet".to_owned(), "web".to_owned())]
+    }
+
+    /// Revisions whose owner is gone go: also those that somebody has made since, who did not know it.
+    pub(crate) fn collect_garbage(&mut self) {
+        let uids: BTreeSet<String> = self
+            .objects
+            .values()
+            .filter_map(|object| object["metadata"]["uid"].as_str().map(ToOwned::to_owned))
+            .collect();
+        self.objects.retain(|(kind, _), object| {
+            let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
+            kind != "ControllerRevision" || owner.is_none_or(|owner| uids.contains(owner))
+        });
     }
 
     /// Somebody deletes the CollaSet: it is there until its last finalizer goes.
@@ -193,8 +212,9 @@ impl Cluster {
             for (name, change) in &intent.operation.annotations {
                 pod["metadata"]["annotations"][name] = json!(change.to);
             }
-            for change in intent.operation.containers.values() {
-                pod["spec"]["containers"][0]["image"] = json!(change.to);
+            for (container, change) in &intent.operation.containers {
+                let all = pod["spec"]["containers"].as_array_mut().into_iter().flatten();
+                all.filter(|each| each["name"] == container.as_str()).for_each(|each| each["image"] = json!(change.to));
             }
         }
     }
@@ -265,7 +285,7 @@ impl Seen {
         self.pods = cluster.objects.iter().filter(|(key, _)| is_pod(key)).map(clone).collect();
     }
 
-    /// The plan for what is seen.
+    /// The plan for the CollaSet, with the writes of the PodDecorations' plans at its end.
     pub(crate) fn plan(&self, left: &BTreeSet<String>) -> Plan {
         self.plan_at(left, NOW)
     }
@@ -283,8 +303,11 @@ impl Seen {
         let pods: Vec<Arc<PodView>> = self.pods.values().map(view).collect();
         let world =
             World::new(&objects, &pods, self.operating.clone()).after(left.clone()).at(&pods, now.parse().unwrap());
-        let root = objects.iter().find(|object| object.colla_set().is_some() && object.id.name == name).unwrap();
-        kind::of_workload(&root.id.group_kind).unwrap().plan(root, &world)
+        let is_set = |plan: &Plan| plan.workload.group_kind.kind == "CollaSet";
+        let (sets, decorations): (Vec<Plan>, Vec<Plan>) = world.plans().into_iter().partition(is_set);
+        let mut plan = sets.into_iter().find(|plan| plan.workload.name == name).unwrap();
+        plan.writes.extend(decorations.into_iter().flat_map(|other| other.writes));
+        plan
     }
 }
 
@@ -320,6 +343,7 @@ pub(crate) fn settle(cluster: &mut Cluster, operates: bool) -> Plan {
         }
         let before = cluster.objects.clone();
         cluster.kubelets();
+        cluster.collect_garbage();
         if !changed && before == cluster.objects {
             return plan;
         }

@@ -5,6 +5,8 @@ mod claims;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod decorations;
+#[cfg(test)]
 mod deletion;
 #[cfg(test)]
 mod orders;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Seen, carry_out_plan, settle};
+use crate::decorations::{containers, decorate, sidecar, undecorate};
 
 const REPLICAS: i64 = 3;
 /// More than wanted while pods are replaced.
@@ -39,6 +40,10 @@ enum Event {
     Exclude(usize),
     /// Pods are updated in another way.
     Policy(bool),
+    /// Somebody makes or changes a PodDecoration: the image of its sidecar, what it is started with, and how many pods keep theirs.
+    Decorate(u8, u8, u8),
+    /// Somebody deletes it.
+    Undecorate,
 }
 
 fn usual() -> impl Strategy<Value = Event> {
@@ -66,6 +71,8 @@ fn events_of_users() -> impl Strategy<Value = Vec<Event>> {
         2 => (0..6_usize, any::<bool>()).prop_map(|(index, is_wanted)| Event::Replace(index, is_wanted)),
         1 => (0..6_usize).prop_map(Event::Exclude),
         1 => any::<bool>().prop_map(Event::Policy),
+        1 => (1..4_u8, 0..2_u8, 0..3_u8).prop_map(|(image, args, kept)| Event::Decorate(image, args, kept)),
+        1 => Just(Event::Undecorate),
     ];
     (any::<bool>(), prop::collection::vec(event, 0..150), (0..6_usize).prop_map(Event::Delete)).prop_map(
         |(deletes, mut events, deletion)| {
@@ -130,6 +137,13 @@ fn happen(event: Event, cluster: &mut Cluster, seen: &mut [Seen; 2]) {
             let policy = if replaces { "Replace" } else { "InPlaceIfPossible" };
             spec["updateStrategy"] = json!({"podUpgradePolicy": policy});
         }),
+        Event::Decorate(image, args, kept) => {
+            let mut spec = sidecar("log", &format!("log:v{image}"));
+            spec["template"]["containers"][0]["args"] = json!([args.to_string()]);
+            spec["updateStrategy"] = json!({"rollingUpdate": {"partition": kept}});
+            decorate(cluster, "log", &spec);
+        }
+        Event::Undecorate => undecorate(cluster, "log"),
     }
 }
 
@@ -154,6 +168,17 @@ fn check(events: Vec<Event>, more: usize) -> Result<(), TestCaseError> {
     let alive: BTreeSet<&str> =
         contexts.as_array().unwrap().iter().filter_map(|each| each["data"]["hitless.dev/pod"].as_str()).collect();
     let own = cluster.own_pods();
+    let decoration = cluster.objects.get(&("PodDecoration".to_owned(), "log".to_owned()));
+    let wanted = decoration.map(|decoration| &decoration["spec"]["template"]["containers"][0]["image"]);
+    let kept = decoration.and_then(|decoration| {
+        usize::try_from(decoration["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_u64()?).ok()
+    });
+    let with = |is: &dyn Fn(&str) -> bool| {
+        own.iter().filter(|pod| containers(pod).iter().any(|(name, image)| name == "log" && is(image))).count()
+    };
+    let least = own.len().saturating_sub(kept.unwrap_or_default());
+    let (now, all) = (with(&|image| wanted.is_some_and(|wanted| *wanted == image)), with(&|_| true));
+    prop_assert!(if wanted.is_some() { now >= least } else { all == 0 }, "{now} of {all} have the sidecar {wanted:?}");
     prop_assert_eq!(i64::try_from(own.len()).unwrap(), spec["replicas"].as_i64().unwrap());
     let names: BTreeSet<&str> = own.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
     prop_assert_eq!(alive, names);

@@ -56,6 +56,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
             "kusionstack/lifecycle.yaml",
             "-f",
             "kusionstack/operationjobs.yaml",
+            "-f",
+            "kusionstack/poddecorations.yaml",
         ])
         .output()?;
     ensure!(output.status.success(), "kubectl apply: {}", String::from_utf8_lossy(&output.stderr));
@@ -232,6 +234,10 @@ async fn create_pods(api: &Api) -> anyhow::Result<Reserved> {
         ("companion", NAMESPACE, NODE, Some("True"), false),
     ] {
         let mut body = pod(name, node, &metadata);
+        if name == "reserved" || name == "operated" {
+            body["metadata"]["labels"]["poddecoration.kusionstack.io/pd-log"] = json!("old");
+            body["metadata"]["annotations"][names::annotations::DECORATIONS] = json!("[]");
+        }
         if name == "operated" {
             body["metadata"]["labels"]["controller-revision-hash"] = json!("new");
             body["metadata"]["annotations"][names::annotations::REVISION] = json!("new");
@@ -271,8 +277,15 @@ async fn create_ledger(api: &Api, pods: &Reserved) -> anyhow::Result<()> {
         reservations[uid] = json!({"id": format!("{uid}.0"), "pod": name, "node": NODE, "since": "2026-01-01T00:00:00.000000Z",
             "images": {"web": "web:2", "setup": "setup:2", "proxy": "proxy:2"}, "fromImages": {"web": "web:1"}, "labels": {"controller-revision-hash": "new"}});
         match name.as_str() {
-            "reserved" => reservations[uid]["labels"]["app"] = json!("named"),
-            "operated" => reservations[uid]["labels"]["pod-template-generation"] = json!("2"),
+            "reserved" => {
+                for label in ["app", "poddecoration.kusionstack.io/pd-log", "poddecoration.kusionstack.io/pd-other"] {
+                    reservations[uid]["labels"][label] = json!("named");
+                }
+            }
+            "operated" => {
+                reservations[uid]["labels"]["pod-template-generation"] = json!("2");
+                reservations[uid]["labels"]["poddecoration.kusionstack.io/pd-log"] = json!("named");
+            }
             _ => {}
         }
     }
@@ -357,7 +370,20 @@ async fn create_colla_set(api: &Api) -> anyhow::Result<()> {
     set["kind"] = json!("CollaSet");
     api.admin(&Call::create(colla_sets(), set)).await?;
     let status = json!({"status": {"updatedRevision": "new"}});
-    api.admin(&Call::merge(format!("{}/colla/status", colla_sets()), status)).await.map(drop)
+    api.admin(&Call::merge(format!("{}/colla/status", colla_sets()), status.clone())).await?;
+    let path = format!("/apis/apps.kusionstack.io/v1alpha1/namespaces/{NAMESPACE}/poddecorations");
+    let containers = json!([{"name": "log", "image": "log:1", "command": ["/log"]}]);
+    let primary = json!([{"targetPolicy": "First", "image": "decorated:1"}, {"name": "web", "image": "decorated:2"}]);
+    // One that sets images, and one that says nothing.
+    for (name, template) in
+        [("log", json!({"containers": containers, "primaryContainers": primary})), ("other", json!({}))]
+    {
+        let decoration = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration",
+            "metadata": {"name": name}, "spec": {"template": template}});
+        api.admin(&Call::create(path.clone(), decoration)).await?;
+        api.admin(&Call::merge(format!("{path}/{name}/status"), status.clone())).await?;
+    }
+    Ok(())
 }
 
 /// Path of OperationJobs in [`NAMESPACE`].

@@ -123,7 +123,11 @@ fn desired(seen: &Seen, owner: &str) -> Option<usize> {
         Body::StatefulSet(body) => body.replicas,
         Body::DaemonSet(body) => body.status.desired_number_scheduled,
         Body::CollaSet(body) => return Some(body.replicas),
-        Body::ResourceContext(_) | Body::Claim(_) | Body::ControllerRevision(_) | Body::OperationJob(_) => return None,
+        Body::ResourceContext(_)
+        | Body::Claim(_)
+        | Body::PodDecoration(_)
+        | Body::ControllerRevision(_)
+        | Body::OperationJob(_) => return None,
     };
     usize::try_from(replicas).ok()
 }
@@ -144,6 +148,7 @@ pub(super) fn strategy_limit(object: Option<&Object>) -> Option<usize> {
         | Body::CollaSet(_)
         | Body::ResourceContext(_)
         | Body::Claim(_)
+        | Body::PodDecoration(_)
         | Body::ControllerRevision(_)
         | Body::OperationJob(_) => return None,
     };

@@ -134,6 +134,7 @@ impl World {
                 | Body::CollaSet(_)
                 | Body::ResourceContext(_)
                 | Body::Claim(_)
+                | Body::PodDecoration(_)
                 | Body::ControllerRevision(_)
                 | Body::OperationJob(_) => return None,
             };

@@ -29,7 +29,7 @@ pub(super) fn in_sequence(set: &str, id: i32) -> String {
 }
 
 /// Name of the ControllerRevision of a template with this hash. It is the value of a label, too.
-pub(super) fn revision(set: &str, hash: &str) -> String {
+pub(crate) fn revision(set: &str, hash: &str) -> String {
     let hash = hash.get(..10).unwrap_or(hash);
     format!("{}-{hash}", beginning(set, hash.len()))
 }

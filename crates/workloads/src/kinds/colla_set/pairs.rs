@@ -19,6 +19,27 @@ pub(super) fn surge(replicas: usize) -> usize {
     replicas.div_ceil(4).max(1)
 }
 
+/// Pods that count by themselves; and the new pods of pairs, by uid, with those that they replace. As their labels tell.
+pub(crate) fn pairs_of<'a>(
+    pods: impl Iterator<Item = &'a PodView>,
+) -> (Vec<&'a PodView>, BTreeMap<&'a str, &'a PodView>) {
+    let (news, mut alone): (Vec<&PodView>, Vec<&PodView>) =
+        pods.partition(|pod| pod.labels.contains_key(names::PAIR_ORIGIN));
+    let mut pairs = BTreeMap::new();
+    if news.is_empty() {
+        return (alone, pairs);
+    }
+    let by_name: BTreeMap<&str, &PodView> = alone.iter().map(|pod| (pod.id.name.as_str(), *pod)).collect();
+    for new in news {
+        match new.labels.get(names::PAIR_ORIGIN).and_then(|name| by_name.get(name.as_str())) {
+            Some(origin) => _ = pairs.insert(new.id.uid.as_str(), *origin),
+            // It is gone, and the label goes next.
+            None => alone.push(new),
+        }
+    }
+    (alone, pairs)
+}
+
 impl Instance<'_> {
     fn link(&self, key: &str) -> Option<i32> {
         self.data.get(key)?.parse().ok()
@@ -78,8 +99,8 @@ impl Work<'_, '_> {
     fn is_to_be_replaced(&self, id: i32, pod: &PodView, scope: &BTreeSet<i32>) -> bool {
         let is_asked = pod.labels.contains_key(names::TO_REPLACE) && !pod.labels.contains_key(names::REPLACED_BY);
         let body = self.set.body;
-        let is_updated =
-            body.policy == UpgradePolicy::Replace && !body.paused && scope.contains(&id) && !self.is_at_target(pod);
+        let is_behind = || (scope.contains(&id) && !self.is_at_target(pod)) || !self.is_decorated(pod);
+        let is_updated = body.policy == UpgradePolicy::Replace && !body.paused && is_behind();
         (is_asked || is_updated) && !self.going.contains(&id)
     }
 
@@ -139,9 +160,9 @@ impl Work<'_, '_> {
                     self.roster.unlink([origin, new]);
                 }
             }
-            Some(_) => {
+            Some(pod) => {
                 let is_outdated = self.roster.instances.get(&new).is_some_and(|each| each.revision() != revision);
-                if is_outdated && !self.going.contains(&new) && self.remove(new, 0) {
+                if (is_outdated || !self.is_decorated(pod)) && !self.going.contains(&new) && self.remove(new, 0) {
                     self.going.insert(new);
                     self.set_revision(new, revision);
                     self.mark(new, names::RECREATE);

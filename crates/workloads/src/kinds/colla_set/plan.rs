@@ -20,6 +20,7 @@ use super::revisions::Revisions;
 use super::roster::{Instance, Roster, stays};
 use super::{COLLA_SET, CollaSet, deletion, names, pod};
 use crate::intent::{PodIntent, PodWish, share};
+use crate::kinds::pod_decoration::Decorations;
 use crate::plan::{Because, Plan, Stage, note};
 use crate::world::World;
 use crate::write::{Request, Write};
@@ -53,6 +54,8 @@ pub(super) struct Work<'a, 'w> {
     pub(super) refused: Option<Because>,
     /// What the API server says no to, by the verb of the write.
     pub(super) refusals: Vec<(&'static str, String)>,
+    /// What its pods get beside the template.
+    pub(super) decorations: Decorations<'a>,
 }
 
 pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
@@ -90,6 +93,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         total: 0,
         refused: None,
         refusals: Vec::new(),
+        decorations: Decorations::none(),
     };
     let Some(target) = target.filter(|_| !set.object.deleting) else {
         return deletion::plan(work, context, idle);
@@ -115,6 +119,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
     work.refusals = refused.collect();
     writes.extend(work.report());
     let mut notes = work.notes();
+    let (goal, single) = work.goals();
     let Work { mut wishes, behind, total, refused, .. } = work;
     share(&mut wishes);
     let stage = match refused {
@@ -125,11 +130,12 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         _ if behind.is_empty() && wishes.is_empty() => Stage::Idle,
         _ => Stage::Rolling,
     };
-    Plan { writes, wishes, behind, total, notes, ..idle(stage) }
+    Plan { target: goal, single, writes, wishes, behind, total, notes, ..idle(stage) }
 }
 
 impl<'a> Work<'a, '_> {
     fn advance(&mut self) {
+        self.decorate();
         // A pod that was let go keeps its name.
         let unowned = self.world.unowned_pods(&self.set.object.id.namespace).iter();
         let taken: BTreeSet<&str> = self.pods.iter().chain(unowned).map(|pod| pod.id.name.as_str()).collect();
@@ -224,15 +230,16 @@ impl<'a> Work<'a, '_> {
         let count = missing.clone().count().min(there);
         let (mut writes, mut is_first) = (Vec::new(), true);
         for (id, instance) in missing.take(there) {
-            let template = self.revisions.template(instance.revision()).unwrap_or(self.set.body.template.content());
+            let replaces = origins.get(id).and_then(|origin| self.roster.instances.get(origin));
+            let Some(template) = self.template_of_new(*id, instance, replaces) else { continue };
             let templates = self.revisions.claims(instance.revision()).unwrap_or(&self.set.body.claims);
             let is_target = instance.revision() == self.target;
             let of_target = if is_target { &outdated } else { &none };
             let Some(needed) = self.claims.needed((*id, instance.pod_name()), templates, of_target, self.world) else {
                 continue;
             };
-            let replaces = origins.get(id).and_then(|origin| self.roster.instances.get(origin));
-            let plan = pod::Plan { template, claims: needed.mounts, replaces: replaces.map(Instance::pod_name) };
+            let plan =
+                pod::Plan { template: &template, claims: needed.mounts, replaces: replaces.map(Instance::pod_name) };
             let needs = needed.writes.iter().map(Write::key).collect();
             let tells = match replaces {
                 Some(origin) => {

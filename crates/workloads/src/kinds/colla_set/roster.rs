@@ -212,7 +212,7 @@ impl<'a> Roster<'a> {
 }
 
 /// Whether the pod is there to stay.
-pub(super) fn stays(pod: &PodView) -> bool {
+pub(crate) fn stays(pod: &PodView) -> bool {
     !pod.terminating && !pod.finished
 }
 

@@ -13,11 +13,7 @@ impl Work<'_, '_> {
     pub(super) fn report(&self) -> Option<Write> {
         let known = &self.set.body.status;
         let wanted = self.status(known);
-        if *known == wanted {
-            return None;
-        }
-        let status = json!(wanted);
-        Some(Write::status("report-status", self.set.object, |patch| patch.add(&["status"], status)))
+        (*known != wanted).then(|| Write::status("report-status", self.set.object, json!(wanted)))
     }
 
     fn status(&self, known: &CollaSetStatus) -> CollaSetStatus {

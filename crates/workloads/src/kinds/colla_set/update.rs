@@ -8,6 +8,7 @@ use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 
 use super::body::{Scope, UpgradePolicy};
+use super::decorations::Changes;
 use super::names;
 use super::plan::Work;
 use super::roster::Instance;
@@ -16,6 +17,7 @@ use crate::kinds::revision;
 use crate::need::{Goal, Need, Origin, need};
 use crate::plan::Because;
 use crate::restart_annotations::RestartAnnotations;
+use crate::template::Shape;
 
 /// How one pod gets it.
 enum Way {
@@ -28,14 +30,18 @@ enum Way {
     Refused(Because),
 }
 
-impl Work<'_, '_> {
+impl<'a> Work<'a, '_> {
     pub(super) fn update(&mut self) {
         let scope = self.scope();
         self.retarget(&scope);
+        // Pods that are to be made have got their revisions.
+        self.decorate();
+        let is_refused = self.decorations.fault().is_some();
         let restarts = RestartAnnotations::of(self.set.object, &self.set.body.template);
         let pairs = self.roster.pairs();
         let news: BTreeSet<i32> = pairs.values().copied().collect();
-        for id in scope.iter().copied() {
+        let mut changes = Changes::default();
+        for (id, to) in self.aims(&scope) {
             let Some((pod, uid)) =
                 self.roster.instances.get(&id).and_then(|each| each.pod).map(|pod| (pod, &pod.id.uid))
             else {
@@ -45,25 +51,37 @@ impl Work<'_, '_> {
                 continue;
             }
             self.total += 1;
-            if self.is_at_target(pod) || (self.going.contains(&id) && !pairs.contains_key(&id)) {
+            let is_done = is_at(pod, to) && self.is_decorated(pod);
+            if is_done || (self.going.contains(&id) && !pairs.contains_key(&id)) {
                 continue;
             }
             self.behind.insert(uid.clone());
             // Who is replaced is not updated.
-            if self.set.body.paused || pairs.contains_key(&id) || self.world.left.contains(uid) {
+            if self.set.body.paused || is_refused || pairs.contains_key(&id) || self.world.left.contains(uid) {
                 continue;
             }
-            match self.way(pod, &restarts) {
+            match self.way(pod, to, &restarts, &mut changes) {
                 Way::InPlace(intent) => {
                     let delay_seconds = self.set.body.update_delay_seconds;
                     self.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(*intent)) });
                 }
                 Way::Replaced => {}
-                Way::Anew => self.make_anew(id, Some(self.target), self.new_images(pod)),
+                Way::Anew => self.make_anew(id, Some(to), self.new_images(pod, to)),
                 Way::Refused(because) => self.refused = Some(because),
             }
         }
         self.make_those_anew_that_left(&scope, &pairs);
+    }
+
+    /// Which revision each id is to have: the template's, or, outside of the scope, its own where only its decorations differ.
+    fn aims(&self, scope: &BTreeSet<i32>) -> Vec<(i32, &'a str)> {
+        let inside = scope.iter().map(|id| (*id, self.target));
+        let outside = self.roster.counted().filter(|(id, _)| !scope.contains(id)).filter_map(|(id, instance)| {
+            let pod = instance.pod.filter(|pod| !self.is_decorated(pod))?;
+            let own = pod.labels.get(labels::CONTROLLER_REVISION_HASH)?;
+            self.revisions.has(own).then_some((id, own.as_str()))
+        });
+        inside.chain(outside).collect()
     }
 
     /// Pods that have left service for good go, also those that nobody wants gone any more: nobody puts them back. One of a pair goes
@@ -91,9 +109,9 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Images of the template that differ from the pod's: a tag that nobody can pull takes no pod out of service.
-    fn new_images(&self, pod: &PodView) -> BTreeMap<String, ImageChange> {
-        let template = &self.set.body.template;
+    /// Images that differ from the pod's where it is made anew at this revision: a tag that nobody can pull takes no pod out of service.
+    fn new_images(&self, pod: &PodView, to: &str) -> BTreeMap<String, ImageChange> {
+        let template = self.template_at(pod, to);
         let change = |(name, wanted): (&str, &str)| {
             let container = pod.container(name).filter(|container| container.image != wanted)?;
             Some((name.to_owned(), ImageChange { from: container.image.clone(), to: wanted.to_owned() }))
@@ -165,10 +183,10 @@ impl Work<'_, '_> {
 
     /// The label tells.
     pub(super) fn is_at_target(&self, pod: &PodView) -> bool {
-        pod.labels.get(labels::CONTROLLER_REVISION_HASH).is_some_and(|label| label == self.target)
+        is_at(pod, self.target)
     }
 
-    fn way(&self, pod: &PodView, restarts: &RestartAnnotations) -> Way {
+    fn way(&self, pod: &PodView, to: &str, restarts: &RestartAnnotations, changes: &mut Changes) -> Way {
         let policy = self.set.body.policy;
         if policy == UpgradePolicy::Recreate {
             return Way::Anew;
@@ -179,32 +197,39 @@ impl Work<'_, '_> {
         let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
         let template = &self.set.body.template;
         let shape = self.revisions.shape(label);
-        let has_same_claims = self.revisions.has_same_claims(label);
-        let allowed = shape.filter(|shape| has_same_claims && restarts.allow(shape, template.shape()));
-        let in_place = allowed.and_then(|shape| {
-            let goal = Goal::of(self.set.object, template, revision::label(self.target));
-            let origin = Origin { recorded: Some(&shape.revision), annotations: None };
-            match need(pod, &goal, &origin, [shape]) {
-                Need::Operation(Ok(intent)) => Some(intent),
-                Need::Operation(Err(_)) | Need::Nothing => None,
-            }
-        });
+        let has_same_claims = label == to || self.revisions.has_same_claims(label);
+        let goal = Goal::of(self.set.object, template, revision::label(to));
+        let in_place = if !has_same_claims {
+            None
+        } else if self.decorations.is_empty() && to == self.target && self.is_decorated(pod) {
+            shape.and_then(|shape| in_place(pod, shape, &goal, restarts))
+        } else {
+            let change = self.change(pod, to, changes);
+            change.and_then(|change| in_place(pod, change.from.shape(), &change.goal(goal), restarts))
+        };
         match in_place {
             Some(intent) => Way::InPlace(Box::new(intent)),
-            None if policy == UpgradePolicy::InPlaceOnly => {
-                let because = shape
-                    .and_then(|shape| restarts.first_native_change(&shape.annotations, &template.shape().annotations));
-                Way::Refused(because.unwrap_or_else(|| {
-                    let what = if has_same_claims {
-                        "something else than images and restart annotations in spec.template"
-                    } else {
-                        "spec.volumeClaimTemplates"
-                    };
-                    Because::field(what)
-                }))
-            }
+            None if policy == UpgradePolicy::InPlaceOnly => Way::Refused(self.not_in_place(pod, to, restarts)),
             None => Way::Anew,
         }
+    }
+
+    /// Why it can't be done in a running pod.
+    fn not_in_place(&self, pod: &PodView, to: &str, restarts: &RestartAnnotations) -> Because {
+        let label = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
+        if label == to {
+            return Because::field("something else than images in a PodDecoration");
+        }
+        let annotations = &self.set.body.template.shape().annotations;
+        let shape = self.revisions.shape(label);
+        let because = shape.and_then(|shape| restarts.first_native_change(&shape.annotations, annotations));
+        because.unwrap_or_else(|| {
+            Because::field(if self.revisions.has_same_claims(label) {
+                "something else than images and restart annotations in spec.template"
+            } else {
+                "spec.volumeClaimTemplates"
+            })
+        })
     }
 
     /// Revisions that some pod has or is to have.
@@ -215,5 +240,22 @@ impl Work<'_, '_> {
         let status = &self.set.body.status;
         let reported = [status.current_revision.as_str(), status.updated_revision.as_str(), self.target];
         of_pods.chain(of_ids).chain(reported).collect()
+    }
+}
+
+/// Whether the pod's label names this revision.
+fn is_at(pod: &PodView, revision: &str) -> bool {
+    pod.labels.get(labels::CONTROLLER_REVISION_HASH).is_some_and(|label| label == revision)
+}
+
+/// The operation that brings the pod there, if all that differs can be changed in a running pod.
+fn in_place(pod: &PodView, from: &Shape, goal: &Goal<'_>, restarts: &RestartAnnotations) -> Option<PodIntent> {
+    if !restarts.allow(from, goal.template.shape()) {
+        return None;
+    }
+    let origin = Origin { recorded: Some(&from.revision), annotations: None };
+    match need(pod, goal, &origin, [from]) {
+        Need::Operation(Ok(intent)) => Some(intent),
+        Need::Operation(Err(_)) | Need::Nothing => None,
     }
 }

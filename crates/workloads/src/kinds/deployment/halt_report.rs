@@ -68,7 +68,7 @@ fn condition(status: &str, reason: &str, message: &str, now: Option<Timestamp>) 
 fn write(verb: &'static str, deployment: Deployment<'_>, condition: &Value) -> Write {
     let [status, conditions] = CONDITIONS;
     let Progressing { count, index, .. } = &deployment.body.progressing;
-    Write::status(verb, deployment.object, |patch| match (index, count) {
+    Write::patch_status(verb, deployment.object, |patch| match (index, count) {
         (Some(index), _) => patch.replace(&[status, conditions, &index.to_string()], condition.clone()),
         (None, 0) => patch.add(&CONDITIONS, json!([condition])),
         (None, _) => patch.add(&[status, conditions, "-"], condition.clone()),

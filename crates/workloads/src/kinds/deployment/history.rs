@@ -26,7 +26,7 @@ pub(super) fn entry(deployment: Deployment<'_>, live: ReplicaSet<'_>, owned: &[R
     let mut all_labels = template["metadata"]["labels"].clone();
     set(&mut all_labels, &[labels::HISTORY], revision);
     let mut selector = live.body.selector.clone();
-    set(&mut selector, &["matchLabels", labels::POD_TEMPLATE_HASH], &hash);
+    set(&mut selector, &["matchLabels", labels::POD_TEMPLATE_HASH], hash.as_str());
     json!({
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

@@ -54,6 +54,10 @@ fn granted() -> Vec<Row> {
         {"op": "replace", "path": "/metadata/labels/controller-revision-hash", "value": "old"},
         {"op": "remove", "path": "/metadata/annotations/hitless.dev~1revision"}]);
     let proxy = json!([{"op": "replace", "path": "/spec/initContainers/1/image", "value": "proxy:2"}]);
+    let decorated = json!([
+        {"op": "replace", "path": "/spec/initContainers/1/image", "value": "proxy:2"},
+        {"op": "replace", "path": "/metadata/labels/poddecoration.kusionstack.io~1pd-log", "value": "named"},
+        {"op": "replace", "path": "/metadata/annotations/poddecoration.kusionstack.io~1revisions", "value": "[{}]"}]);
     let sync = json!([{"op": "add", "path": "/metadata/annotations/hitless.dev~1config-sync", "value": "now"}]);
     vec![
         allowed_as(
@@ -66,6 +70,11 @@ fn granted() -> Vec<Row> {
             Who::Agent,
             "an agent sets the granted image of a restartable init container",
             patch("reserved", proxy),
+        ),
+        allowed(
+            Who::Agent,
+            "with it goes the revision of a PodDecoration that the pod has",
+            patch("reserved", decorated),
         ),
         allowed(
             Who::Agent,
@@ -251,6 +260,10 @@ fn ledger() -> Vec<Row> {
         Call::merge(at(name), json!({"metadata": {"labels": {"pod-template-generation": value}}}))
     };
     let foreign = Call::merge(at("reserved"), json!({"metadata": {"labels": {"app": "named"}}}));
+    let decoration = |pod: &str, name: &str, value: &str| {
+        let label = format!("poddecoration.kusionstack.io/pd-{name}");
+        Call::merge(at(pod), json!({"metadata": {"labels": {label: value}}}))
+    };
     let revision = Call::merge(at("free"), json!({"metadata": {"annotations": {"hitless.dev/revision": "new"}}}));
     let back_and_other_label = json!([
         {"op": "replace", "path": "/spec/containers/0/image", "value": "web:3"},
@@ -265,6 +278,18 @@ fn ledger() -> Vec<Row> {
         denied(Who::Agent, "not another generation than the ledger's", label, generation("operated", "3")),
         allowed(Who::Agent, "the generation of the template that the ledger names", generation("operated", "2")),
         denied(Who::Agent, "no other label, not even one that the ledger names", "revision labels", foreign),
+        denied(
+            Who::Agent,
+            "not another revision of a PodDecoration than the ledger's",
+            label,
+            decoration("operated", "log", "other"),
+        ),
+        denied(
+            Who::Agent,
+            "not a PodDecoration that the pod does not have, even if the ledger names it",
+            "revision labels",
+            decoration("reserved", "other", "named"),
+        ),
         denied(Who::Agent, "not another revision than the ledger's, before the way back", label, {
             Call::json_patch(
                 at("operated"),

@@ -24,6 +24,49 @@ fn make(revision: &str, changes: &[(&str, Value)]) -> Call {
     Call::create(pods(NAMESPACE), pod)
 }
 
+/// A pod that has the PodDecoration `log`: image and command of its sidecar, image of its own container.
+fn decorated(image: &str, command: &str, own: &str) -> Call {
+    decorated_with(&json!({"name": "log", "image": image, "command": [command]}), own, &["log"])
+}
+
+/// A pod with these decorations.
+fn decorated_with(sidecar: &Value, own: &str, decorations: &[&str]) -> Call {
+    let mut first = workload("colla", 1, &json!({}))["spec"]["template"]["spec"]["containers"][0].clone();
+    first["image"] = json!(own);
+    let mut labels = json!({"app": "colla", "kusionstack.io/control": "true", "hitless.dev/made-for": "CollaSet",
+        "controller-revision-hash": "new"});
+    for name in decorations {
+        labels[format!("poddecoration.kusionstack.io/pd-{name}")] = json!("new");
+    }
+    make("new", &[("/metadata/labels", labels), ("/spec/containers", json!([first, sidecar]))])
+}
+
+/// What PodDecorations say of a pod that has them.
+fn decorations() -> Vec<Row> {
+    let (added, images) = ("has the containers that it adds", "has the images that it sets");
+    let sidecar = |image: &str| json!({"name": "log", "image": image, "command": ["/log"]});
+    let mut privileged = sidecar("log:1");
+    privileged["securityContext"] = json!({"privileged": true});
+    vec![
+        allowed(Who::Controller, "a pod gets what its PodDecoration says", decorated("log:1", "/log", "decorated:1")),
+        allowed(Who::Controller, "of several images the last one", decorated("log:1", "/log", "decorated:2")),
+        denied(Who::Controller, "its sidecar runs no other image", added, decorated("other:1", "/log", "decorated:1")),
+        denied(Who::Controller, "nor another command", added, decorated("log:1", "/bin/sh", "decorated:1")),
+        denied(Who::Controller, "nor its own container another image", images, decorated("log:1", "/log", "other:1")),
+        allowed(
+            Who::Controller,
+            "what one of two decorations says, the other one may replace",
+            decorated_with(&sidecar("other:1"), "decorated:1", &["log", "other"]),
+        ),
+        denied(
+            Who::Controller,
+            "and a decoration gives no right on the node",
+            "gets no right on its node",
+            decorated_with(&privileged, "decorated:1", &["log"]),
+        ),
+    ]
+}
+
 pub(super) fn rows() -> Vec<Row> {
     let (template, rights, labels) =
         ("runs what the CollaSet's template says", "gets no right on its node", "has its labels");
@@ -72,6 +115,7 @@ pub(super) fn rows() -> Vec<Row> {
             make("new", &[]),
         ),
         allowed(Who::Controller, "the controller keeps a CollaSet's revisions", revision("CollaSet")),
+        allowed(Who::Controller, "and a PodDecoration's", revision("PodDecoration")),
         denied(Who::Controller, "and nobody else's", "only write those of CollaSets", revision("StatefulSet")),
         allowed(
             Who::Controller,
@@ -104,6 +148,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
     ]
     .into_iter()
+    .chain(decorations())
     .chain(pods_and_claims())
     .collect()
 }

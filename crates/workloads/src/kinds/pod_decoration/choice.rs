@@ -1,0 +1,286 @@
+//! Which revision of which decorations each pod of a CollaSet is to have.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use hitless_api::pod::PodView;
+use hitless_api::selector;
+use serde_json::Value;
+
+use super::revisions::Revisions;
+use super::undecorated::Undecorated;
+use super::{PodDecoration, body, label, marks, members, node_access, render};
+use crate::kinds::colla_set;
+use crate::object::Object;
+use crate::template::Template;
+use crate::world::World;
+
+/// Names of decorations and of their revisions, in the order in which they are applied.
+pub(crate) type Choice = Vec<(String, String)>;
+
+type Labels = BTreeMap<String, String>;
+
+/// A pod that is to be made.
+pub(crate) struct NewPod<'a> {
+    pub(crate) labels: Labels,
+    /// The pod that it replaces.
+    pub(crate) replaces: Option<&'a PodView>,
+}
+
+/// The decorations of a namespace that concern one CollaSet.
+pub(crate) struct Decorations<'a> {
+    /// In the order in which they are applied.
+    all: Vec<Decoration<'a>>,
+    /// The new pods of pairs, by uid, with those that they replace.
+    stands_for: BTreeMap<&'a str, &'a PodView>,
+    /// Why the pods of the CollaSet can't be made or changed now.
+    fault: Option<String>,
+    /// The labels that selectors go by, of pods of the CollaSet whose own are others; by uid.
+    labels: BTreeMap<&'a str, Labels>,
+}
+
+struct Decoration<'a> {
+    object: PodDecoration<'a>,
+    /// A pod's label that names the revision that it has.
+    label: String,
+    templates: BTreeMap<&'a str, &'a Value>,
+    /// Name of the template's revision, if that is there.
+    updated: Option<&'a str>,
+    /// Those that are to have the updated one, where only so many are.
+    counted: Option<BTreeSet<Id<'a>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Id<'a> {
+    /// uid of a pod that is there.
+    Pod(&'a str),
+    /// Instance id of a pod of the CollaSet that is to be made.
+    New(i32),
+}
+
+/// Who may be meant. A pod and the one that replaces it are one: the first of them.
+struct Member<'a, 'm> {
+    id: Id<'a>,
+    labels: Cow<'m, Labels>,
+    /// Name of the CollaSet, and instance id.
+    place: (&'a str, i32),
+}
+
+impl<'a> Decorations<'a> {
+    /// Those for `set`. `new`: its pods that are to be made, by id; `usual`: labels of such a pod, if there were one.
+    pub(crate) fn of(
+        set: &'a Object,
+        world: &World<'a>,
+        new: &BTreeMap<i32, NewPod<'a>>,
+        usual: &BTreeMap<String, String>,
+    ) -> Self {
+        let namespace = &set.id.namespace;
+        let undecorated = Undecorated::of(namespace, world);
+        let mut decorations = Self::none();
+        for pod in members(set, world) {
+            if let Cow::Owned(labels) = undecorated.labels(pod, set, world) {
+                decorations.labels.insert(&pod.id.uid, labels);
+            }
+        }
+        let own = || {
+            let there = members(set, world).map(|pod| decorations.labels_of(pod));
+            there.chain(new.values().map(|pod| &pod.labels)).chain([usual])
+        };
+        let concerns = |each: &Decoration<'a>| {
+            each.object.body.spec.selector.as_ref().and_then(selector::fault).is_some()
+                || own().any(|labels| each.selects(labels))
+                || members(set, world).any(|pod| pod.labels.contains_key(&each.label))
+        };
+        let known = world.decorations(namespace).iter();
+        let known = known.filter_map(|object| Decoration::of(object.pod_decoration()?, world));
+        let mut all: Vec<Decoration<'a>> = known.filter(concerns).collect();
+        if all.is_empty() {
+            return decorations;
+        }
+        all.sort_by_key(|each| (Reverse(each.object.body.weight()), &each.object.object.id.name));
+        let template = set.template().map(Template::content);
+        decorations.fault = all.iter().find_map(|each| each.fault(template));
+        decorations.stands_for = colla_set::pairs_of(members(set, world)).1;
+        if all.iter().any(|each| each.kept() > 0) {
+            let members = Member::all(set, world, &undecorated, new);
+            for each in &mut all {
+                each.count(&members);
+            }
+        }
+        Self { all, ..decorations }
+    }
+
+    /// No decorations.
+    pub(crate) fn none() -> Self {
+        Self { all: Vec::new(), stands_for: BTreeMap::new(), fault: None, labels: BTreeMap::new() }
+    }
+
+    /// Whether there are any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Why the pods of the CollaSet can't be made or changed now.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    /// Whether the revisions of all that select a pod with these labels are there.
+    pub(crate) fn are_known(&self, labels: &Labels) -> bool {
+        self.all.iter().filter(|each| each.selects(labels)).all(|each| each.updated.is_some())
+    }
+
+    /// Whether the pod has what it is to have.
+    pub(crate) fn are_on(&self, pod: &PodView) -> bool {
+        let wanted: BTreeMap<String, String> =
+            self.of_pod(pod).into_iter().map(|(name, revision)| (label(&name), revision)).collect();
+        marks::on(pod).eq(wanted.iter())
+    }
+
+    /// What a pod that is there is to have.
+    pub(crate) fn of_pod(&self, pod: &PodView) -> Choice {
+        let first = self.stands_for.get(pod.id.uid.as_str()).copied().unwrap_or(pod);
+        self.choice(self.labels_of(pod), (Id::Pod(&first.id.uid), self.labels_of(first)), Some(pod))
+    }
+
+    /// What a pod of this id that is to be made is to have. One that replaces another has what that is to have.
+    pub(crate) fn of_new(&self, id: i32, new: &NewPod<'_>) -> Choice {
+        let first = new.replaces.map_or((Id::New(id), &new.labels), |pod| (Id::Pod(&pod.id.uid), self.labels_of(pod)));
+        self.choice(&new.labels, first, new.replaces)
+    }
+
+    /// The updated revisions of all that select a pod with these labels.
+    pub(crate) fn of_all(&self, labels: &Labels) -> Choice {
+        let all = self.all.iter().filter(|each| each.selects(labels));
+        all.filter_map(|each| Some((each.object.object.id.name.clone(), each.updated?.to_owned()))).collect()
+    }
+
+    /// `first`: the pod itself, or the one that it replaces. `before`: the pod whose revisions are kept where the updated one is not
+    /// meant. Who has none then gets the one that all pods had last, if there is one.
+    fn choice(&self, labels: &Labels, first: (Id<'_>, &Labels), before: Option<&PodView>) -> Choice {
+        let selecting = self.all.iter().filter(|each| each.selects(labels));
+        let chosen = selecting.filter_map(|each| {
+            let known = |name: &&str| each.templates.contains_key(*name);
+            let has = before.and_then(|pod| pod.labels.get(&each.label)).map(String::as_str).filter(known);
+            let kept = has.or(Some(each.object.body.status.current_revision.as_str()).filter(known));
+            let name = each.updated.filter(|_| each.means(first)).or(kept);
+            Some((each.object.object.id.name.clone(), name?.to_owned()))
+        });
+        chosen.collect()
+    }
+
+    /// What the pod has, if all of it is known.
+    pub(crate) fn has(&self, pod: &PodView) -> Option<Choice> {
+        let marks = marks::on(pod).count();
+        let known = self.all.iter().filter_map(|each| {
+            let revision = pod.labels.get(&each.label).filter(|name| each.templates.contains_key(name.as_str()))?;
+            Some((each.object.object.id.name.clone(), revision.clone()))
+        });
+        let known: Choice = known.collect();
+        (known.len() == marks).then_some(known)
+    }
+
+    /// The template of a pod that has these.
+    pub(crate) fn render(&self, template: &Value, choice: &Choice) -> Value {
+        let template_of = |(name, revision): &(String, String)| {
+            let decoration = self.all.iter().find(|each| each.object.object.id.name == *name)?;
+            decoration.templates.get(revision.as_str()).map(|template| body::template(template))
+        };
+        let templates: Vec<_> = choice.iter().filter_map(template_of).collect();
+        render::render(template, &templates)
+    }
+
+    fn labels_of<'p>(&'p self, pod: &'p PodView) -> &'p Labels {
+        self.labels.get(pod.id.uid.as_str()).unwrap_or(&pod.labels)
+    }
+}
+
+impl<'a> Decoration<'a> {
+    /// One that is being deleted counts no more.
+    fn of(object: PodDecoration<'a>, world: &World<'a>) -> Option<Self> {
+        if object.object.deleting {
+            return None;
+        }
+        let revisions = Revisions::of(object, world);
+        let templates = revisions.by_name.iter();
+        let templates = templates.filter_map(|(name, each)| Some((*name, each.body.template.as_deref()?)));
+        Some(Self {
+            object,
+            label: label(&object.object.id.name),
+            templates: templates.collect(),
+            updated: revisions.target().map(|target| target.object.id.name.as_str()),
+            counted: None,
+        })
+    }
+
+    /// Why it can't be applied to pods with this template.
+    fn fault(&self, template: Option<&Value>) -> Option<String> {
+        let body = self.object.body;
+        let why = body.fault.clone().or_else(|| node_access::beyond(template?, body.template.content()))?;
+        Some(format!("PodDecoration {} can't be applied: {why}", self.object.object.id.name))
+    }
+
+    fn selects(&self, labels: &Labels) -> bool {
+        self.object.body.spec.selector.as_ref().is_some_and(|own| selector::matches(own, labels))
+    }
+
+    /// So many keep what they have.
+    fn kept(&self) -> usize {
+        let kept = self.object.body.rolling().and_then(|rolling| rolling.partition);
+        kept.and_then(|kept| usize::try_from(kept).ok()).unwrap_or_default()
+    }
+
+    /// Whether it is to have the updated revision.
+    fn means(&self, (id, labels): (Id<'_>, &Labels)) -> bool {
+        match &self.counted {
+            Some(counted) => counted.contains(&id),
+            None => self.is_open_to(labels),
+        }
+    }
+
+    /// Whether its strategy selects such a pod.
+    fn is_open_to(&self, labels: &Labels) -> bool {
+        let selector = self.object.body.rolling().and_then(|rolling| rolling.selector.as_ref());
+        selector.is_none_or(|selector| selector::matches(selector, labels))
+    }
+
+    /// Those that have it already go first, then those that are to be made.
+    fn count(&mut self, members: &[Member<'a, '_>]) {
+        let kept = self.kept();
+        let Some(updated) = self.updated.filter(|_| kept > 0) else { return };
+        let mut matched: Vec<&Member<'a, '_>> = members.iter().filter(|member| self.selects(&member.labels)).collect();
+        let count = matched.len().saturating_sub(kept);
+        let has_it = |member: &Member<'_, '_>| member.labels.get(&self.label).is_some_and(|known| known == updated);
+        matched.retain(|member| self.is_open_to(&member.labels));
+        matched.sort_by_key(|member| (!has_it(member), matches!(member.id, Id::Pod(_)), member.place));
+        self.counted = Some(matched.into_iter().take(count).map(|member| member.id).collect());
+    }
+}
+
+impl<'a: 'm, 'm> Member<'a, 'm> {
+    /// All that decorations of the CollaSet's namespace may select.
+    fn all(
+        set: &'a Object,
+        world: &World<'a>,
+        undecorated: &Undecorated<'a>,
+        new: &'m BTreeMap<i32, NewPod<'a>>,
+    ) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for other in world.colla_sets(&set.id.namespace) {
+            let (alone, _) = colla_set::pairs_of(members(other, world));
+            all.extend(alone.into_iter().map(|pod| Member {
+                id: Id::Pod(&pod.id.uid),
+                labels: undecorated.labels(pod, other, world),
+                place: (&other.id.name, colla_set::instance_id(pod)),
+            }));
+        }
+        let alone = new.iter().filter(|(_, pod)| pod.replaces.is_none());
+        all.extend(alone.map(|(id, pod)| Member {
+            id: Id::New(*id),
+            labels: Cow::Borrowed(&pod.labels),
+            place: (&set.id.name, *id),
+        }));
+        all
+    }
+}
