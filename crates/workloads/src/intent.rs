@@ -164,11 +164,13 @@ pub struct PodWish {
     pub delay_seconds: u32,
     /// Whose request it is, if that is an object.
     pub asked_by: Option<ObjectRef>,
+    /// It ends what has begun: a pause does not stop it.
+    pub ends: bool,
 }
 
 impl PodWish {
     pub(crate) fn new(pod: &PodView, intent: Result<PodIntent, Obstacle>) -> Self {
-        Self { pod: pod.id.clone(), intent, rank: 0, delay_seconds: 0, asked_by: None }
+        Self { pod: pod.id.clone(), intent, rank: 0, delay_seconds: 0, asked_by: None, ends: false }
     }
 }
 

@@ -217,8 +217,9 @@ impl<'a> Basis<'a, '_> {
         first.flatten().chain(wait_reason::in_the_way(pod, self.snapshot)).chain(once_with(full).flatten())
     }
 
-    /// The pod's workload is paused, opted in or not. What leaves for good because there are to be fewer pods, or as a companion pod,
-    /// goes on leaving: Kubernetes' own pause does not keep a workload from being scaled either.
+    /// The pod's workload is paused, opted in or not. What leaves for good because there are to be fewer pods, because the pod that
+    /// takes its place serves, or as a companion pod, goes on leaving: Kubernetes' own pause does not keep a workload from being scaled
+    /// either.
     fn paused(&self, wish: &Wish<'_>) -> Option<WaitReason> {
         let pod = wish.pod;
         let is_drain = wish.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Drain);
@@ -226,7 +227,7 @@ impl<'a> Basis<'a, '_> {
             let plan = wish.workload.map(|index| &self.wishes.plans[index]);
             plan.is_some_and(|plan| plan.behind.contains(&pod.id.uid))
         };
-        if is_drain && (companion::is_companion(pod) || !is_outdated()) {
+        if is_drain && (wish.ends || companion::is_companion(pod) || !is_outdated()) {
             return None;
         }
         let owner = self.wishes.owner(self.wishes.pods.get(pod.id.uid.as_str())?)?;

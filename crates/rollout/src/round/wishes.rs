@@ -27,12 +27,14 @@ pub(super) struct Wish<'a> {
     pub(super) delay_seconds: u32,
     /// The object whose request it is, if it is one.
     pub(super) asked_by: Option<ObjectRef>,
+    /// It ends what has begun.
+    pub(super) ends: bool,
 }
 
 impl<'a> Wish<'a> {
     fn of(wish: PodWish, pod: &'a PodView, workload: Option<usize>) -> Self {
-        let PodWish { pod: _, intent, rank, delay_seconds, asked_by } = wish;
-        Self { pod, intent, workload, rank, delay_seconds, asked_by }
+        let PodWish { pod: _, intent, rank, delay_seconds, asked_by, ends } = wish;
+        Self { pod, intent, workload, rank, delay_seconds, asked_by, ends }
     }
 
     /// Whether it records a restart on the pod.
@@ -42,7 +44,7 @@ impl<'a> Wish<'a> {
 
     /// One that nobody has.
     pub(super) fn assumed(pod: &'a PodView, intent: PodIntent, workload: Option<usize>) -> Self {
-        Self { pod, intent: Ok(intent), workload, rank: 0, delay_seconds: 0, asked_by: None }
+        Self { pod, intent: Ok(intent), workload, rank: 0, delay_seconds: 0, asked_by: None, ends: false }
     }
 }
 

@@ -64,6 +64,53 @@ fn a_replacement_is_cancelled_before_anybody_leaves() {
     assert_eq!(label(&cluster, &before[0], "replace-pair-new-id"), &Value::Null);
 }
 
+fn pause(cluster: &mut Cluster, value: Option<&str>) {
+    let version = cluster.next_version();
+    let set = cluster.objects.get_mut(&("CollaSet".to_owned(), "web".to_owned())).unwrap();
+    set["metadata"]["resourceVersion"] = json!(version);
+    set["metadata"]["annotations"] = value.map_or(json!({}), |value| json!({"hitless.dev/paused": value}));
+}
+
+#[test]
+fn under_a_pause_no_pair_is_begun_and_one_that_has_begun_ends() {
+    for (more, is_asked) in [(json!({"updateStrategy": {"podUpgradePolicy": "Replace"}}), false), (json!({}), true)] {
+        let mut cluster = running(3, &more);
+        let before = names(&cluster);
+        pause(&mut cluster, Some("true"));
+        let begin = |cluster: &mut Cluster| match is_asked {
+            true => cluster.label(&before[0], TO_REPLACE, Some("true")),
+            false => image(cluster, "web:v2"),
+        };
+        begin(&mut cluster);
+        settle(&mut cluster, true);
+        assert_eq!(names(&cluster), before, "{more}");
+        pause(&mut cluster, None);
+        settle(&mut cluster, false);
+        assert_eq!(cluster.own_pods().len(), 4);
+        pause(&mut cluster, Some("true"));
+        let plan = next(&cluster);
+        assert_eq!(operations(&plan), [GrantOp::Drain]);
+        assert!(plan.wishes[0].ends, "the new pod serves, so the old one leaves");
+    }
+}
+
+#[test]
+fn under_a_pause_a_pod_that_does_not_serve_is_not_made_anew_either() {
+    let mut cluster = running(2, &json!({}));
+    let uids = cluster.uids();
+    pause(&mut cluster, Some("true"));
+    cluster.change(|spec| spec["template"]["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "b"}]));
+    for object in cluster.objects.iter_mut().filter(|((kind, _), _)| kind == "Pod").map(|(_, object)| object) {
+        object["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
+    }
+    for _ in 0..4 {
+        let mut seen = Seen::of(&cluster);
+        let plan = seen.plan(&cluster.left);
+        carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX);
+    }
+    assert_eq!(cluster.uids(), uids);
+}
+
 #[test]
 fn replace_updates_by_new_pods_and_never_more_than_a_quarter_too_many() {
     let mut cluster = running(5, &json!({"updateStrategy": {"podUpgradePolicy": "Replace"}}));

@@ -134,6 +134,9 @@ fn under_a_pause_by_annotation_the_operation_under_way_ends_and_no_template_is_w
     world.set_image(2);
     world.settle();
     assert_eq!((world.images(), &world.sets), (BTreeSet::from([image(1)]), &before), "new pods get the version before");
+    let mut empty = world.clone();
+    empty.pods.clear();
+    assert!(empty.plan(&BTreeSet::new()).writes.is_empty(), "nor where all its pods are gone for a moment");
     // A change that can't be made in place is not handed to the Deployment controller either.
     world.deployment["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "b"}]);
     world.settle();

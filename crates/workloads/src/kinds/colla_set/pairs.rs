@@ -174,6 +174,9 @@ impl Work<'_, '_> {
 
     /// New pairs, as far as there is room.
     pub(super) fn begin_replacing(&mut self, taken: &BTreeSet<&str>) {
+        if self.is_paused() {
+            return;
+        }
         let scope = self.scope();
         let pairs = self.roster.pairs();
         let most = self.set.body.replicas + surge(self.set.body.replicas);

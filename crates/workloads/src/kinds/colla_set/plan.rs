@@ -161,14 +161,26 @@ impl<'a> Work<'a, '_> {
         fetch: BTreeMap<String, ImageChange>,
     ) -> bool {
         let Some(pod) = self.roster.instances.get(&id).and_then(|instance| instance.pod) else { return false };
-        let uid = &pod.id.uid;
-        let serves = pod.available() || is_returning(pod) || self.world.operating.contains(uid);
-        if serves && !self.world.left.contains(uid) {
-            self.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(PodIntent::drain_for(pod, fetch))) });
+        if self.leaves_first(pod) {
+            let ends = self.successors.contains_key(&pod.id.uid);
+            let intent = Ok(PodIntent::drain_for(pod, fetch));
+            self.wishes.push(PodWish { delay_seconds, ends, ..PodWish::new(pod, intent) });
             return false;
         }
         self.removed.push(pod);
         true
+    }
+
+    /// Whether it has to leave service before it may go.
+    pub(super) fn leaves_first(&self, pod: &PodView) -> bool {
+        let uid = &pod.id.uid;
+        let serves = pod.available() || is_returning(pod) || self.world.operating.contains(uid);
+        serves && !self.world.left.contains(uid)
+    }
+
+    /// Whether no operation of its pods is to begin (annotation `hitless.dev/paused`).
+    pub(super) fn is_paused(&self) -> bool {
+        self.set.object.pause().is_some()
     }
 
     pub(super) fn is_removed(&self, pod: &PodView) -> bool {

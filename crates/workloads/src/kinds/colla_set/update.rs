@@ -66,6 +66,8 @@ impl<'a> Work<'a, '_> {
                     self.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(*intent)) });
                 }
                 Way::Replaced => {}
+                // The gate keeps those that serve; of the others nobody asks it.
+                Way::Anew if self.is_paused() && !self.leaves_first(pod) => {}
                 Way::Anew => self.make_anew(id, Some(to), self.new_images(pod, to)),
                 Way::Refused(because) => self.refused = Some(because),
             }
