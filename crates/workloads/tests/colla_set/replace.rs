@@ -77,11 +77,11 @@ fn under_a_pause_no_pair_is_begun_and_one_that_has_begun_ends() {
         let mut cluster = running(3, &more);
         let before = names(&cluster);
         pause(&mut cluster, Some("true"));
-        let begin = |cluster: &mut Cluster| match is_asked {
-            true => cluster.label(&before[0], TO_REPLACE, Some("true")),
-            false => image(cluster, "web:v2"),
-        };
-        begin(&mut cluster);
+        if is_asked {
+            cluster.label(&before[0], TO_REPLACE, Some("true"));
+        } else {
+            image(&mut cluster, "web:v2");
+        }
         settle(&mut cluster, true);
         assert_eq!(names(&cluster), before, "{more}");
         pause(&mut cluster, None);
