@@ -7,12 +7,12 @@ use std::rc::Rc;
 use hitless_api::digest;
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::names;
 use super::plan::Work;
 use super::roster::Instance;
-use crate::kinds::pod_decoration::{Choice, Decorations, Marks, NewPod};
+use crate::kinds::pod_decoration::{Choice, Decorations, Marks, NewPod, mark_among};
 use crate::kinds::revision::label as revision_label;
 use crate::need::Goal;
 use crate::plan::Because;
@@ -63,7 +63,8 @@ impl<'a> Work<'a, '_> {
         replaces: Option<&Instance<'a>>,
     ) -> Option<Cow<'a, Value>> {
         let template = self.revisions.template(instance.revision()).unwrap_or(self.set.body.template.content());
-        if self.decorations.is_empty() {
+        let labels = template["metadata"]["labels"].as_object().into_iter().flat_map(Map::keys);
+        if self.decorations.is_empty() && mark_among(labels).is_none() {
             return Some(Cow::Borrowed(template));
         }
         let new = self.new_pod(id, instance, replaces);
