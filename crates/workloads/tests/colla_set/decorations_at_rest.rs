@@ -75,3 +75,52 @@ fn an_earlier_revision_that_says_it_makes_pods_without_it() {
     assert_eq!(cluster.images(), ["web:v1", "web:v1"]);
     assert!(cluster.pods().iter().all(|pod| pod["metadata"]["labels"][MARK].is_null()));
 }
+
+/// Admission labels every pod as soon as it is made: until nothing is left to do.
+fn settle_admitted(cluster: &mut Cluster, label: &str) {
+    for _ in 0..20 {
+        let before = cluster.uids();
+        settle(cluster, true);
+        for pod in cluster.pod_names().into_iter().map(ToOwned::to_owned).collect::<Vec<_>>() {
+            cluster.label(&pod, label, Some("a"));
+        }
+        if before == cluster.uids() {
+            return;
+        }
+    }
+    panic!("it never comes to rest");
+}
+
+/// A pod that is to be made has no such label, so it would be made anew for ever.
+#[test]
+fn a_label_that_admission_sets_selects_nobody() {
+    let zone = "topology.kubernetes.io/zone";
+    for (operator, count) in [("Exists", 0), ("DoesNotExist", 2)] {
+        let selector = json!({"matchExpressions": [{"key": zone, "operator": operator}]});
+        let mut spec = sidecar("log", "log:v1");
+        spec["selector"] = selector.clone();
+        let mut cluster = running(&spec);
+        settle_admitted(&mut cluster, zone);
+        assert_eq!(decorated(&cluster), count, "{operator}");
+        let matched = &cluster.objects[&("PodDecoration".to_owned(), "log".to_owned())]["status"]["matchedPods"];
+        assert_eq!(*matched, count, "{operator}");
+    }
+}
+
+/// The same for those that get a changed template.
+#[test]
+fn a_label_that_admission_sets_opens_nothing_to_a_change() {
+    let zone = "topology.kubernetes.io/zone";
+    for partition in [0, 1] {
+        let mut cluster = running(&sidecar("log", "log:v1"));
+        settle_admitted(&mut cluster, zone);
+        let uids = cluster.uids();
+        let mut spec = sidecar("log", "log:v1");
+        spec["template"]["containers"][0]["args"] = json!(["-v"]);
+        let selector = json!({"matchLabels": {zone: "a"}});
+        spec["updateStrategy"] = json!({"rollingUpdate": {"partition": partition, "selector": selector}});
+        decorate(&mut cluster, "log", &spec);
+        settle_admitted(&mut cluster, zone);
+        assert_eq!((cluster.uids(), decorated(&cluster)), (uids, 2), "{partition}");
+    }
+}

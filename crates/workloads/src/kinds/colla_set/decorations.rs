@@ -137,18 +137,21 @@ impl<'a> Work<'a, '_> {
 
     fn labels_of_new(&self, id: i32, revision: &str) -> BTreeMap<String, String> {
         let template = self.revisions.template(revision).unwrap_or(self.set.body.template.content());
-        let own = template["metadata"]["labels"].as_object().into_iter().flatten();
-        let mut all: BTreeMap<String, String> =
-            own.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-        let id = id.to_string();
-        for (key, value) in
-            [(names::CONTROL, "true"), (names::INSTANCE_ID, id.as_str()), (labels::MADE_FOR, "CollaSet")]
-        {
-            all.insert(key.to_owned(), value.to_owned());
-        }
-        all.extend(revision_label(revision));
-        all
+        labels_of_new(template, id, revision)
     }
+}
+
+/// What a pod of this id is made with from the template of a revision, but for what decorations add.
+pub(crate) fn labels_of_new(template: &Value, id: i32, revision: &str) -> BTreeMap<String, String> {
+    let own = template["metadata"]["labels"].as_object().into_iter().flatten();
+    let mut all: BTreeMap<String, String> =
+        own.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+    let id = id.to_string();
+    for (key, value) in [(names::CONTROL, "true"), (names::INSTANCE_ID, id.as_str()), (labels::MADE_FOR, "CollaSet")] {
+        all.insert(key.to_owned(), value.to_owned());
+    }
+    all.extend(revision_label(revision));
+    all
 }
 
 impl Change {

@@ -36,7 +36,7 @@ pub(crate) struct Decorations<'a> {
     stands_for: BTreeMap<&'a str, &'a PodView>,
     /// Why the pods of the CollaSet can't be made or changed now.
     fault: Option<String>,
-    /// The labels that selectors go by, of pods of the CollaSet whose own are others; by uid.
+    /// The labels that selectors go by, of the pods of the CollaSet; by uid.
     labels: BTreeMap<&'a str, Labels>,
 }
 
@@ -62,6 +62,8 @@ enum Id<'a> {
 /// Who may be meant. A pod and the one that replaces it are one: the first of them.
 struct Member<'a, 'm> {
     id: Id<'a>,
+    /// The pod that is there.
+    pod: Option<&'a PodView>,
     labels: Cow<'m, Labels>,
     /// Name of the CollaSet, and instance id.
     place: (&'a str, i32),
@@ -76,13 +78,10 @@ impl<'a> Decorations<'a> {
         usual: &BTreeMap<String, String>,
     ) -> Self {
         let namespace = &set.id.namespace;
-        let undecorated = Undecorated::of(namespace, world);
+        let undecorated = Undecorated::of(set, world);
         let mut decorations = Self::none();
-        for pod in members(set, world) {
-            if let Cow::Owned(labels) = undecorated.labels(pod, set, world) {
-                decorations.labels.insert(&pod.id.uid, labels);
-            }
-        }
+        let pods = world.pods(&set.id.uid).iter();
+        decorations.labels = pods.map(|pod| (pod.id.uid.as_str(), undecorated.labels(pod))).collect();
         let own = || {
             let there = members(set, world).map(|pod| decorations.labels_of(pod));
             there.chain(new.values().map(|pod| &pod.labels)).chain([usual])
@@ -103,7 +102,7 @@ impl<'a> Decorations<'a> {
         decorations.fault = all.iter().find_map(|each| each.fault(template));
         decorations.stands_for = colla_set::pairs_of(members(set, world)).1;
         if all.iter().any(|each| each.kept() > 0) {
-            let members = Member::all(set, world, &undecorated, new);
+            let members = Member::all(set, world, new);
             for each in &mut all {
                 each.count(&members);
             }
@@ -251,7 +250,9 @@ impl<'a> Decoration<'a> {
         let Some(updated) = self.updated.filter(|_| kept > 0) else { return };
         let mut matched: Vec<&Member<'a, '_>> = members.iter().filter(|member| self.selects(&member.labels)).collect();
         let count = matched.len().saturating_sub(kept);
-        let has_it = |member: &Member<'_, '_>| member.labels.get(&self.label).is_some_and(|known| known == updated);
+        let has_it = |member: &Member<'_, '_>| {
+            member.pod.and_then(|pod| pod.labels.get(&self.label)).is_some_and(|known| known == updated)
+        };
         matched.retain(|member| self.is_open_to(&member.labels));
         matched.sort_by_key(|member| (!has_it(member), matches!(member.id, Id::Pod(_)), member.place));
         self.counted = Some(matched.into_iter().take(count).map(|member| member.id).collect());
@@ -260,24 +261,22 @@ impl<'a> Decoration<'a> {
 
 impl<'a: 'm, 'm> Member<'a, 'm> {
     /// All that decorations of the CollaSet's namespace may select.
-    fn all(
-        set: &'a Object,
-        world: &World<'a>,
-        undecorated: &Undecorated<'a>,
-        new: &'m BTreeMap<i32, NewPod<'a>>,
-    ) -> Vec<Self> {
+    fn all(set: &'a Object, world: &World<'a>, new: &'m BTreeMap<i32, NewPod<'a>>) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for other in world.colla_sets(&set.id.namespace) {
             let (alone, _) = colla_set::pairs_of(members(other, world));
+            let undecorated = Undecorated::of(other, world);
             all.extend(alone.into_iter().map(|pod| Member {
                 id: Id::Pod(&pod.id.uid),
-                labels: undecorated.labels(pod, other, world),
+                pod: Some(pod),
+                labels: Cow::Owned(undecorated.labels(pod)),
                 place: (&other.id.name, colla_set::instance_id(pod)),
             }));
         }
         let alone = new.iter().filter(|(_, pod)| pod.replaces.is_none());
         all.extend(alone.map(|(id, pod)| Member {
             id: Id::New(*id),
+            pod: None,
             labels: Cow::Borrowed(&pod.labels),
             place: (&set.id.name, *id),
         }));
