@@ -3,8 +3,8 @@
 use hitless_workloads::{Plan, Stage};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Seen, settle};
-use crate::decorations::{containers, decorate, sidecar};
+use crate::cluster::{Cluster, Seen, carry_out_plan, settle};
+use crate::decorations::{containers, decorate, sidecar, undecorate};
 
 const MARK: &str = "poddecoration.kusionstack.io/pd-log";
 
@@ -123,4 +123,36 @@ fn a_label_that_admission_sets_opens_nothing_to_a_change() {
         settle_admitted(&mut cluster, zone);
         assert_eq!((cluster.uids(), decorated(&cluster)), (uids, 2), "{partition}");
     }
+}
+
+/// Its pods have what it gives, and nobody knows yet that they do.
+#[test]
+fn one_that_is_deleted_and_made_again_costs_no_pod() {
+    let mut cluster = running(&sidecar("log", "log:v1"));
+    let uids = cluster.uids();
+    undecorate(&mut cluster, "log");
+    decorate(&mut cluster, "log", &sidecar("log", "log:v1"));
+    // Even where the CollaSet has something to change.
+    cluster.change(|spec| spec["template"]["spec"]["containers"][0]["image"] = json!("web:v2"));
+    cluster.change(|spec| spec["replicas"] = json!(3));
+    let mut seen = Seen::of(&cluster);
+    let (mut rounds, mut is_known) = (0, false);
+    while !is_known {
+        let plan = seen.plan(&cluster.left);
+        is_known = cluster.objects.iter().any(|((kind, _), object)| {
+            kind == "ControllerRevision" && object["metadata"]["ownerReferences"][0]["kind"] == "PodDecoration"
+        });
+        let makes_pods = plan.writes.iter().any(|write| write.verb == "create-pod");
+        assert!(is_known || (plan.wishes.is_empty() && !makes_pods), "{plan:?}");
+        assert!(!matches!(plan.stage, Stage::Refused(_)), "{plan:?}");
+        // The revision is the last that comes.
+        let others = plan.writes.iter().filter(|write| !write.on.name.starts_with("log"));
+        let plan = Plan { writes: if rounds < 5 { others.cloned().collect() } else { plan.writes }, ..plan };
+        carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX);
+        rounds += 1;
+    }
+    assert!(rounds > 5);
+    settle(&mut cluster, true);
+    assert!(uids.iter().all(|uid| cluster.uids().contains(uid)));
+    assert_eq!((cluster.images(), decorated(&cluster)), (vec!["web:v2".to_owned(); 3], 3));
 }

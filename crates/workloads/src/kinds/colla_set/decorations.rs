@@ -47,7 +47,7 @@ impl<'a> Work<'a, '_> {
         let usual = self.labels_of_new(0, self.target);
         self.decorations = Decorations::of(set, self.world, &new.collect(), &usual);
         self.refused =
-            self.decorations.fault().map(|text| Because { reason: "InvalidDecoration", text: text.to_owned() });
+            self.decorations.refusal().map(|text| Because { reason: "InvalidDecoration", text: text.to_owned() });
     }
 
     /// Whether the pod has the decorations that it is to have. As long as nobody can tell, it has.
@@ -68,7 +68,7 @@ impl<'a> Work<'a, '_> {
             return Some(Cow::Borrowed(template));
         }
         let new = self.new_pod(id, instance, replaces);
-        if self.decorations.fault().is_some() || !self.decorations.are_known(&new.labels) {
+        if self.decorations.refusal().is_some() || !self.decorations.are_known(&new.labels) {
             return None;
         }
         let choice = self.decorations.of_new(id, &new);

@@ -34,8 +34,10 @@ pub(crate) struct Decorations<'a> {
     all: Vec<Decoration<'a>>,
     /// The new pods of pairs, by uid, with those that they replace.
     stands_for: BTreeMap<&'a str, &'a PodView>,
-    /// Why the pods of the CollaSet can't be made or changed now.
+    /// What makes no sense in one of them.
     fault: Option<String>,
+    /// What keeps pods as they are until it is there.
+    awaited: Option<String>,
     /// The labels that selectors go by, of the pods of the CollaSet; by uid.
     labels: BTreeMap<&'a str, Labels>,
 }
@@ -107,12 +109,15 @@ impl<'a> Decorations<'a> {
                 each.count(&members);
             }
         }
-        Self { all, ..decorations }
+        let decorations = Self { all, ..decorations };
+        let awaited = world.pods(&set.id.uid).iter().find_map(|pod| decorations.awaited(pod));
+        let awaited = awaited.map(|each| format!("PodDecoration {} has no revision yet", each.object.object.id.name));
+        Self { awaited, ..decorations }
     }
 
     /// No decorations.
     pub(crate) fn none() -> Self {
-        Self { all: Vec::new(), stands_for: BTreeMap::new(), fault: None, labels: BTreeMap::new() }
+        Self { all: Vec::new(), stands_for: BTreeMap::new(), fault: None, awaited: None, labels: BTreeMap::new() }
     }
 
     /// Whether there are any.
@@ -120,9 +125,20 @@ impl<'a> Decorations<'a> {
         self.all.is_empty()
     }
 
-    /// Why the pods of the CollaSet can't be made or changed now.
-    pub(crate) fn fault(&self) -> Option<&str> {
+    /// What makes no sense in one of them: no pod of the CollaSet is made or changed.
+    pub(crate) fn refusal(&self) -> Option<&str> {
         self.fault.as_deref()
+    }
+
+    /// Why no pod of the CollaSet can be changed now: one of them makes no sense, or nobody can tell yet what it gives.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.refusal().or(self.awaited.as_deref())
+    }
+
+    /// The decoration that selects the pod, while none of its revisions is known that the pod could have.
+    fn awaited(&self, pod: &PodView) -> Option<&Decoration<'a>> {
+        let mut selecting = self.all.iter().filter(|each| each.selects(self.labels_of(pod)));
+        selecting.find(|each| each.updated.is_none() && each.kept_by(Some(pod)).is_none())
     }
 
     /// Whether the revisions of all that select a pod with these labels are there.
@@ -156,14 +172,11 @@ impl<'a> Decorations<'a> {
     }
 
     /// `first`: the pod itself, or the one that it replaces. `before`: the pod whose revisions are kept where the updated one is not
-    /// meant. Who has none then gets the one that all pods had last, if there is one.
+    /// meant.
     fn choice(&self, labels: &Labels, first: (Id<'_>, &Labels), before: Option<&PodView>) -> Choice {
         let selecting = self.all.iter().filter(|each| each.selects(labels));
         let chosen = selecting.filter_map(|each| {
-            let known = |name: &&str| each.templates.contains_key(*name);
-            let has = before.and_then(|pod| pod.labels.get(&each.label)).map(String::as_str).filter(known);
-            let kept = has.or(Some(each.object.body.status.current_revision.as_str()).filter(known));
-            let name = each.updated.filter(|_| each.means(first)).or(kept);
+            let name = each.updated.filter(|_| each.means(first)).or_else(|| each.kept_by(before));
             Some((each.object.object.id.name.clone(), name?.to_owned()))
         });
         chosen.collect()
@@ -228,6 +241,13 @@ impl<'a> Decoration<'a> {
     fn kept(&self) -> usize {
         let kept = self.object.body.rolling().and_then(|rolling| rolling.partition);
         kept.and_then(|kept| usize::try_from(kept).ok()).unwrap_or_default()
+    }
+
+    /// The revision of who does not get the updated one: that of this pod, else the one that all pods had last, if there is one.
+    fn kept_by<'p>(&'p self, pod: Option<&'p PodView>) -> Option<&'p str> {
+        let known = |name: &&str| self.templates.contains_key(*name);
+        let has = pod.and_then(|pod| pod.labels.get(&self.label)).map(String::as_str).filter(known);
+        has.or(Some(self.object.body.status.current_revision.as_str()).filter(known))
     }
 
     /// Whether it is to have the updated revision.
