@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub use body::{DecorationBody, PodDecoration};
 pub(crate) use choice::{Choice, Decorations, NewPod};
-pub(crate) use marks::Marks;
+pub(crate) use marks::{Marks, among as mark_among};
 
 use super::BadVersion;
 use super::colla_set::{self, GROUP};

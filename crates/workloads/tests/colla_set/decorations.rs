@@ -290,7 +290,7 @@ fn a_label_that_a_decoration_sets_selects_nobody_for_another_one_and_not_for_its
     let labels = |pod: &&Value| pod["metadata"]["labels"]["kusionstack.io/control"] == "true";
     assert!(cluster.pods().iter().all(labels), "what is the CollaSet's stays as it is");
     assert_eq!(cluster.objects[&key("log")]["status"]["matchedPods"], 2);
-    // What its template says itself selects, and so does what people say of a pod.
+    // What its template says itself selects.
     cluster.change(|spec| spec["template"]["metadata"]["labels"]["team"] = json!("a"));
     settle(&mut cluster, true);
     assert!(cluster.uids().iter().all(|uid| !uids.contains(uid)));

@@ -7,6 +7,8 @@ mod cluster;
 #[cfg(test)]
 mod decorations;
 #[cfg(test)]
+mod decorations_at_rest;
+#[cfg(test)]
 mod deletion;
 #[cfg(test)]
 mod orders;

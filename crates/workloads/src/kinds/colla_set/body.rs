@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::kinds::pod_decoration::mark_among;
 use crate::object::{Body, Object, OptIn, Typed};
 use crate::template::Template;
 
@@ -184,6 +185,11 @@ fn fault(spec: &CollaSetSpec) -> Option<String> {
     if !selector::matches(&spec.selector, &labels) {
         let wanted = selector::text(&spec.selector);
         return Some(format!("spec.selector ({wanted}) does not select the labels of spec.template; make them match"));
+    }
+    if let Some(mark) = mark_among(labels.keys()) {
+        return Some(format!(
+            "spec.template has the label {mark}, which tells what decorations a pod has; take it off"
+        ));
     }
     let names: Vec<&str> = spec
         .volume_claim_templates

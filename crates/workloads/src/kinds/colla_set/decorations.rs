@@ -7,12 +7,12 @@ use std::rc::Rc;
 use hitless_api::digest;
 use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::names;
 use super::plan::Work;
 use super::roster::Instance;
-use crate::kinds::pod_decoration::{Choice, Decorations, Marks, NewPod};
+use crate::kinds::pod_decoration::{Choice, Decorations, Marks, NewPod, mark_among};
 use crate::kinds::revision::label as revision_label;
 use crate::need::Goal;
 use crate::plan::Because;
@@ -47,7 +47,7 @@ impl<'a> Work<'a, '_> {
         let usual = self.labels_of_new(0, self.target);
         self.decorations = Decorations::of(set, self.world, &new.collect(), &usual);
         self.refused =
-            self.decorations.fault().map(|text| Because { reason: "InvalidDecoration", text: text.to_owned() });
+            self.decorations.refusal().map(|text| Because { reason: "InvalidDecoration", text: text.to_owned() });
     }
 
     /// Whether the pod has the decorations that it is to have. As long as nobody can tell, it has.
@@ -63,11 +63,12 @@ impl<'a> Work<'a, '_> {
         replaces: Option<&Instance<'a>>,
     ) -> Option<Cow<'a, Value>> {
         let template = self.revisions.template(instance.revision()).unwrap_or(self.set.body.template.content());
-        if self.decorations.is_empty() {
+        let labels = template["metadata"]["labels"].as_object().into_iter().flat_map(Map::keys);
+        if self.decorations.is_empty() && mark_among(labels).is_none() {
             return Some(Cow::Borrowed(template));
         }
         let new = self.new_pod(id, instance, replaces);
-        if self.decorations.fault().is_some() || !self.decorations.are_known(&new.labels) {
+        if self.decorations.refusal().is_some() || !self.decorations.are_known(&new.labels) {
             return None;
         }
         let choice = self.decorations.of_new(id, &new);
@@ -136,18 +137,21 @@ impl<'a> Work<'a, '_> {
 
     fn labels_of_new(&self, id: i32, revision: &str) -> BTreeMap<String, String> {
         let template = self.revisions.template(revision).unwrap_or(self.set.body.template.content());
-        let own = template["metadata"]["labels"].as_object().into_iter().flatten();
-        let mut all: BTreeMap<String, String> =
-            own.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-        let id = id.to_string();
-        for (key, value) in
-            [(names::CONTROL, "true"), (names::INSTANCE_ID, id.as_str()), (labels::MADE_FOR, "CollaSet")]
-        {
-            all.insert(key.to_owned(), value.to_owned());
-        }
-        all.extend(revision_label(revision));
-        all
+        labels_of_new(template, id, revision)
     }
+}
+
+/// What a pod of this id is made with from the template of a revision, but for what decorations add.
+pub(crate) fn labels_of_new(template: &Value, id: i32, revision: &str) -> BTreeMap<String, String> {
+    let own = template["metadata"]["labels"].as_object().into_iter().flatten();
+    let mut all: BTreeMap<String, String> =
+        own.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+    let id = id.to_string();
+    for (key, value) in [(names::CONTROL, "true"), (names::INSTANCE_ID, id.as_str()), (labels::MADE_FOR, "CollaSet")] {
+        all.insert(key.to_owned(), value.to_owned());
+    }
+    all.extend(revision_label(revision));
+    all
 }
 
 impl Change {

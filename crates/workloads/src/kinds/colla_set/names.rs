@@ -1,7 +1,6 @@
 //! Labels, keys and the finalizer of KusionStack's (upstream v0.7.4; docs/contract.md, 36).
 
 pub(super) use hitless_api::lifecycle::{CONTROL, TO_DELETE};
-use hitless_api::names::labels;
 use hitless_api::pod::PodView;
 
 /// On a CollaSet: its pods leave service before it goes.
@@ -45,12 +44,6 @@ pub(super) const REPLACE_ORIGIN: &str = "ReplaceOriginPodID";
 /// In a ResourceContext, ours: name of the pod that stands for the id. Nobody makes a pod that is not named here, and a name
 /// is used once at a time: so there is never a pod too many.
 pub(super) const POD: &str = "hitless.dev/pod";
-
-/// Whether the label tells what is done to a pod of a CollaSet: nobody's template sets it.
-pub(crate) fn is_own_label(name: &str) -> bool {
-    name.starts_with("collaset.kusionstack.io/")
-        || matches!(name, CONTROL | labels::CONTROLLER_REVISION_HASH | labels::MADE_FOR)
-}
 
 /// The instance id that the pod says it has. One that says none comes last.
 pub(crate) fn instance_id(pod: &PodView) -> i32 {

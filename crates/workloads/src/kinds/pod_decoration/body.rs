@@ -7,7 +7,7 @@ use hitless_api::selector;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::LABEL;
+use super::{LABEL, mark_among};
 use crate::object::{Body, Object, Typed};
 use crate::template::Template;
 
@@ -87,8 +87,12 @@ fn fault(name: &str, spec: &PodDecorationSpec, template: &Value) -> Option<Strin
     }
     // Absent is empty.
     let template = if template.is_null() { None } else { Some(template.clone()) };
-    let error = serde_json::from_value::<DecorationTemplate>(template?).err()?;
-    Some(format!("spec.template: {error}"))
+    let template = match serde_json::from_value::<DecorationTemplate>(template?) {
+        Ok(template) => template,
+        Err(error) => return Some(format!("spec.template: {error}")),
+    };
+    let mark = mark_among(template.metadata.iter().flat_map(|each| each.labels.keys()))?;
+    Some(format!("spec.template.metadata has the label {mark}, which tells what decorations a pod has; take it off"))
 }
 
 impl DecorationBody {

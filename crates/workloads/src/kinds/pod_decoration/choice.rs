@@ -34,9 +34,11 @@ pub(crate) struct Decorations<'a> {
     all: Vec<Decoration<'a>>,
     /// The new pods of pairs, by uid, with those that they replace.
     stands_for: BTreeMap<&'a str, &'a PodView>,
-    /// Why the pods of the CollaSet can't be made or changed now.
+    /// What makes no sense in one of them.
     fault: Option<String>,
-    /// The labels that selectors go by, of pods of the CollaSet whose own are others; by uid.
+    /// What keeps pods as they are until it is there.
+    awaited: Option<String>,
+    /// The labels that selectors go by, of the pods of the CollaSet; by uid.
     labels: BTreeMap<&'a str, Labels>,
 }
 
@@ -62,6 +64,8 @@ enum Id<'a> {
 /// Who may be meant. A pod and the one that replaces it are one: the first of them.
 struct Member<'a, 'm> {
     id: Id<'a>,
+    /// The pod that is there.
+    pod: Option<&'a PodView>,
     labels: Cow<'m, Labels>,
     /// Name of the CollaSet, and instance id.
     place: (&'a str, i32),
@@ -76,13 +80,10 @@ impl<'a> Decorations<'a> {
         usual: &BTreeMap<String, String>,
     ) -> Self {
         let namespace = &set.id.namespace;
-        let undecorated = Undecorated::of(namespace, world);
+        let undecorated = Undecorated::of(set, world);
         let mut decorations = Self::none();
-        for pod in members(set, world) {
-            if let Cow::Owned(labels) = undecorated.labels(pod, set, world) {
-                decorations.labels.insert(&pod.id.uid, labels);
-            }
-        }
+        let pods = world.pods(&set.id.uid).iter();
+        decorations.labels = pods.map(|pod| (pod.id.uid.as_str(), undecorated.labels(pod))).collect();
         let own = || {
             let there = members(set, world).map(|pod| decorations.labels_of(pod));
             there.chain(new.values().map(|pod| &pod.labels)).chain([usual])
@@ -103,17 +104,20 @@ impl<'a> Decorations<'a> {
         decorations.fault = all.iter().find_map(|each| each.fault(template));
         decorations.stands_for = colla_set::pairs_of(members(set, world)).1;
         if all.iter().any(|each| each.kept() > 0) {
-            let members = Member::all(set, world, &undecorated, new);
+            let members = Member::all(set, world, new);
             for each in &mut all {
                 each.count(&members);
             }
         }
-        Self { all, ..decorations }
+        let decorations = Self { all, ..decorations };
+        let awaited = world.pods(&set.id.uid).iter().find_map(|pod| decorations.awaited(pod));
+        let awaited = awaited.map(|each| format!("PodDecoration {} has no revision yet", each.object.object.id.name));
+        Self { awaited, ..decorations }
     }
 
     /// No decorations.
     pub(crate) fn none() -> Self {
-        Self { all: Vec::new(), stands_for: BTreeMap::new(), fault: None, labels: BTreeMap::new() }
+        Self { all: Vec::new(), stands_for: BTreeMap::new(), fault: None, awaited: None, labels: BTreeMap::new() }
     }
 
     /// Whether there are any.
@@ -121,9 +125,20 @@ impl<'a> Decorations<'a> {
         self.all.is_empty()
     }
 
-    /// Why the pods of the CollaSet can't be made or changed now.
-    pub(crate) fn fault(&self) -> Option<&str> {
+    /// What makes no sense in one of them: no pod of the CollaSet is made or changed.
+    pub(crate) fn refusal(&self) -> Option<&str> {
         self.fault.as_deref()
+    }
+
+    /// Why no pod of the CollaSet can be changed now: one of them makes no sense, or nobody can tell yet what it gives.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.refusal().or(self.awaited.as_deref())
+    }
+
+    /// The decoration that selects the pod, while none of its revisions is known that the pod could have.
+    fn awaited(&self, pod: &PodView) -> Option<&Decoration<'a>> {
+        let mut selecting = self.all.iter().filter(|each| each.selects(self.labels_of(pod)));
+        selecting.find(|each| each.updated.is_none() && each.kept_by(Some(pod)).is_none())
     }
 
     /// Whether the revisions of all that select a pod with these labels are there.
@@ -157,14 +172,11 @@ impl<'a> Decorations<'a> {
     }
 
     /// `first`: the pod itself, or the one that it replaces. `before`: the pod whose revisions are kept where the updated one is not
-    /// meant. Who has none then gets the one that all pods had last, if there is one.
+    /// meant.
     fn choice(&self, labels: &Labels, first: (Id<'_>, &Labels), before: Option<&PodView>) -> Choice {
         let selecting = self.all.iter().filter(|each| each.selects(labels));
         let chosen = selecting.filter_map(|each| {
-            let known = |name: &&str| each.templates.contains_key(*name);
-            let has = before.and_then(|pod| pod.labels.get(&each.label)).map(String::as_str).filter(known);
-            let kept = has.or(Some(each.object.body.status.current_revision.as_str()).filter(known));
-            let name = each.updated.filter(|_| each.means(first)).or(kept);
+            let name = each.updated.filter(|_| each.means(first)).or_else(|| each.kept_by(before));
             Some((each.object.object.id.name.clone(), name?.to_owned()))
         });
         chosen.collect()
@@ -231,6 +243,13 @@ impl<'a> Decoration<'a> {
         kept.and_then(|kept| usize::try_from(kept).ok()).unwrap_or_default()
     }
 
+    /// The revision of who does not get the updated one: that of this pod, else the one that all pods had last, if there is one.
+    fn kept_by<'p>(&'p self, pod: Option<&'p PodView>) -> Option<&'p str> {
+        let known = |name: &&str| self.templates.contains_key(*name);
+        let has = pod.and_then(|pod| pod.labels.get(&self.label)).map(String::as_str).filter(known);
+        has.or(Some(self.object.body.status.current_revision.as_str()).filter(known))
+    }
+
     /// Whether it is to have the updated revision.
     fn means(&self, (id, labels): (Id<'_>, &Labels)) -> bool {
         match &self.counted {
@@ -251,7 +270,9 @@ impl<'a> Decoration<'a> {
         let Some(updated) = self.updated.filter(|_| kept > 0) else { return };
         let mut matched: Vec<&Member<'a, '_>> = members.iter().filter(|member| self.selects(&member.labels)).collect();
         let count = matched.len().saturating_sub(kept);
-        let has_it = |member: &Member<'_, '_>| member.labels.get(&self.label).is_some_and(|known| known == updated);
+        let has_it = |member: &Member<'_, '_>| {
+            member.pod.and_then(|pod| pod.labels.get(&self.label)).is_some_and(|known| known == updated)
+        };
         matched.retain(|member| self.is_open_to(&member.labels));
         matched.sort_by_key(|member| (!has_it(member), matches!(member.id, Id::Pod(_)), member.place));
         self.counted = Some(matched.into_iter().take(count).map(|member| member.id).collect());
@@ -260,24 +281,22 @@ impl<'a> Decoration<'a> {
 
 impl<'a: 'm, 'm> Member<'a, 'm> {
     /// All that decorations of the CollaSet's namespace may select.
-    fn all(
-        set: &'a Object,
-        world: &World<'a>,
-        undecorated: &Undecorated<'a>,
-        new: &'m BTreeMap<i32, NewPod<'a>>,
-    ) -> Vec<Self> {
+    fn all(set: &'a Object, world: &World<'a>, new: &'m BTreeMap<i32, NewPod<'a>>) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for other in world.colla_sets(&set.id.namespace) {
             let (alone, _) = colla_set::pairs_of(members(other, world));
+            let undecorated = Undecorated::of(other, world);
             all.extend(alone.into_iter().map(|pod| Member {
                 id: Id::Pod(&pod.id.uid),
-                labels: undecorated.labels(pod, other, world),
+                pod: Some(pod),
+                labels: Cow::Owned(undecorated.labels(pod)),
                 place: (&other.id.name, colla_set::instance_id(pod)),
             }));
         }
         let alone = new.iter().filter(|(_, pod)| pod.replaces.is_none());
         all.extend(alone.map(|(id, pod)| Member {
             id: Id::New(*id),
+            pod: None,
             labels: Cow::Borrowed(&pod.labels),
             place: (&set.id.name, *id),
         }));

@@ -14,6 +14,11 @@ pub(super) fn on(pod: &PodView) -> impl Iterator<Item = (&String, &String)> {
     pod.labels.range(LABEL.to_owned()..).take_while(|(key, _)| key.starts_with(LABEL))
 }
 
+/// A label that is a mark, among labels that somebody else writes.
+pub(crate) fn among<'a>(mut names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
+    names.find(|name| name.starts_with(LABEL)).map(String::as_str)
+}
+
 /// The marks of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
@@ -32,8 +37,11 @@ impl Marks {
         Self { labels, annotation }
     }
 
-    /// Puts them on a pod that is to be made.
+    /// Puts them on a pod that is to be made. Those that its template brings go: the pod would never have what it is to have.
     pub(crate) fn put_on(&self, pod: &mut Value) {
+        if let Some(labels) = pod.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+            labels.retain(|name, _| !name.starts_with(LABEL));
+        }
         for (key, value) in &self.labels {
             set(pod, &["metadata", "labels", key], value.as_str());
         }

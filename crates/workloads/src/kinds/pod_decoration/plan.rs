@@ -49,10 +49,10 @@ pub(super) fn writes(decoration: PodDecoration<'_>, world: &World<'_>) -> Vec<Wr
 
 fn matched<'a>(decoration: PodDecoration<'a>, world: &World<'a>) -> Vec<Matched<'a>> {
     let namespace = &decoration.object.id.namespace;
-    let undecorated = Undecorated::of(namespace, world);
     let Some(own) = &decoration.body.spec.selector else { return Vec::new() };
     let of_set = |set: &&'a crate::Object| {
-        let is_meant = |pod: &&PodView| selector::matches(own, &undecorated.labels(pod, set, world));
+        let undecorated = Undecorated::of(set, world);
+        let is_meant = |pod: &&PodView| selector::matches(own, &undecorated.labels(pod));
         let pods: Vec<&PodView> = members(set, world).filter(is_meant).collect();
         let wanted = set.colla_set().map_or(0, |set| set.body.replicas);
         Matched { set: &set.id.name, is_complete: pods.len() >= wanted, pods }
