@@ -73,7 +73,7 @@ impl Cluster {
         let mut hashed = template.clone();
         hashed["metadata"]["labels"]["pod-template-hash"] = json!("h1");
         let meta = |name: &str| json!({"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 1});
-        let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("web"), "spec": {"replicas": replicas, "template": template}});
+        let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("web"), "spec": {"replicas": replicas, "template": template}, "status": {}});
         // Stories about companions allow them.
         deployment["metadata"]["annotations"] =
             json!({"hitless.dev/update": "in-place", "hitless.dev/companion": "Never"});

@@ -33,6 +33,7 @@ impl Named<'_> {
             "metadata": {"namespace": namespace, "name": name, "uid": uid, "generation": 1,
                 "annotations": {annotations::UPDATE: names::UPDATE_IN_PLACE}},
             "spec": {"replicas": replicas, "template": template},
+            "status": {},
         });
         template["metadata"]["labels"][labels::POD_TEMPLATE_HASH] = json!("h1");
         let set = json!({
