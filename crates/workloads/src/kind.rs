@@ -202,6 +202,12 @@ pub fn of_workload(group_kind: &GroupKind) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| kind.resources().first().is_some_and(|own| own.group_kind == *group_kind))
 }
 
+/// Whether such objects are workloads as users see them: of a kind that has pods of its own, and a name for the command line.
+#[must_use]
+pub fn is_workload(group_kind: &GroupKind) -> bool {
+    of_workload(group_kind).is_some_and(|kind| !kind.names().is_empty())
+}
+
 /// Who reads the objects of a resource.
 #[derive(Clone, Copy)]
 pub enum Holder {
@@ -332,4 +338,18 @@ pub fn read(object: Value) -> Option<Result<Object, ReadError>> {
 pub fn named(name: &str) -> Option<&'static dyn Kind> {
     let name = name.to_ascii_lowercase();
     KINDS.iter().copied().find(|kind| kind.names().contains(&name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_pods_of_its_own_is_no_workload() {
+        let workload = |group, kind| is_workload(&GroupKind::new(group, kind));
+        assert!(workload("apps", "Deployment") && workload("apps.kusionstack.io", "CollaSet"));
+        for (group, kind) in [("apps.kusionstack.io", "PodDecoration"), ("apps", "ReplicaSet"), ("", "Pod")] {
+            assert!(!workload(group, kind), "{kind}");
+        }
+    }
 }
