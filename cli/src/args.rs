@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Retry(TargetArgs),
     /// Says why pods wait: each rule's answer, who holds the budget, and the smallest change that would unblock
     ///
-    /// Exit code 0: nothing is in the way; 3: a rule is in the way of a pod; 1: something else is.
+    /// Exit code 0: nothing is in the way; 3: a rule or a pause is in the way of a pod; 1: something else is.
     Why(WhyArgs),
     /// Says what a new image would do: which pods would go when, and what would be in the way. Changes nothing
     ///
