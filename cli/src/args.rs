@@ -61,7 +61,8 @@ pub(crate) enum Command {
     Resume(Selection),
     /// Takes a rollout that is under way back, and restarts that have not begun
     ///
-    /// The way back is that of `undo`. It refuses where nothing is under way, so it never begins a rollout by mistake.
+    /// The way back is that of `undo`. It refuses where nothing is under way, so it never begins a rollout by mistake, and where the
+    /// rollout under way leads to a version that was complete before, as after a first `cancel`.
     Cancel(TargetArgs),
     /// Waits until a rollout has ended
     Wait(WaitArgs),

@@ -173,6 +173,13 @@ pub trait Kind: Sync {
         Err("hitless knows no earlier templates of this kind of workload".to_owned())
     }
 
+    /// Whether the version that its template asks for was complete before, as far as that is known: a rollout to it is a way back
+    /// already, and what [`Self::undo`] would choose leads further back, or forward again (`kubectl hitless cancel`).
+    fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
+        let _ = (root, world);
+        false
+    }
+
     /// Template of a pod of the next version that may run beside the workload's own for a while, as its own strategy lets it.
     ///
     /// # Errors
