@@ -116,11 +116,16 @@ async fn label_namespace(client: &Client, namespace: &str, uid: &str) -> Result<
     }
 }
 
-/// Only if nobody has changed its specification since it was looked at.
+/// Only if nobody has changed its specification since it was looked at, nor what it says of itself: annotations raise no generation.
 fn opt_in(object: &Object) -> JsonPatch {
+    let at = ["metadata", "annotations", annotations::UPDATE];
     let patch = JsonPatch::of(&object.id.uid).test(&["metadata", "generation"], object.generation);
-    let patch = if object.annotations.is_empty() { patch.new_map(&["metadata", "annotations"]) } else { patch };
-    patch.add(&["metadata", "annotations", annotations::UPDATE], UPDATE_IN_PLACE)
+    let patch = match object.annotations.get(annotations::UPDATE) {
+        Some(value) => patch.test(&at, value.as_str()),
+        None if object.annotations.is_empty() => patch.new_map(&["metadata", "annotations"]),
+        None => patch.test(&at, Value::Null),
+    };
+    patch.add(&at, UPDATE_IN_PLACE)
 }
 
 fn consider(snapshot: &Snapshot, target: &Target, gate: &Seen<Gate>, now: Timestamp) -> Result<Adoption, Failure> {

@@ -61,7 +61,8 @@ pub(crate) enum Command {
     Resume(Selection),
     /// Takes a rollout that is under way back, and restarts that have not begun
     ///
-    /// The way back is that of `undo`. It refuses where nothing is under way, so it never begins a rollout by mistake.
+    /// The way back is that of `undo`. It refuses where nothing is under way, so it never begins a rollout by mistake, and where the
+    /// rollout under way leads to a version that was complete before, as after a first `cancel`.
     Cancel(TargetArgs),
     /// Waits until a rollout has ended
     Wait(WaitArgs),
@@ -71,7 +72,7 @@ pub(crate) enum Command {
     Retry(TargetArgs),
     /// Says why pods wait: each rule's answer, who holds the budget, and the smallest change that would unblock
     ///
-    /// Exit code 0: nothing is in the way; 3: a rule is in the way of a pod; 1: something else is.
+    /// Exit code 0: nothing is in the way; 3: a rule or a pause is in the way of a pod; 1: something else is.
     Why(WhyArgs),
     /// Says what a new image would do: which pods would go when, and what would be in the way. Changes nothing
     ///

@@ -1,6 +1,7 @@
 //! `kubectl hitless cancel`: a rollout that is under way goes back to what ran before, and restarts that have not begun are withdrawn.
 //!
-//! The way back is that of `undo`. It differs in what it refuses: where no rollout is under way it begins none.
+//! The way back is that of `undo`. It differs in what it refuses: where no rollout is under way it begins none, and a rollout that is
+//! a way back already, as after a first `cancel`, it does not turn round.
 
 use std::collections::BTreeSet;
 
@@ -31,12 +32,14 @@ struct Cancel {
     restarts: Vec<(PodRef, JsonPatch)>,
     /// What can't be taken back.
     notes: Vec<String>,
+    /// Why the rollout that is under way can't go back. Restarts are withdrawn all the same.
+    failed: Option<Failure>,
 }
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &TargetArgs) -> Result<(), Failure> {
     let target = &arguments.target;
     let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
-    let Cancel { undo, restarts, notes } = decide(&snapshot, target, Timestamp::now())?;
+    let Cancel { undo, restarts, notes, failed } = decide(&snapshot, target, Timestamp::now())?;
     let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     for (pod, patch) in restarts {
         let patch = patch.build();
@@ -51,7 +54,8 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &TargetArg
              it with: kubectl hitless wait -n {namespace} {target}"
         ))?;
     }
-    notes.iter().try_for_each(|note| say(note))
+    notes.iter().try_for_each(|note| say(note))?;
+    failed.map_or(Ok(()), Err)
 }
 
 fn decide(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Result<Cancel, Failure> {
@@ -68,7 +72,7 @@ fn decide(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Result<Cancel
     let words = under_way
         .iter()
         .map(|pod| format!("pod/{} is being restarted, and that ends as it was asked for", pod.id.name));
-    let mut cancel = Cancel { undo: None, restarts, notes: words.collect() };
+    let mut cancel = Cancel { undo: None, restarts, notes: words.collect(), failed: None };
     let Some(object) = found.workload else {
         return if cancel.restarts.is_empty() && cancel.notes.is_empty() { Err(nothing(target)) } else { Ok(cancel) };
     };
@@ -77,7 +81,10 @@ fn decide(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Result<Cancel
     let namespace = &object.id.namespace;
     match report.map(|report| report.stage) {
         Some(Stage::Rolling | Stage::Finishing) => {
-            cancel.undo = Some(of_workload(snapshot, target, |kind, root, world| kind.undo(root, world, None))?);
+            match way_back(snapshot, target) {
+                Ok(undo) => cancel.undo = Some(undo),
+                Err(failure) => cancel.failed = Some(failure),
+            }
         }
         Some(Stage::Native | Stage::SteppingAside(_)) => cancel.notes.push(format!(
             "{target} is rolled by its native controller; take that back with: kubectl rollout undo -n {namespace} {target}"
@@ -92,6 +99,20 @@ fn decide(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Result<Cancel
         Some(Stage::Idle | Stage::NotOurs) | None => {}
     }
     Ok(cancel)
+}
+
+/// Gives the workload the template back that it had before the rollout that is under way.
+fn way_back(snapshot: &Snapshot, target: &Target) -> Result<Write, Failure> {
+    of_workload(snapshot, target, |kind, root, world| {
+        if !kind.is_way_back(root, world) {
+            return kind.undo(root, world, None);
+        }
+        Err(format!(
+            "its rollout leads to a version that it has had before, so it is a way back already; name another one with: kubectl hitless \
+             undo -n {} {target} --to-revision N",
+            root.id.namespace
+        ))
+    })
 }
 
 fn nothing(target: &Target) -> Failure {
@@ -158,6 +179,31 @@ mod tests {
         object["metadata"]["resourceVersion"] = "".into();
         json_patch::patch(&mut object, &patch.operations()).unwrap();
         assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "web:v1");
+    }
+
+    /// The same with the template of this image.
+    fn asked_for(snapshot: Snapshot, image: &str) -> Snapshot {
+        with_object(snapshot, 0, |deployment| {
+            deployment["spec"]["template"]["spec"]["containers"][0]["image"] = image.into();
+        })
+    }
+
+    #[test]
+    fn a_rollout_that_is_a_way_back_already_is_not_turned_round() {
+        let rolling = with_history(rollout(&[wishing("a", "web:v2"), scene::pod("b", "web:v1")]));
+        let cancelled = decide(&asked_for(rolling, "web:v1"), &target(), Timestamp::UNIX_EPOCH).unwrap();
+        let failure = cancelled.failed.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert!(cancelled.undo.is_none() && failure.contains("is a way back already"), "{cancelled:?}");
+        assert!(failure.ends_with("kubectl hitless undo -n team deployment/web --to-revision N"), "{failure}");
+    }
+
+    #[test]
+    fn restarts_are_withdrawn_where_the_rollout_can_not_go_back() {
+        let snapshot = rollout(&[wishing("a", "web:v2"), scene::pod("b", "web:v1")]);
+        let cancel = decide(&snapshot, &target(), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((cancel.undo.is_none(), cancel.restarts.len()), (true, 1));
+        let failure = cancel.failed.unwrap();
+        assert!(failure.code() == 1 && failure.to_string().contains("no template is known"), "{failure}");
     }
 
     #[test]

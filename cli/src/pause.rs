@@ -17,8 +17,8 @@ use crate::write::patch;
 /// What is done about one workload.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// This is written.
-    Write(JsonPatch),
+    /// This is written, and then this is said.
+    Write(JsonPatch, String),
     /// It is as it was asked for already.
     Nothing(&'static str),
     /// It can't be done here; why, and what to do.
@@ -47,14 +47,14 @@ async fn each(
     for object in select::workloads(snapshot, selection)? {
         let name = name(object);
         let done = match step(object) {
-            Step::Write(change) => patch(client, &object.id, change, &format!("{verb} {name}")).await.map(|()| verb),
-            Step::Nothing(why) => Ok(why),
+            Step::Write(change, words) => {
+                patch(client, &object.id, change, &format!("{verb} {name}")).await.map(|()| words)
+            }
+            Step::Nothing(why) => Ok(why.to_owned()),
             Step::Refuse(why) => Err(Failure::Failed(format!("{name}: {why}"))),
         };
         match done {
-            Ok("pause") => say(&format!("{name} paused"))?,
-            Ok("resume") => say(&format!("{name} resumed"))?,
-            Ok(nothing) => say(&format!("{name} {nothing}"))?,
+            Ok(words) => say(&format!("{name} {words}"))?,
             // As many as possible: a brake that stops at the first failure is none.
             Err(failure) => {
                 eprintln!("error: {failure}");
@@ -73,7 +73,16 @@ fn pausing(object: &Object) -> Step {
     let at = ["metadata", "annotations", annotations::PAUSED];
     match object.annotations.get(annotations::PAUSED) {
         Some(value) if value != PAUSED_FALSE => Step::Nothing("is paused already"),
-        Some(value) => Step::Write(JsonPatch::of(&object.id.uid).change(&at, Some(value), Some(PAUSED_TRUE))),
+        Some(value) => Step::Write(
+            JsonPatch::of(&object.id.uid).change(&at, Some(value), Some(PAUSED_TRUE)),
+            format!(
+                "paused; it had {at}={PAUSED_FALSE}, which resume does not bring back; give it back after that with: kubectl annotate -n \
+                 {} {} {at}={PAUSED_FALSE}",
+                object.id.namespace,
+                name(object),
+                at = annotations::PAUSED
+            ),
+        ),
         None => {
             let patch = JsonPatch::of(&object.id.uid);
             let patch = if object.annotations.is_empty() {
@@ -81,7 +90,7 @@ fn pausing(object: &Object) -> Step {
             } else {
                 patch.test(&at, serde_json::Value::Null)
             };
-            Step::Write(patch.add(&at, PAUSED_TRUE))
+            Step::Write(patch.add(&at, PAUSED_TRUE), "paused".to_owned())
         }
     }
 }
@@ -90,7 +99,13 @@ fn resuming(object: &Object) -> Step {
     let path = ["metadata", "annotations", annotations::PAUSED];
     match (object.pause(), object.annotations.get(annotations::PAUSED)) {
         (Some(Pause::Annotation), Some(value)) => {
-            Step::Write(JsonPatch::of(&object.id.uid).change(&path, Some(value), None))
+            let mut resumed = object.clone();
+            resumed.annotations.remove(annotations::PAUSED);
+            let words = resumed.pause().map_or_else(
+                || "resumed".to_owned(),
+                |pause| format!("is not paused by hitless any more, but {pause}; {}", pause.unblock()),
+            );
+            Step::Write(JsonPatch::of(&object.id.uid).change(&path, Some(value), None), words)
         }
         (Some(pause @ (Pause::Owner | Pause::Reloader)), _) => Step::Refuse(format!("{pause}; {}", pause.unblock())),
         (Some(Pause::Annotation) | None, _) => Step::Nothing("is not paused"),
@@ -105,7 +120,7 @@ mod tests {
 
     /// What the step makes of the Deployment; `None`: nothing is written.
     fn after(snapshot: &Snapshot, step: fn(&Object) -> Step) -> Option<Value> {
-        let Step::Write(patch) = step(&snapshot.cluster.objects[0]) else { return None };
+        let Step::Write(patch, _) = step(&snapshot.cluster.objects[0]) else { return None };
         let mut object = snapshot.objects[0].raw.clone();
         // The API server takes what is absent for null in a test; this library does not.
         if let Some(all) = object["metadata"]["annotations"].as_object_mut() {
@@ -138,9 +153,31 @@ mod tests {
     }
 
     #[test]
+    fn the_pause_that_remains_is_named_and_so_is_a_wish_that_is_lost() {
+        let said = |snapshot: &Snapshot, step: fn(&Object) -> Step| match step(&snapshot.cluster.objects[0]) {
+            Step::Write(_, words) => words,
+            other => panic!("{other:?}"),
+        };
+        let held = rollout(&[pod("a", "web:v1")]);
+        let paused = |snapshot: &Snapshot| with_annotation(snapshot.clone(), "hitless.dev/paused", "true");
+        assert_eq!((said(&held, pausing), said(&paused(&held), resuming)), ("paused".into(), "resumed".into()));
+        let owners = with_object(held, 0, |deployment| {
+            deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/rollout");
+        });
+        let words = said(&paused(&owners), resuming);
+        assert!(words.contains("its owner has paused") && words.contains("kubectl rollout resume"), "{words}");
+        assert!(!words.contains("resumed"), "{words}");
+        let reloader = with_annotation(paused(&owners), "deployment.reloader.stakater.com/paused-at", "now");
+        assert!(said(&reloader, resuming).contains("when Reloader resumes it"));
+        let driven = with_annotation(owners, "hitless.dev/paused", "false");
+        let words = said(&driven, pausing);
+        assert!(words.ends_with("kubectl annotate -n team deployment/web hitless.dev/paused=false"), "{words}");
+    }
+
+    #[test]
     fn who_has_changed_it_meanwhile_is_not_overwritten() {
         let snapshot = rollout(&[pod("a", "web:v1")]);
-        let Step::Write(patch) = pausing(&snapshot.cluster.objects[0]) else { panic!("nothing is written") };
+        let Step::Write(patch, _) = pausing(&snapshot.cluster.objects[0]) else { panic!("nothing is written") };
         let other = with_annotation(snapshot, "hitless.dev/paused", "false");
         assert!(json_patch::patch(&mut other.objects[0].raw.clone(), &patch.operations()).is_err());
     }

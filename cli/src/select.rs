@@ -95,7 +95,7 @@ pub(crate) fn workloads<'a>(snapshot: &'a Snapshot, selection: &Selection) -> Re
         return targets.iter().map(|target| named(snapshot, target)).collect();
     }
     let is_meant = |object: &&Object| {
-        kind::of_workload(&object.id.group_kind).is_some()
+        kind::is_workload(&object.id.group_kind)
             && snapshot.shows(&object.id.namespace)
             && selector.as_ref().is_none_or(|labels| labels.match_object(object))
     };
@@ -158,6 +158,12 @@ mod tests {
             workloads(&snapshot, &all).unwrap().iter().map(|each| name(each)).collect::<Vec<_>>(),
             ["deployment/web"]
         );
+        let decoration = serde_json::json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration",
+            "metadata": {"name": "log", "namespace": "team", "uid": "log"}, "spec": {"template": {}}});
+        let mut objects = snapshot.objects.clone();
+        objects.push(crate::snapshot::WorkloadObject::of(decoration).unwrap().into());
+        let found = snapshot.clone().with_objects(objects);
+        assert_eq!(workloads(&found, &all).unwrap().len(), 1, "a PodDecoration has no pods of its own");
         let pod = Selection { targets: vec!["pod/a".parse().unwrap()], selector: None, all: false };
         assert_eq!(workloads(&snapshot, &pod).unwrap_err().code(), 2);
     }

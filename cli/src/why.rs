@@ -20,11 +20,17 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WhyArgs) 
     let snapshot = source::read(&client, &Scope::Namespace(namespace)).await?;
     let answer = explain(&snapshot, &arguments.target, Timestamp::now())?;
     show(&answer, arguments.output, || text::render(&answer))?;
-    match answer.blocked() {
+    verdict(answer.blocked())
+}
+
+/// How the command ends (docs/contract.md 21).
+fn verdict(blocked: Blocked<'_>) -> Result<(), Failure> {
+    match blocked {
         Blocked::No => Ok(()),
         Blocked::ByRule(pod) => {
             Err(Failure::Blocked(format!("a rule is in the way of pod {pod}, and waiting alone does not help")))
         }
+        Blocked::ByPause(pod) => Err(Failure::Blocked(format!("the workload of pod {pod} is paused"))),
         Blocked::Halted(workload) => Err(Failure::Failed(format!("{workload} is halted"))),
         Blocked::Otherwise(pod) => Err(Failure::Failed(format!("something is in the way of pod {pod}"))),
     }

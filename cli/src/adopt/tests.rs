@@ -1,5 +1,5 @@
 use super::*;
-use crate::scene::{pod, rollout, with_object, with_rule};
+use crate::scene::{pod, rollout, with_annotation, with_object, with_rule};
 use serde_json::json;
 
 /// Not opted in, all pods of the template.
@@ -52,6 +52,24 @@ fn the_opt_in_fails_if_the_workload_was_changed_meanwhile() {
     same["metadata"]["annotations"] = Value::Null;
     same["metadata"]["generation"] = 1.into();
     assert!(json_patch::patch(&mut same, &patch).is_err());
+    // An annotation raises no generation.
+    for known in ["sometimes", "in_place"] {
+        let snapshot = with_annotation(plain(&[new("a")]), "hitless.dev/update", known);
+        let patch = opt_in(&snapshot.cluster.objects[0]).operations();
+        let mut same = snapshot.objects[0].raw.clone();
+        same["metadata"]["generation"] = 0.into();
+        let mut other = same.clone();
+        json_patch::patch(&mut same, &patch).unwrap();
+        assert_eq!(same["metadata"]["annotations"]["hitless.dev/update"], "in-place");
+        other["metadata"]["annotations"]["hitless.dev/update"] = "in-place-only".into();
+        assert!(json_patch::patch(&mut other, &patch).is_err(), "somebody has opted it in otherwise");
+    }
+    let bare = with_annotation(plain(&[new("a")]), "team/x", "1");
+    let patch = opt_in(&bare.cluster.objects[0]).operations();
+    let mut opted_in = bare.objects[0].raw.clone();
+    opted_in["metadata"]["generation"] = 0.into();
+    opted_in["metadata"]["annotations"]["hitless.dev/update"] = "in-place-only".into();
+    assert!(json_patch::patch(&mut opted_in, &patch).is_err());
 }
 
 #[test]

@@ -243,7 +243,8 @@ spec:
     let clean = decoration("{matchLabels: {app: web}}", "{containers: [{name: log, image: log:v1}]}");
     assert!(clean.contains(" 0 errors"), "{clean}");
     let selector = decoration("{matchExpressions: [{key: app, operator: Near}]}", "{}");
-    assert!(selector.contains("rules.yaml:6") && selector.contains("Near"), "{selector}");
+    let words = r#"rules.yaml:5: error: PodDecoration/log: spec.selector: the requirement on label "app" has operator "Near"; use In, "#;
+    assert!(selector.contains(words) && selector.contains("1 error"), "{selector}");
     let template = decoration("{}", "{volumes: none}");
     assert!(template.contains("1 error") && template.contains("none"), "{template}");
 }

@@ -35,7 +35,7 @@ fn of_kusionstack(object: &Object) -> Option<Finding> {
 fn restart_annotations(object: &Object) -> Vec<Finding> {
     let group_kind = GroupKind::of(object.value["apiVersion"].as_str().unwrap_or_default(), object.kind());
     let list = object.value["metadata"]["annotations"][RESTART_ANNOTATIONS].as_str();
-    let Some(list) = list.filter(|_| kind::of_workload(&group_kind).is_some()) else { return Vec::new() };
+    let Some(list) = list.filter(|_| kind::is_workload(&group_kind)) else { return Vec::new() };
     let line = object.node.line_of(&["metadata", "annotations", RESTART_ANNOTATIONS]);
     let broken = OwnList::parse(list).broken.into_iter();
     broken.map(|broken| Finding::error(object, line, broken.to_string())).collect()

@@ -6,6 +6,7 @@ use hitless_api::GrantOp;
 use hitless_api::grant::ImageChange;
 use hitless_gate::{Decision, Reason, RuleVerdict};
 use hitless_rollout::round::{Explanation, WaitReason, words};
+use hitless_workloads::Pause;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -89,6 +90,8 @@ pub(crate) struct RuleAnswer {
 pub(crate) enum Blocked<'a> {
     No,
     ByRule(&'a str),
+    /// Its workload is paused.
+    ByPause(&'a str),
     Otherwise(&'a str),
     /// The workload, by its name.
     Halted(&'a str),
@@ -137,12 +140,16 @@ impl Answer {
     /// Whether something is in the way that neither time nor what is under way takes away. Who wishes nothing waits for nothing.
     pub(crate) fn blocked(&self) -> Blocked<'_> {
         let stuck = || self.pods.iter().filter(|pod| pod.is_stuck());
-        let by_rule = stuck().find(|pod| pod.is_free() && pod.is_denied());
-        match (by_rule, stuck().next(), &self.halted) {
-            (Some(pod), _, _) => Blocked::ByRule(&pod.pod),
-            (None, Some(pod), _) => Blocked::Otherwise(&pod.pod),
-            (None, None, Some(workload)) => Blocked::Halted(workload),
-            (None, None, None) => Blocked::No,
+        if let Some(pod) = stuck().find(|pod| pod.is_free() && pod.is_denied()) {
+            return Blocked::ByRule(&pod.pod);
+        }
+        if let Some(pod) = stuck().find(|pod| pod.is_paused()) {
+            return Blocked::ByPause(&pod.pod);
+        }
+        match (stuck().next(), &self.halted) {
+            (Some(pod), _) => Blocked::Otherwise(&pod.pod),
+            (None, Some(workload)) => Blocked::Halted(workload),
+            (None, None) => Blocked::No,
         }
     }
 }
@@ -181,6 +188,11 @@ impl PodAnswer {
     /// Nothing but rules is in the way, or it is being operated.
     fn is_free(&self) -> bool {
         self.obstacles.iter().all(|obstacle| obstacle.reason == WaitReason::InProgress.reason())
+    }
+
+    /// The controller says that its workload is paused.
+    fn is_paused(&self) -> bool {
+        self.obstacles.first().is_some_and(|obstacle| obstacle.reason == WaitReason::Paused(Pause::Annotation).reason())
     }
 
     /// It waits for somebody who does something.

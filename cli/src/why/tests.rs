@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::scene::{
-    pod, rollout, with_annotation, with_budget, with_drain_policy, with_gap, with_grant, with_reservation, with_rule,
+    pod, rollout, with_annotation, with_budget, with_drain_policy, with_gap, with_grant, with_object, with_reservation,
+    with_rule,
 };
 use crate::snapshot::Part;
 
@@ -120,8 +121,16 @@ fn a_halted_workload_is_no_success_and_a_paused_one_says_how_to_go_on() {
     let (text, answer) = why(&halted, "web");
     assert_eq!(answer.blocked(), Blocked::Halted("deployment/web"));
     assert!(text.contains("kubectl hitless undo -n team deployment/web"), "{text}");
+    let code = |answer: &Answer| verdict(answer.blocked()).map_err(|failure| failure.code());
+    assert_eq!(code(&answer), Err(1));
+    let owners = with_object(snapshot.clone(), 0, |deployment| {
+        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/rollout");
+    });
+    let (text, answer) = why(&owners, "web");
+    assert_eq!((answer.blocked(), code(&answer)), (Blocked::ByPause("a"), Err(3)));
+    assert!(text.contains("let it go on with: kubectl rollout resume"), "{text}");
     let (text, answer) = why(&with_annotation(snapshot, "hitless.dev/paused", "true"), "web");
-    assert_eq!(answer.blocked(), Blocked::Otherwise("a"));
+    assert_eq!((answer.blocked(), code(&answer)), (Blocked::ByPause("a"), Err(3)));
     assert!(
         text.contains("! Paused: ") && text.contains("to unblock: let it go on with: kubectl hitless resume"),
         "{text}"

@@ -274,4 +274,10 @@ fn an_opt_in_that_means_nothing_is_said_on_the_workload() {
     };
     assert!(said("inplace").unwrap().contains("write in-place or in-place-only"));
     assert_eq!((said("in-place"), said("in-place-only")), (None, None));
+    // What has no pods of its own has nothing to opt in.
+    let decoration = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration",
+        "metadata": {"name": "log", "namespace": "shop", "uid": "log", "annotations": {"hitless.dev/update": "inplace"}},
+        "spec": {"template": {}}});
+    let decoration = Arc::new(kind::read(decoration).unwrap().unwrap());
+    assert!(decide(&Snapshot { objects: vec![decoration], ..Snapshot::default() }).events.is_empty());
 }

@@ -173,6 +173,13 @@ pub trait Kind: Sync {
         Err("hitless knows no earlier templates of this kind of workload".to_owned())
     }
 
+    /// Whether the version that its template asks for was complete before, as far as that is known: a rollout to it is a way back
+    /// already, and what [`Self::undo`] would choose leads further back, or forward again (`kubectl hitless cancel`).
+    fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
+        let _ = (root, world);
+        false
+    }
+
     /// Template of a pod of the next version that may run beside the workload's own for a while, as its own strategy lets it.
     ///
     /// # Errors
@@ -200,6 +207,12 @@ pub trait Kind: Sync {
 #[must_use]
 pub fn of_workload(group_kind: &GroupKind) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| kind.resources().first().is_some_and(|own| own.group_kind == *group_kind))
+}
+
+/// Whether such objects are workloads as users see them: of a kind that has pods of its own, and a name for the command line.
+#[must_use]
+pub fn is_workload(group_kind: &GroupKind) -> bool {
+    of_workload(group_kind).is_some_and(|kind| !kind.names().is_empty())
 }
 
 /// Who reads the objects of a resource.
@@ -332,4 +345,18 @@ pub fn read(object: Value) -> Option<Result<Object, ReadError>> {
 pub fn named(name: &str) -> Option<&'static dyn Kind> {
     let name = name.to_ascii_lowercase();
     KINDS.iter().copied().find(|kind| kind.names().contains(&name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_pods_of_its_own_is_no_workload() {
+        let workload = |group, kind| is_workload(&GroupKind::new(group, kind));
+        assert!(workload("apps", "Deployment") && workload("apps.kusionstack.io", "CollaSet"));
+        for (group, kind) in [("apps.kusionstack.io", "PodDecoration"), ("apps", "ReplicaSet"), ("", "Pod")] {
+            assert!(!workload(group, kind), "{kind}");
+        }
+    }
 }

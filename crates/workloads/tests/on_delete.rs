@@ -207,6 +207,30 @@ fn a_pod_below_the_partition_that_came_up_new_is_brought_back_to_the_current_rev
 }
 
 #[test]
+fn a_rollout_to_a_revision_that_was_made_before_another_is_a_way_back() {
+    for kind in ["StatefulSet", "DaemonSet"] {
+        let mut scene = Scene::new(kind, &["web-0", "web-1"], &json!({"type": "RollingUpdate"})).held();
+        scene.revisions.insert(0, revision(kind, "first", 0, &template("web:v0")));
+        let is_way_back = |scene: &Scene| scene.with(|world, root| scene.kind().is_way_back(root, world));
+        assert!(!is_way_back(&scene), "when they were made is not known");
+        for (revision, day) in scene.revisions.iter_mut().zip(1..) {
+            revision["metadata"]["creationTimestamp"] = json!(format!("2026-01-0{day}T00:00:00Z"));
+        }
+        assert!(!is_way_back(&scene));
+        let undo = scene.with(|world, root| scene.kind().undo(root, world, None)).unwrap();
+        scene.workload = carry_out(&undo, Some(&scene.workload), "2", "").unwrap().unwrap();
+        assert_eq!(scene.workload["spec"]["template"], template("web:v1"));
+        assert!(is_way_back(&scene), "another undo would go forward again");
+        // The native controller gives it a new number.
+        scene.revisions[1]["revision"] = json!(3);
+        assert!(is_way_back(&scene));
+        scene.workload["spec"]["template"] = template("web:v2");
+        scene.revisions[2]["revision"] = json!(4);
+        assert!(!is_way_back(&scene));
+    }
+}
+
+#[test]
 fn the_strategy_is_put_back_only_when_the_native_controller_counts_every_pod() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
     for name in ["web-2", "web-1", "web-0"] {

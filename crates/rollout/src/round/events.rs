@@ -44,9 +44,9 @@ pub(super) fn notes(
 
 /// Workloads whose opt-in means nothing: the next change of each rolls natively, and its owner may not expect that.
 pub(super) fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
-    snapshot.objects.iter().filter_map(|object| {
+    let workloads = snapshot.objects.iter().filter(|object| kind::is_workload(&object.id.group_kind));
+    workloads.filter_map(|object| {
         let word = object.annotations.get(annotations::UPDATE).filter(|_| object.opt_in() == OptIn::No)?;
-        kind::of_workload(&object.id.group_kind)?;
         let text = format!(
             "{}: {word:?} means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}",
             annotations::UPDATE

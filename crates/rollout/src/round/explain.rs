@@ -310,8 +310,6 @@ fn workloads(
             failures: failures.map(|failure| (failure.grant.pod.clone(), failure.reason())).collect(),
         }
     };
-    let is_workload = |object: &&std::sync::Arc<Object>| {
-        kind::of_workload(&object.id.group_kind).is_some_and(|kind| !kind.names().is_empty())
-    };
-    snapshot.objects.iter().filter(is_workload).map(|object| report(object)).collect()
+    let workloads = snapshot.objects.iter().filter(|object| kind::is_workload(&object.id.group_kind));
+    workloads.map(|object| report(object)).collect()
 }

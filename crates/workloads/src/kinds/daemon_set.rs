@@ -11,7 +11,7 @@ use serde_json::Value;
 pub use body::{DaemonSet, DaemonSetBody};
 
 use super::halted::{BadVersion, NO_OTHER, NOT_HALTED};
-use super::on_delete::{Subject, held, release};
+use super::on_delete::{self, Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
 use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
@@ -78,6 +78,10 @@ impl Kind for DaemonSets {
 
     fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
         root.daemon_set().map_or_else(|| Err(NO_OTHER.to_owned()), |set| subject(set, world).undo(to_revision))
+    }
+
+    fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
+        root.daemon_set().is_some_and(|set| on_delete::is_way_back(root, &set.body.template, world))
     }
 
     fn held(&self, root: Value) -> Value {

@@ -132,6 +132,10 @@ impl Kind for Deployments {
         history::undo(root, world, to_revision)
     }
 
+    fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
+        history::is_way_back(root, world)
+    }
+
     fn surge<'r>(&self, root: &'r Object) -> Result<&'r Value, String> {
         let Some(deployment) = root.deployment() else { return Err(kind::NO_SURGE.to_owned()) };
         if !deployment.body.surges {

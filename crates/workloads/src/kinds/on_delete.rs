@@ -60,6 +60,16 @@ pub(super) struct KeptBack<'a> {
     pub(super) labels: BTreeMap<String, String>,
 }
 
+/// Whether the template was asked for before another one was: the native controllers keep a revision as it was made, and give it a
+/// new number when it is asked for again.
+pub(super) fn is_way_back(root: &Object, template: &Template, world: &World<'_>) -> bool {
+    let revisions = world.children(&root.id.uid).iter().filter_map(|child| child.controller_revision());
+    let (same, others): (Vec<_>, Vec<_>) =
+        revisions.partition(|revision| revision.body.shape.revision == template.revision());
+    let made = same.iter().filter_map(|revision| revision.created).min();
+    made.is_some_and(|made| others.iter().any(|other| other.created > Some(made)))
+}
+
 impl<'a> Subject<'a> {
     pub(super) fn plan(&self, world: &World<'_>) -> Plan {
         let mut plan = self.derive(world);

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub use body::{StatefulSet, StatefulSetBody};
 
 use super::halted::{BadVersion, NO_OTHER, NOT_HALTED};
-use super::on_delete::{KeptBack, Subject, held, release};
+use super::on_delete::{self, KeptBack, Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
 use crate::kind::{Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
@@ -80,6 +80,10 @@ impl Kind for StatefulSets {
 
     fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
         root.stateful_set().map_or_else(|| Err(NO_OTHER.to_owned()), |set| subject(set, world).undo(to_revision))
+    }
+
+    fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
+        root.stateful_set().is_some_and(|set| on_delete::is_way_back(root, &set.body.template, world))
     }
 
     fn held(&self, root: Value) -> Value {

@@ -68,6 +68,30 @@ fn the_history_entry_can_be_undone_to() {
 }
 
 #[test]
+fn a_rollout_that_leads_to_a_version_that_was_complete_is_a_way_back() {
+    let mut world = World::new("in-place", 2);
+    world.set_image(2);
+    assert!(!world.is_way_back());
+    world.settle();
+    // The Deployment controller numbers the set that has its template.
+    let live = world.sets.values_mut().find(|set| set["spec"]["replicas"] == 2).unwrap();
+    live["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = json!("2");
+    world.set_image(3);
+    assert!(!world.is_way_back(), "nothing is written yet");
+    for _ in 0..3 {
+        assert!(!world.is_way_back());
+        world.step();
+    }
+    world.undo();
+    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Rolling);
+    assert!(world.is_way_back(), "another undo would go to the first version");
+    world.settle();
+    assert_eq!(world.images(), BTreeSet::from([image(2)]));
+    world.set_image(3);
+    assert!(!world.is_way_back(), "it was never complete");
+}
+
+#[test]
 fn a_rollout_restart_restarts_every_pod_once_under_another_name() {
     let mut world = World::new("in-place", 2);
     world.user(|deployment| {

@@ -77,6 +77,19 @@ impl World {
         self.with(&BTreeSet::new(), |kind, deployment, world| kind.halt(deployment, world, why))
     }
 
+    /// Whether the version that is wished now was complete before.
+    pub(crate) fn is_way_back(&self) -> bool {
+        self.with(&BTreeSet::new(), |kind, deployment, world| kind.is_way_back(deployment, world))
+    }
+
+    /// Its owner goes back without saying whereto.
+    pub(crate) fn undo(&mut self) {
+        let undone = self.with(&BTreeSet::new(), |kind, deployment, world| kind.undo(deployment, world, None));
+        let write = undone.unwrap();
+        let after = hitless_world::carry_out(&write, Some(&self.deployment), "0", "").unwrap().unwrap();
+        self.user(|deployment| deployment["spec"] = after["spec"].clone());
+    }
+
     fn with<T>(
         &self,
         operating: &BTreeSet<String>,

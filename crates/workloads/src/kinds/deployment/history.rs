@@ -69,6 +69,14 @@ pub(super) fn undo(root: &Object, world: &World<'_>, to_revision: Option<u64>) -
     Ok(Write::patch("undo", root, |patch| patch.replace(&["spec", "template"], template)))
 }
 
+/// Whether the template was complete before: only of such ones a ReplicaSet is kept.
+pub(super) fn is_way_back(root: &Object, world: &World<'_>) -> bool {
+    let Some(deployment) = root.deployment() else { return false };
+    let target = deployment.body.template.revision();
+    let mut sets = world.children(&root.id.uid).iter().filter_map(|set| set.replica_set());
+    sets.any(|set| !set.body.template.is_mixed() && set.body.template.revision() == target)
+}
+
 /// A `pod-template-hash` of 16 hexadecimal digits, which the Deployment controller never makes: the revision itself, unless a
 /// ReplicaSet has it that has come to hold another template since.
 fn free_hash(revision: &str, owned: &[ReplicaSet<'_>]) -> String {
