@@ -33,6 +33,7 @@ fn features() -> Vec<String> {
         ("destroy", destroys),
         ("hold", holds),
         (Grant::UNLESS_SERVING_FEATURE, true),
+        (Grant::DECORATIONS_FEATURE, true),
         (Wait::FEATURE, true),
         (Hook::FEATURE, true),
         (Hook::EXEC_FEATURE, can_exec()),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hitless_api::names::annotations;
 use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Change, Grant, JsonPatch};
 use jiff::Timestamp;
@@ -25,6 +26,11 @@ const CANNOT_START: [&str; 9] = [
     "CreateContainerError",
     "RunContainerError",
 ];
+
+/// Whether agents write the annotation.
+fn is_written(annotation: &str) -> bool {
+    annotation.starts_with(OWN_PREFIX) || annotation == annotations::DECORATIONS
+}
 
 /// Images, labels and annotations of a grant.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +58,9 @@ impl<'a> Images<'a> {
             (*image != change.from && *image != change.to).then_some((name, image))
         }) {
             Some(("ImageChanged", format!("container {name} has image {image}, which the grant does not know")))
-        } else if let Some(key) = grant.annotations.keys().find(|key| !key.starts_with(OWN_PREFIX)) {
-            Some(("UnsupportedAnnotation", format!("agents write only annotations {OWN_PREFIX}..., not {key}")))
+        } else if let Some(key) = grant.annotations.keys().find(|key| !is_written(key)) {
+            let own = format!("{OWN_PREFIX}... and {}", annotations::DECORATIONS);
+            Some(("UnsupportedAnnotation", format!("agents write only annotations {own}, not {key}")))
         } else {
             let key = changed(&grant.annotations, &pod.annotations).or(changed(&grant.labels, &pod.labels))?;
             Some(("MetadataChanged", format!("{key} has neither the value before nor the one after")))

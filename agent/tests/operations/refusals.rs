@@ -131,6 +131,16 @@ fn every_reason_to_refuse() {
 }
 
 #[test]
+fn which_decorations_a_pod_has_is_written_with_the_image() {
+    let mut situation = Situation::usual();
+    let change = Change { from: None, to: Some("[]".into()) };
+    situation.grant.annotations.insert("poddecoration.kusionstack.io/revisions".into(), change);
+    let decision = situation.decide();
+    assert_eq!(decision.result, None, "{}", decision.message);
+    assert!(decision.action.is_some());
+}
+
+#[test]
 fn a_grant_is_not_refused_once_it_has_begun() {
     let cases: [Prepare; 3] = [
         |s| s.now = start().checked_add(SignedDuration::from_secs(91)).unwrap(),

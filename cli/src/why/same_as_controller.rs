@@ -81,7 +81,7 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::LeftToKuperator(_)
         | WaitReason::LedgerFull
         | WaitReason::Pool { .. }
-        | WaitReason::AgentTooOld(_)
+        | WaitReason::AgentTooOld { .. }
         | WaitReason::NotDrained(_)
         | WaitReason::Halted { .. } => waiting.reason(),
     }

@@ -193,6 +193,8 @@ impl Grant {
     pub const DEFAULT_TTL_SECONDS: u32 = 60;
     /// What an agent's features must contain to be given a grant with [`Grant::unless_serving`].
     pub const UNLESS_SERVING_FEATURE: &str = "unlessServing";
+    /// What an agent's features must contain to be given a grant with the annotation [`crate::names::annotations::DECORATIONS`].
+    pub const DECORATIONS_FEATURE: &str = "decorations";
     /// Allowance for clocks that disagree, in seconds (docs/contract.md 9).
     pub const CLOCK_SKEW_SECONDS: u32 = 30;
 

@@ -4,10 +4,11 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter::once_with;
 
+use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef};
 use hitless_gate::{Candidate, Gate, Verdict};
-use hitless_workloads::{Obstacle, PodIntent, kind};
+use hitless_workloads::{Obstacle, Operation, PodIntent, kind};
 use jiff::SignedDuration;
 
 use super::companions::Companions;
@@ -148,8 +149,11 @@ impl<'a> Basis<'a, '_> {
             return Err(WaitReason::PrefetchOnly);
         }
         let operable = Operable { pod, node, intent, settings, owner: self.wishes.owner(pod), rank: wish.rank };
+        if let Some(waiting) = self.agent_is_too_old(node, &operable.intent.operation) {
+            return Err(waiting);
+        }
         if operable.intent.operation.op == GrantOp::Foreign {
-            return self.agent_is_too_old(node).map_or(Ok(operable), Err);
+            return Ok(operable);
         }
         self.stuck_companion(&operable).map_or(Ok(operable), Err)
     }
@@ -165,10 +169,17 @@ impl<'a> Basis<'a, '_> {
         }
     }
 
-    /// The agent of the node has said what it can do, and letting others operate a pod is not among it.
-    fn agent_is_too_old(&self, node: &str) -> Option<WaitReason> {
+    /// The agent of the node has said what it can do, and this operation is not among it.
+    fn agent_is_too_old(&self, node: &str, operation: &Operation) -> Option<WaitReason> {
+        let (feature, cannot) = if operation.op == GrantOp::Foreign {
+            (GrantOp::FOREIGN_FEATURE, "let others operate a pod")
+        } else if operation.annotations.contains_key(annotations::DECORATIONS) {
+            (Grant::DECORATIONS_FEATURE, "write which PodDecorations a pod has")
+        } else {
+            return None;
+        };
         let agent = self.snapshot.node_transitions.get(node)?.agent.as_ref()?;
-        (!agent.can(GrantOp::FOREIGN_FEATURE)).then(|| WaitReason::AgentTooOld(node.to_owned()))
+        (!agent.can(feature)).then(|| WaitReason::AgentTooOld { node: node.to_owned(), cannot })
     }
 
     /// Whether a pod of its workload that comes before it waits.

@@ -28,7 +28,7 @@ impl WaitReason {
             | Self::PrefetchOnly
             | Self::Paused(_)
             | Self::OwnerUnreadable(_)
-            | Self::AgentTooOld(_)
+            | Self::AgentTooOld { .. }
             | Self::NotDrained(_)
             | Self::LeftToKuperator(_)
             | Self::Halted { .. } => true,

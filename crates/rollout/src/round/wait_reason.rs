@@ -105,8 +105,13 @@ pub enum WaitReason {
     LeftToKuperator(Kuperator),
     /// The namespace's ledger has as many reservations as fit.
     LedgerFull,
-    /// The agent of this node can't let others operate a pod.
-    AgentTooOld(String),
+    /// The agent of this node is of an earlier version.
+    AgentTooOld {
+        /// The node.
+        node: String,
+        /// What it can't do: "let others operate a pod".
+        cannot: &'static str,
+    },
     /// It could not be taken out of service for those who are to operate it; with the result of the attempt.
     NotDrained(String),
     /// An operation of its workload has failed on the way to this target.
@@ -187,7 +192,7 @@ impl WaitReason {
             Self::OwnerUnreadable(_) => "OwnerUnreadable",
             Self::LeftToKuperator(_) => "LeftToKuperator",
             Self::LedgerFull => "LedgerFull",
-            Self::AgentTooOld(_) => "AgentTooOld",
+            Self::AgentTooOld { .. } => "AgentTooOld",
             Self::NotDrained(_) => "NotDrained",
             Self::Halted { .. } => "Halted",
         }
@@ -270,8 +275,8 @@ impl WaitReason {
             Self::OwnerUnreadable(kind) => format!("its workload is a {kind}, and the controller can't list those now"),
             Self::LeftToKuperator(kuperator) => format!("{kuperator}, and its workload is left to it"),
             Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
-            Self::AgentTooOld(node) => {
-                format!("others are to operate it, and the agent on its node {node} is of an earlier version")
+            Self::AgentTooOld { node, cannot } => {
+                format!("the agent on its node {node} is of an earlier version, which can't {cannot}")
             }
             Self::NotDrained(reason) => {
                 format!("it could not be taken out of service for others to operate it: {reason}")
@@ -338,7 +343,7 @@ impl WaitReason {
             Self::OwnerUnreadable(_) => Some("see the controller's log for what the API server says"),
             Self::LeftToKuperator(_) => Some("remove it to go on with hitless (docs/migration.md)"),
             Self::LedgerFull => Some("wait until some operations end"),
-            Self::AgentTooOld(_) => Some("update the DaemonSet hitless-agent"),
+            Self::AgentTooOld { .. } => Some("update the DaemonSet hitless-agent"),
             Self::NotDrained(_) => Some(
                 "it serves as before; the operator has to take its operation back (label undo-operation-type) and to begin anew; a pod that was to leave for its deletion can be deleted by hand",
             ),

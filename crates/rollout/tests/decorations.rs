@@ -1,0 +1,132 @@
+//! Pods of a CollaSet whose PodDecoration has another image, as a round decides it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitless_api::node_transition::AgentInfo;
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, NodeTransitionSpec};
+use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::prefetch::{NamePool, NodeImages};
+use hitless_rollout::round::{Round, WaitReason, Write, explain, round};
+use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
+use hitless_workloads::{Component, Installed, kind};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+const LONG_AGO: &str = "2026-01-01T00:00:00Z";
+const GROUP: &str = "apps.kusionstack.io/v1alpha1";
+
+fn now() -> Timestamp {
+    "2026-01-03T00:00:00Z".parse().unwrap()
+}
+
+fn meta(name: &str) -> Value {
+    json!({"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 1,
+        "creationTimestamp": LONG_AGO})
+}
+
+fn owner(kind: &str, name: &str) -> Value {
+    json!([{"apiVersion": GROUP, "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true}])
+}
+
+fn revision(name: &str, number: u32, owner: Value, template: &Value) -> Value {
+    let mut revision = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": meta(name), "revision": number,
+        "data": {"spec": {"template": template}}});
+    revision["metadata"]["ownerReferences"] = owner;
+    revision
+}
+
+/// A pod with the sidecar `log` at v1; its decoration is at v2. The agent of its node has these features.
+fn snapshot(features: &[&str]) -> Snapshot {
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "r.io/web:v1"}]}});
+    let sidecar = |version: &str| json!({"containers": [{"name": "log", "image": format!("r.io/log:{version}"), "injectPolicy": "AfterPrimaryContainer"}]});
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let objects = [
+        json!({"apiVersion": GROUP, "kind": "CollaSet", "metadata": meta("set"),
+            "spec": {"replicas": 1, "selector": selector, "template": template}}),
+        json!({"apiVersion": GROUP, "kind": "PodDecoration", "metadata": meta("log"),
+            "spec": {"selector": selector, "template": sidecar("v2")}, "status": {"currentRevision": "log-1"}}),
+        revision("set-1", 1, owner("CollaSet", "set"), &template),
+        revision("log-1", 1, owner("PodDecoration", "log"), &sidecar("v1")),
+        revision("log-2", 2, owner("PodDecoration", "log"), &sidecar("v2")),
+    ];
+    let container = |name: &str| {
+        json!({"name": name, "image": format!("r.io/{name}:v1"), "imageID": format!("r.io/{name}@sha256:1"), "ready": true, "restartCount": 0,
+            "containerID": format!("containerd://{name}"), "state": {"running": {"startedAt": LONG_AGO}}})
+    };
+    let condition = |name: &str| json!({"type": name, "status": "True", "lastTransitionTime": LONG_AGO});
+    let mut pod = json!({"metadata": meta("web"),
+        "spec": {"nodeName": "n1", "readinessGates": [{"conditionType": "hitless.dev/InService"}],
+            "containers": [{"name": "web", "image": "r.io/web:v1"}, {"name": "log", "image": "r.io/log:v1"}]},
+        "status": {"conditions": [condition("Ready"), condition("hitless.dev/InService")],
+            "containerStatuses": [container("web"), container("log")]}});
+    pod["metadata"]["ownerReferences"] = owner("CollaSet", "set");
+    pod["metadata"]["labels"] = json!({"app": "web", "kusionstack.io/control": "true", "collaset.kusionstack.io/instance-id": "0",
+        "controller-revision-hash": "set-1", "poddecoration.kusionstack.io/pd-log": "log-1"});
+    let images = NodeImages::of([["r.io/web:v1"], ["r.io/log:v1"], ["r.io/log:v2"]], &mut NamePool::default());
+    let node = NodeView { name: "n1".to_owned(), uid: "uid-n1".to_owned(), images, ..NodeView::default() };
+    let agent =
+        AgentInfo { features: features.iter().map(|each| (*each).to_owned()).collect(), ..AgentInfo::default() };
+    let transition = NodeTransitionView {
+        node: "n1".to_owned(),
+        version: Version { uid: "t".to_owned(), resource_version: "1".to_owned() },
+        fence: None,
+        spec: NodeTransitionSpec { node_uid: "uid-n1".to_owned(), epoch: 1, grants: Vec::new(), propagation: None },
+        agent: Some(agent),
+        transitions: Vec::new(),
+    };
+    Snapshot {
+        epoch: 1,
+        holder: "a".to_owned(),
+        objects: objects.into_iter().map(|each| Arc::new(kind::read(each).unwrap().unwrap())).collect(),
+        nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]),
+        agents: BTreeMap::from([("n1".to_owned(), AgentState::Ready)]),
+        node_transitions: BTreeMap::from([("n1".to_owned(), Arc::new(transition))]),
+        ..Snapshot::default()
+    }
+    .with_pods(vec![Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod).unwrap()))])
+    .leaving_alone(&Installed::with(&[Component::KusionStack]), None)
+}
+
+fn decide(features: &[&str]) -> Round {
+    round(&snapshot(features), &mut GateCache::default(), now())
+}
+
+fn grant(round: &Round) -> Option<Grant> {
+    round.steps.iter().find_map(|step| match &step.write {
+        Write::NodeTransition(write) => write.spec.grants.first().cloned(),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_grant_names_the_image_the_label_and_the_annotation() {
+    let round = decide(&["hold", "decorations"]);
+    let grant = grant(&round).unwrap_or_else(|| panic!("{:?}", round.verdicts));
+    assert_eq!(grant.containers.keys().collect::<Vec<_>>(), ["log"]);
+    assert_eq!(grant.containers["log"].to, "r.io/log:v2");
+    assert_eq!(grant.labels["poddecoration.kusionstack.io/pd-log"].to.as_deref(), Some("log-2"));
+    assert_eq!(grant.labels.len(), 1, "{:?}", grant.labels);
+    let annotation = grant.annotations["poddecoration.kusionstack.io/revisions"].to.as_deref();
+    assert_eq!(annotation, Some(r#"[{"name":"log","revision":"log-2"}]"#));
+}
+
+/// It would refuse it as `UnsupportedAnnotation`, and the rollout would stop.
+#[test]
+fn an_agent_of_an_earlier_version_is_not_asked() {
+    let round = decide(&["hold"]);
+    assert!(grant(&round).is_none());
+    let waiting = round.verdicts.iter().find_map(|verdict| verdict.waiting.as_ref()).map(WaitReason::reason);
+    assert_eq!(waiting, Some("AgentTooOld"));
+}
+
+#[test]
+fn a_decoration_is_no_workload_to_people() {
+    let explained = explain(&snapshot(&["hold"]), &mut GateCache::default(), now(), |_| true);
+    let kinds: Vec<_> = explained.workloads.iter().map(|each| each.id.group_kind.kind.to_string()).collect();
+    assert_eq!(kinds, ["CollaSet"]);
+}
