@@ -34,7 +34,7 @@ pub fn all() -> Result<Vec<(&'static str, String)>, serde_saphyr::ser::Error> {
     .map(|(name, mut crd)| {
         for version in &mut crd.spec.versions {
             if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
-                without_unsigned_formats(schema);
+                bound(schema);
             }
         }
         Ok((name, format!("{head}{}", serde_saphyr::to_string(&crd)?)))
@@ -42,9 +42,9 @@ pub fn all() -> Result<Vec<(&'static str, String)>, serde_saphyr::ser::Error> {
     .collect()
 }
 
-/// OpenAPI knows signed formats only, and the API server warns about every other one at each install. The limits stay, and the API
-/// server takes no number that we can't read.
-fn without_unsigned_formats(schema: &mut JSONSchemaProps) {
+/// OpenAPI knows signed formats only, and the API server warns about every other one at each install. Limits are written out, so
+/// that the API server takes no number that we can't read: an object that we can't read would be left out.
+fn bound(schema: &mut JSONSchemaProps) {
     let (format, most) = match schema.format.as_deref() {
         Some("uint8") => ("int32", f64::from(u8::MAX)),
         Some("uint16") => ("int32", f64::from(u16::MAX)),
@@ -52,17 +52,20 @@ fn without_unsigned_formats(schema: &mut JSONSchemaProps) {
         Some("int32") => ("int32", f64::from(i32::MAX)),
         _ => ("", f64::NAN),
     };
+    if format == "int32" {
+        schema.minimum.get_or_insert(f64::from(i32::MIN));
+    }
     if !format.is_empty() {
         schema.format = Some(format.to_owned());
         schema.maximum.get_or_insert(most);
     }
-    schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(without_unsigned_formats);
+    schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(bound);
     match &mut schema.items {
-        Some(JSONSchemaPropsOrArray::Schema(item)) => without_unsigned_formats(item),
-        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(without_unsigned_formats),
+        Some(JSONSchemaPropsOrArray::Schema(item)) => bound(item),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(bound),
         None => {}
     }
     if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
-        without_unsigned_formats(value);
+        bound(value);
     }
 }

@@ -156,3 +156,16 @@ fn one_that_is_deleted_and_made_again_costs_no_pod() {
     assert!(uids.iter().all(|uid| cluster.uids().contains(uid)));
     assert_eq!((cluster.images(), decorated(&cluster)), (vec!["web:v2".to_owned(); 3], 3));
 }
+
+#[test]
+fn any_weight_that_the_api_server_takes_counts() {
+    let mut cluster = Cluster::with(1, &json!({}));
+    for (name, weight) in [("last", i32::MIN), ("first", i32::MAX)] {
+        let mut spec = sidecar(name, "x:v1");
+        spec["weight"] = json!(weight);
+        decorate(&mut cluster, name, &spec);
+    }
+    settle(&mut cluster, true);
+    let names: Vec<String> = containers(cluster.pods()[0]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["web", "first", "last"]);
+}
