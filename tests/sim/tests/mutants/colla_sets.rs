@@ -7,8 +7,8 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a pod of a CollaSet is deleted while it serves",
         changes: &[(
             "crates/workloads/src/kinds/colla_set/plan.rs",
-            "if serves && !self.world.left.contains(uid) {",
-            "if serves && !MUTANT && !self.world.left.contains(uid) {",
+            "serves && !self.world.left.contains(uid)\n    }",
+            "serves && !MUTANT && !self.world.left.contains(uid)\n    }",
         )],
     },
     Bug {
