@@ -9,7 +9,7 @@ use hitless_api::JsonPatch;
 use hitless_api::names::{UPDATE_IN_PLACE, annotations, labels};
 use hitless_rollout::round::WaitReason;
 use hitless_runtime::write::Writes;
-use hitless_workloads::{Object, OptIn, Stage, kind};
+use hitless_workloads::{Object, OptIn, Pause, Stage, kind};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PatchParams;
@@ -17,15 +17,16 @@ use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::{AdoptArgs, Target, TargetKind, workload_targets};
+use crate::args::{AdoptArgs, Target};
 use crate::doctor::facts::Seen;
 use crate::failure::Failure;
 use crate::output::show;
 use crate::say;
+use crate::select;
 use crate::snapshot::{Snapshot, WorkloadObject};
 use crate::source::{self, Scope};
 use crate::why::Answer;
-use crate::write::{changed, patch};
+use crate::write::{annotated, changed, patch};
 
 /// Everything that is said.
 #[derive(Clone, Debug, Serialize)]
@@ -60,8 +61,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &AdoptArgs
     if adoption.opted_in || !arguments.yes {
         return Ok(());
     }
-    let object = snapshot.find(target).and_then(|found| found.workload);
-    let Some(object) = object else { return Err(snapshot.missing(&format!("{target} does not exist"))) };
+    let object = select::named(&snapshot, target)?;
     // First the gate: pods that are made between the two writes have it.
     if adoption.gate_label == Some(false)
         && let Seen::Known(Gate { uid, value: None }) = &gate
@@ -118,23 +118,14 @@ async fn label_namespace(client: &Client, namespace: &str, uid: &str) -> Result<
 
 /// Only if nobody has changed its specification since it was looked at, nor what it says of itself: annotations raise no generation.
 fn opt_in(object: &Object) -> JsonPatch {
-    let at = ["metadata", "annotations", annotations::UPDATE];
     let patch = JsonPatch::of(&object.id.uid).test(&["metadata", "generation"], object.generation);
-    let patch = match object.annotations.get(annotations::UPDATE) {
-        Some(value) => patch.test(&at, value.as_str()),
-        None if object.annotations.is_empty() => patch.new_map(&["metadata", "annotations"]),
-        None => patch.test(&at, Value::Null),
-    };
-    patch.add(&at, UPDATE_IN_PLACE)
+    annotated(patch, object, annotations::UPDATE, UPDATE_IN_PLACE)
 }
 
 fn consider(snapshot: &Snapshot, target: &Target, gate: &Seen<Gate>, now: Timestamp) -> Result<Adoption, Failure> {
-    if target.kind == TargetKind::Pod {
-        return Err(Failure::Usage(format!("{target} is no workload; write {}", workload_targets())));
-    }
+    let object = select::named(snapshot, target)?;
     let missing = || snapshot.missing(&format!("{target} does not exist"));
     let found = snapshot.find(target).ok_or_else(missing)?;
-    let object = found.workload.ok_or_else(missing)?;
     let raw = snapshot.objects.iter().find(|each| each.view.id == object.id).ok_or_else(missing)?;
     let assumed = assume(snapshot, raw);
     let answer = Answer::of(&assumed, target, now);
@@ -165,7 +156,7 @@ fn consider(snapshot: &Snapshot, target: &Target, gate: &Seen<Gate>, now: Timest
     notes.extend(gate_note(gated, found.pods.len(), gate_label, refused, &object.id.namespace));
     notes.extend(single_note(object, replicas));
     notes.extend(probe_note(template));
-    notes.extend(object.pause().map(|pause| format!("{pause}; {}", pause.unblock())));
+    notes.extend(object.pause().map(Pause::advice));
     Ok(Adoption {
         workload: target.to_string(),
         namespace: object.id.namespace.clone(),

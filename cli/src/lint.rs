@@ -33,10 +33,11 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
     let mut live = Vec::new();
     if arguments.live {
         let client = connect(cluster).await?;
+        let of_files = pods::of_files(&objects);
         let namespaces: BTreeSet<&str> = objects.iter().map(Object::namespace).collect();
         for namespace in namespaces.into_iter().filter(|namespace| !namespace.is_empty()) {
             let snapshot = source::read(&client, &Scope::Namespace(namespace.to_owned())).await?;
-            live.extend(pods::of_cluster(&snapshot, &pods::of_files(&objects)));
+            live.extend(pods::of_cluster(&snapshot, &of_files));
         }
     }
     let report = check(&objects, unreadable, &live, Timestamp::now());

@@ -15,6 +15,12 @@ pub(crate) fn show<T: Serialize>(value: &T, format: Format, text: impl FnOnce() 
     }
 }
 
+/// `a, b, c and 2 more`, where so many are named at most.
+pub(crate) fn names<T: AsRef<str>>(all: &[T], most: usize) -> String {
+    let shown = all.iter().take(most).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    if all.len() > most { format!("{shown} and {} more", all.len() - most) } else { shown }
+}
+
 pub(crate) fn yaml<T: Serialize>(value: &T) -> Result<String, Failure> {
     Ok(serde_saphyr::to_string(value).map_err(std::io::Error::other)?)
 }

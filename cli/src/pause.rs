@@ -12,7 +12,7 @@ use crate::say;
 use crate::select::{self, name};
 use crate::snapshot::Snapshot;
 use crate::source::{self, Scope};
-use crate::write::patch;
+use crate::write::{annotated, patch};
 
 /// What is done about one workload.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,30 +69,18 @@ async fn each(
 }
 
 fn pausing(object: &Object) -> Step {
-    const MAP: [&str; 2] = ["metadata", "annotations"];
-    let at = ["metadata", "annotations", annotations::PAUSED];
-    match object.annotations.get(annotations::PAUSED) {
-        Some(value) if value != PAUSED_FALSE => Step::Nothing("is paused already"),
-        Some(value) => Step::Write(
-            JsonPatch::of(&object.id.uid).change(&at, Some(value), Some(PAUSED_TRUE)),
-            format!(
-                "paused; it had {at}={PAUSED_FALSE}, which resume does not bring back; give it back after that with: kubectl annotate -n \
-                 {} {} {at}={PAUSED_FALSE}",
-                object.id.namespace,
-                name(object),
-                at = annotations::PAUSED
-            ),
+    let words = match object.annotations.get(annotations::PAUSED) {
+        Some(value) if value != PAUSED_FALSE => return Step::Nothing("is paused already"),
+        Some(_) => format!(
+            "paused; it had {at}={PAUSED_FALSE}, which resume does not bring back; give it back after that with: kubectl annotate -n {} {} \
+             {at}={PAUSED_FALSE}",
+            object.id.namespace,
+            name(object),
+            at = annotations::PAUSED
         ),
-        None => {
-            let patch = JsonPatch::of(&object.id.uid);
-            let patch = if object.annotations.is_empty() {
-                patch.new_map(&MAP)
-            } else {
-                patch.test(&at, serde_json::Value::Null)
-            };
-            Step::Write(patch.add(&at, PAUSED_TRUE), "paused".to_owned())
-        }
-    }
+        None => "paused".to_owned(),
+    };
+    Step::Write(annotated(JsonPatch::of(&object.id.uid), object, annotations::PAUSED, PAUSED_TRUE), words)
 }
 
 fn resuming(object: &Object) -> Step {
@@ -103,11 +91,11 @@ fn resuming(object: &Object) -> Step {
             resumed.annotations.remove(annotations::PAUSED);
             let words = resumed.pause().map_or_else(
                 || "resumed".to_owned(),
-                |pause| format!("is not paused by hitless any more, but {pause}; {}", pause.unblock()),
+                |pause| format!("is not paused by hitless any more, but {}", pause.advice()),
             );
             Step::Write(JsonPatch::of(&object.id.uid).change(&path, Some(value), None), words)
         }
-        (Some(pause @ (Pause::Owner | Pause::Reloader)), _) => Step::Refuse(format!("{pause}; {}", pause.unblock())),
+        (Some(pause @ (Pause::Owner | Pause::Reloader)), _) => Step::Refuse(pause.advice()),
         (Some(Pause::Annotation) | None, _) => Step::Nothing("is not paused"),
     }
 }

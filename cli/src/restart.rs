@@ -37,7 +37,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartAr
     let asked: Asked = pods.iter().map(|pod| (pod.id.uid.clone(), ids(pod, &arguments.containers))).collect();
     let pause = snapshot.find(&arguments.target).and_then(|found| found.workload?.pause());
     if let Some(pause) = pause {
-        say(&format!("it waits: {pause}; {}", pause.unblock()))?;
+        say(&format!("it waits: {}", pause.advice()))?;
     }
     if !arguments.wait {
         return say(&format!("watch it with: kubectl hitless status -n {namespace} {} -w", arguments.target));

@@ -109,7 +109,8 @@ pub(crate) fn workloads<'a>(snapshot: &'a Snapshot, selection: &Selection) -> Re
     Ok(found)
 }
 
-fn named<'a>(snapshot: &'a Snapshot, target: &Target) -> Result<&'a Object, Failure> {
+/// The workload that is named.
+pub(crate) fn named<'a>(snapshot: &'a Snapshot, target: &Target) -> Result<&'a Object, Failure> {
     if target.kind == TargetKind::Pod {
         return Err(Failure::Usage(format!("{target} is no workload; write {}", workload_targets())));
     }

@@ -27,7 +27,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &SetImageA
     patch(&client, &object.id, change, &format!("set the image of {target}")).await?;
     say(&format!("{target} image updated"))?;
     if let Some(pause) = object.pause() {
-        return say(&format!("nothing begins: {pause}; {}", pause.unblock()));
+        return say(&format!("nothing begins: {}", pause.advice()));
     }
     if object.opt_in() == OptIn::No {
         return say(&format!(

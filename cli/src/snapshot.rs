@@ -1,6 +1,6 @@
 //! What is in the cluster, as far as commands look at it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -111,10 +111,8 @@ impl Snapshot {
             return Some(format!("{first} not read: {message}; {}", first.consequence()));
         }
         let names: Vec<String> = self.unread.keys().map(Part::to_string).collect();
-        let mut unknown: Vec<&str> = self.unread.keys().map(|part| part.unknown()).collect();
-        unknown.dedup();
-        unknown.sort_unstable();
-        unknown.dedup();
+        let unknown: BTreeSet<&str> = self.unread.keys().map(|part| part.unknown()).collect();
+        let unknown: Vec<&str> = unknown.into_iter().collect();
         Some(format!(
             "{} kinds may not be read ({}): what is not known is {}; ask for ClusterRole hitless-view. The first answer: {message}",
             names.len(),

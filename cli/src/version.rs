@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hitless_api::{NodeTransition, names};
-use hitless_runtime::{list, telemetry};
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
+use hitless_runtime::telemetry;
+use kube::Client;
 use serde::Serialize;
 
 use crate::args::Format;
-use crate::doctor::facts::{Program, Seen};
-use crate::doctor::read::{agent_pods, images, program, seen, server, system};
+use crate::doctor::facts::{AgentPod, Program, Report, Seen};
+use crate::doctor::read::{agent, agent_pods, controller, reports, seen, server};
 use crate::failure::Failure;
 use crate::output;
 
@@ -53,23 +50,8 @@ pub(crate) fn of_client(output: Format) -> Result<(), Failure> {
 }
 
 pub(crate) async fn of_both(client: &Client, output: Format) -> Result<(), Failure> {
-    let all: Api<NodeTransition> = Api::all(client.clone());
-    let image = |template: &k8s_openapi::api::core::v1::PodTemplateSpec| images(template).join(", ");
-    let (server, controller, agent, pods, reports) = futures::join!(
-        server(client),
-        program(system::<Deployment>(client), names::CONTROLLER, |deployment| {
-            let image = image(&deployment.spec.unwrap_or_default().template);
-            Program { image, wanted: 0, ready: 0 }
-        }),
-        program(system::<DaemonSet>(client), names::AGENT, |set| {
-            Program { image: image(&set.spec.unwrap_or_default().template), wanted: 0, ready: 0 }
-        }),
-        agent_pods(system(client)),
-        list::all(&all, ListParams::default(), |node: NodeTransition| {
-            let version = node.status.as_ref()?.agent.as_ref()?.version.clone();
-            Some((node.name_any(), version))
-        }),
-    );
+    let (server, controller, agent, pods, reports) =
+        futures::join!(server(client), controller(client), agent(client), agent_pods(client), reports(client));
     let cluster = Cluster::of(server, seen(controller)?, &seen(agent)?, seen(pods)?, seen(reports)?);
     show(&Versions { client: own(), cluster: Some(cluster) }, output)
 }
@@ -79,8 +61,8 @@ impl Cluster {
         server: Seen<(u32, u32, String)>,
         controller: Seen<Option<Program>>,
         agent: &Seen<Option<Program>>,
-        pods: Seen<Vec<crate::doctor::facts::AgentPod>>,
-        reports: Seen<Vec<(String, String)>>,
+        pods: Seen<Vec<AgentPod>>,
+        reports: Seen<Vec<(String, Report)>>,
     ) -> Self {
         let mut cluster = Self::default();
         let mut unread = Vec::new();
@@ -108,8 +90,8 @@ impl Cluster {
         }
         match reports {
             Seen::Known(reports) => {
-                for (_, version) in reports {
-                    *cluster.agents_report.entry(version).or_default() += 1;
+                for (_, report) in reports {
+                    *cluster.agents_report.entry(report.version).or_default() += 1;
                 }
             }
             Seen::Unread(why) => unread.push(("what the agents report", why)),
@@ -153,7 +135,6 @@ fn text(versions: &Versions) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::facts::AgentPod;
 
     fn program(image: &str) -> Seen<Option<Program>> {
         Seen::Known(Some(Program { image: image.to_owned(), wanted: 1, ready: 1 }))
@@ -170,7 +151,7 @@ mod tests {
             program("controller:2"),
             &program("agent:2"),
             Seen::Known(vec![pod("agent:2"), pod("agent:1"), pod("agent:1")]),
-            Seen::Known(vec![("n1".to_owned(), "0.1.0".to_owned())]),
+            Seen::Known(vec![("n1".to_owned(), Report { version: "0.1.0".to_owned(), features: Vec::new() })]),
         );
         let text = text(&Versions { client: "0.1.0".to_owned(), cluster: Some(cluster) });
         for line in [

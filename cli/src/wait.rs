@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use crate::args::{Target, TargetKind, WaitArgs, workload_targets};
 use crate::failure::Failure;
+use crate::output;
 use crate::say;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Live, Scope};
@@ -116,10 +117,8 @@ fn alike<'a>(pods: impl Iterator<Item = &'a PodStatus>) -> Vec<String> {
         }
     }
     let text = |(state, why, names): (String, &str, Vec<&str>)| {
-        let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        let more = if names.len() > NAMED { format!(" and {} more", names.len() - NAMED) } else { String::new() };
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-        format!("{shown}{more} {state}{why}")
+        format!("{} {state}{why}", output::names(&names, NAMED))
     };
     groups.into_iter().map(text).collect()
 }

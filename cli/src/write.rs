@@ -2,9 +2,10 @@
 
 use hitless_api::{JsonPatch, ObjectRef};
 use hitless_runtime::write::{WriteError, Writes};
-use hitless_workloads::{Request, Write, kind};
+use hitless_workloads::{Object, Request, Write, kind};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PatchParams};
 use kube::{Api, Client};
+use serde_json::Value;
 
 use crate::failure::Failure;
 
@@ -19,6 +20,17 @@ pub(crate) async fn patch(client: &Client, on: &ObjectRef, patch: JsonPatch, wha
     let patch = patch.build();
     let sent = Writes::default().send(resource.plural, api.patch(&on.name, &PatchParams::default(), &patch)).await;
     changed(sent.map(|_| ()), what)
+}
+
+/// Sets an annotation of the object, if that is as it was seen: its absence is tested, too.
+pub(crate) fn annotated(patch: JsonPatch, object: &Object, name: &str, value: &str) -> JsonPatch {
+    let at = ["metadata", "annotations", name];
+    let patch = match object.annotations.get(name) {
+        Some(known) => patch.test(&at, known.as_str()),
+        None if object.annotations.is_empty() => patch.new_map(&at[..2]),
+        None => patch.test(&at, Value::Null),
+    };
+    patch.add(&at, value)
 }
 
 /// A write that a kind of workload has decided.

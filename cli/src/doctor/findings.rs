@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::facts::{AgentPod, Facts, NodeFacts, Program, Seen};
 use super::surroundings;
+use crate::output;
 use crate::status::span;
 
 /// How bad it is.
@@ -61,11 +62,8 @@ const NAMED: usize = 5;
 
 /// Every finding, in the order in which it is read.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
-    let mut all = vec![server(facts)];
-    all.push(definitions(facts));
-    all.push(guard(facts));
-    all.push(gate(facts));
-    all.push(controller(facts));
+    let own = [server(facts), definitions(facts), guard(facts), gate(facts), controller(facts)];
+    let mut all: Vec<Finding> = own.into_iter().flatten().collect();
     all.extend(agents(facts));
     all.extend(features(facts));
     all.extend(surroundings::findings(facts));
@@ -77,29 +75,26 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
         )
     }));
     all.extend(unread(facts));
-    all.retain(|finding| !finding.what.is_empty());
     all
 }
 
-/// Of what may not be read nothing is said here: one line at the end names it all.
-fn nothing() -> Finding {
-    Finding::ok(String::new())
-}
+// Of what may not be read nothing is said in these: one line at the end names it all.
 
-fn server(facts: &Facts) -> Finding {
-    let Seen::Known((major, minor, version)) = &facts.server else { return nothing() };
-    if (*major, *minor) < FIRST_SERVER {
-        return Finding::error(
+fn server(facts: &Facts) -> Option<Finding> {
+    let (major, minor, version) = facts.server.known()?;
+    Some(if (*major, *minor) < FIRST_SERVER {
+        Finding::error(
             format!("the API server is {version}"),
             "mutating admission policies are served from Kubernetes 1.36 on; without them no workload is held, and its changes roll natively",
             "upgrade the cluster to 1.36 or later",
-        );
-    }
-    Finding::ok(format!("API server {version}, kubectl-hitless {}", facts.client))
+        )
+    } else {
+        Finding::ok(format!("API server {version}, kubectl-hitless {}", facts.client))
+    })
 }
 
-fn definitions(facts: &Facts) -> Finding {
-    let Seen::Known(there) = &facts.definitions else { return nothing() };
+fn definitions(facts: &Facts) -> Option<Finding> {
+    let there = facts.definitions.known()?;
     let needed = [
         NodeTransition::crd_name(),
         TransitionLedger::crd_name(),
@@ -108,74 +103,73 @@ fn definitions(facts: &Facts) -> Finding {
         TrafficProvider::crd_name(),
         PodTransitionRule::crd_name(),
     ];
-    let missing: Vec<&str> = needed.into_iter().filter(|name| !there.contains(*name)).collect();
-    if missing.is_empty() {
-        return Finding::ok("all definitions are there");
-    }
-    Finding::error(
-        format!("definitions are missing: {}", missing.join(", ")),
-        "controller and agents can neither store what is to be done nor what was done",
-        INSTALL,
-    )
+    let missing = missing(there, needed);
+    Some(if missing.is_empty() {
+        Finding::ok("all definitions are there")
+    } else {
+        Finding::error(
+            format!("definitions are missing: {}", missing.join(", ")),
+            "controller and agents can neither store what is to be done nor what was done",
+            INSTALL,
+        )
+    })
 }
 
 fn missing<'n>(there: &BTreeSet<String>, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     names.into_iter().filter(|name| !there.contains(*name)).collect()
 }
 
-fn guard(facts: &Facts) -> Finding {
-    let (Seen::Known(policies), Seen::Known(bindings)) = (&facts.policies, &facts.bindings) else { return nothing() };
-    let (policies, bindings) = (missing(policies, GUARDS), missing(bindings, GUARDS));
+fn guard(facts: &Facts) -> Option<Finding> {
+    let policies = missing(facts.policies.known()?, GUARDS);
+    let bindings = missing(facts.bindings.known()?, GUARDS);
     if policies.is_empty() && bindings.is_empty() {
-        return Finding::ok("the guard is there: changes of workloads that opted in are held");
+        return Some(Finding::ok("the guard is there: changes of workloads that opted in are held"));
     }
     let kind = if policies.is_empty() { "MutatingAdmissionPolicyBinding" } else { "MutatingAdmissionPolicy" };
     let names = if policies.is_empty() { bindings } else { policies };
-    Finding::error(
+    Some(Finding::error(
         format!("the guard is not whole: {kind} {} is missing", names.join(", ")),
         "a change of a workload that opted in is not held: its native controller rolls it at once, and requests are lost",
         INSTALL,
-    )
+    ))
 }
 
-fn gate(facts: &Facts) -> Finding {
-    let (Seen::Known(policies), Seen::Known(bindings)) = (&facts.policies, &facts.bindings) else { return nothing() };
-    let names: Vec<&str> = missing(policies, [GATE]).into_iter().chain(missing(bindings, GATE_BINDINGS)).collect();
-    if names.is_empty() {
-        return Finding::ok(
-            "new pods get the readiness gate where they or their namespace have hitless.dev/gate: enabled",
-        );
-    }
-    Finding::error(
-        format!("the policy of the readiness gate is not whole: {} is missing", names.join(", ")),
-        "pods are made without hitless.dev/InService, so they can be held and never leave service",
-        INSTALL,
-    )
+fn gate(facts: &Facts) -> Option<Finding> {
+    let policies = missing(facts.policies.known()?, [GATE]);
+    let names: Vec<&str> = policies.into_iter().chain(missing(facts.bindings.known()?, GATE_BINDINGS)).collect();
+    Some(if names.is_empty() {
+        Finding::ok("new pods get the readiness gate where they or their namespace have hitless.dev/gate: enabled")
+    } else {
+        Finding::error(
+            format!("the policy of the readiness gate is not whole: {} is missing", names.join(", ")),
+            "pods are made without hitless.dev/InService, so they can be held and never leave service",
+            INSTALL,
+        )
+    })
 }
 
-fn controller(facts: &Facts) -> Finding {
+fn controller(facts: &Facts) -> Option<Finding> {
     let look = "kubectl -n hitless-system describe deployment hitless-controller";
-    match &facts.controller {
-        Seen::Unread(_) => nothing(),
-        Seen::Known(None) => Finding::error(
+    Some(match facts.controller.known()? {
+        None => Finding::error(
             "Deployment hitless-controller is not there",
             "nothing is granted: held workloads wait",
             INSTALL,
         ),
-        Seen::Known(Some(Program { ready: 0, .. })) => Finding::error(
+        Some(Program { ready: 0, .. }) => Finding::error(
             "no controller is Ready",
             "nothing is granted: held workloads wait",
             format!("see why: {look}"),
         ),
-        Seen::Known(Some(Program { ready, wanted, image })) if ready < wanted => Finding::warning(
+        Some(Program { ready, wanted, image }) if ready < wanted => Finding::warning(
             format!("{ready} of {wanted} controllers are Ready ({image})"),
             "if that one fails nobody takes over",
             format!("see why: {look}"),
         ),
-        Seen::Known(Some(Program { ready, wanted, image })) => {
+        Some(Program { ready, wanted, image }) => {
             Finding::ok(format!("{ready} of {wanted} controllers are Ready ({image})"))
         }
-    }
+    })
 }
 
 fn agents(facts: &Facts) -> Vec<Finding> {
@@ -239,8 +233,7 @@ fn ages(agents: &[AgentPod], now: Timestamp) -> String {
 }
 
 fn names(all: &[&str]) -> String {
-    let shown = all.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    if all.len() > NAMED { format!("{shown} and {} more", all.len() - NAMED) } else { shown }
+    output::names(all, NAMED)
 }
 
 /// What agents say that their nodes can do: they look at the kernel when they start.

@@ -27,36 +27,19 @@ use crate::source::kuperator;
 const VIRTUAL: [&str; 2] = ["virtual-kubelet", "kwok"];
 
 pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
-    let all = || Api::<NodeTransition>::all(client.clone());
     let (server, definitions, policies, bindings, reports, nodes, runtime_classes) = futures::join!(
         server(client),
         names::<CustomResourceDefinition>(Api::all(client.clone())),
         names::<MutatingAdmissionPolicy>(Api::all(client.clone())),
         names::<MutatingAdmissionPolicyBinding>(Api::all(client.clone())),
-        each(all(), |node: NodeTransition| {
-            let agent = node.status.clone()?.agent?;
-            Some((node.name_any(), Report { version: agent.version, features: agent.features }))
-        }),
+        reports(client),
         each(Api::all(client.clone()), |node: Node| Some(node_facts(&node))),
         each(Api::all(client.clone()), |class: RuntimeClass| Some((class.name_any(), class.handler.clone()))),
     );
     let (controller, agent, agents, daemon_sets, deployments, kuperator) = futures::join!(
-        program(system::<Deployment>(client), names::CONTROLLER, |deployment| {
-            let status = deployment.status.unwrap_or_default();
-            let spec = deployment.spec.unwrap_or_default();
-            let wanted = spec.replicas.unwrap_or(1);
-            Program {
-                image: images(&spec.template).join(", "),
-                wanted,
-                ready: status.ready_replicas.unwrap_or_default(),
-            }
-        }),
-        program(system::<DaemonSet>(client), names::AGENT, |set| {
-            let status = set.status.unwrap_or_default();
-            let image = images(&set.spec.unwrap_or_default().template).join(", ");
-            Program { image, wanted: status.desired_number_scheduled, ready: status.number_ready }
-        }),
-        agent_pods(system(client)),
+        controller(client),
+        agent(client),
+        agent_pods(client),
         each(Api::all(client.clone()), |set: DaemonSet| Some((place(&set), images(&set.spec.as_ref()?.template)))),
         each(Api::all(client.clone()), |each: Deployment| Some((place(&each), images(&each.spec.as_ref()?.template)))),
         kuperator(client),
@@ -134,19 +117,37 @@ where
     Ok(names.into_iter().collect())
 }
 
-pub(crate) fn system<K>(client: &Client) -> Api<K>
+fn system<K>(client: &Client) -> Api<K>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
     Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE)
 }
 
-/// One of ours by its name; `None`: it is not there.
-pub(crate) async fn program<K>(
-    api: Api<K>,
-    name: &str,
-    view: impl Fn(K) -> Program,
-) -> Result<Option<Program>, WriteError>
+/// The controller's Deployment; `None`: it is not there.
+pub(crate) async fn controller(client: &Client) -> Result<Option<Program>, WriteError> {
+    program(system(client), names::CONTROLLER, |deployment: Deployment| {
+        let spec = deployment.spec.unwrap_or_default();
+        Program {
+            image: images(&spec.template).join(", "),
+            wanted: spec.replicas.unwrap_or(1),
+            ready: deployment.status.unwrap_or_default().ready_replicas.unwrap_or_default(),
+        }
+    })
+    .await
+}
+
+/// The agents' DaemonSet; `None`: it is not there.
+pub(crate) async fn agent(client: &Client) -> Result<Option<Program>, WriteError> {
+    program(system(client), names::AGENT, |set: DaemonSet| {
+        let status = set.status.unwrap_or_default();
+        let image = images(&set.spec.unwrap_or_default().template).join(", ");
+        Program { image, wanted: status.desired_number_scheduled, ready: status.number_ready }
+    })
+    .await
+}
+
+async fn program<K>(api: Api<K>, name: &str, view: impl Fn(K) -> Program) -> Result<Option<Program>, WriteError>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -154,9 +155,19 @@ where
     Ok(list::all(&api, named, |object| Some(view(object))).await?.pop())
 }
 
-pub(crate) async fn agent_pods(api: Api<Pod>) -> Result<Vec<AgentPod>, WriteError> {
+/// What agents say of themselves, by node.
+pub(crate) async fn reports(client: &Client) -> Result<Vec<(String, Report)>, WriteError> {
+    each(Api::all(client.clone()), |node: NodeTransition| {
+        let name = node.name_any();
+        let agent = node.status?.agent?;
+        Some((name, Report { version: agent.version, features: agent.features }))
+    })
+    .await
+}
+
+pub(crate) async fn agent_pods(client: &Client) -> Result<Vec<AgentPod>, WriteError> {
     let ours = ListParams::default().labels(&format!("{}={}", names::APP_LABEL, names::AGENT));
-    list::all(&api, ours, |pod| agent_pod(&pod)).await
+    list::all(&system(client), ours, |pod| agent_pod(&pod)).await
 }
 
 fn agent_pod(pod: &Pod) -> Option<AgentPod> {
@@ -182,7 +193,7 @@ fn node_facts(node: &Node) -> NodeFacts {
     }
 }
 
-pub(crate) fn images(template: &PodTemplateSpec) -> Vec<String> {
+fn images(template: &PodTemplateSpec) -> Vec<String> {
     let containers = template.spec.iter().flat_map(|spec| &spec.containers);
     containers.filter_map(|container| container.image.clone()).collect()
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use hitless_workloads::image::name_and_tag;
+
 use super::facts::{Facts, Seen};
 use super::findings::Finding;
 
@@ -146,27 +148,15 @@ fn is_there(known: &Known, facts: &Facts, programs: &BTreeMap<String, Vec<String
         Sign::Definition(name) => facts.definitions.known().is_some_and(|there| there.contains(name)),
         Sign::Program(word) => programs.iter().any(|(name, images)| {
             let own = name.rsplit('/').next().unwrap_or_default();
-            own.starts_with(word) || images.iter().any(|image| repository(image).ends_with(word))
+            own.starts_with(word) || images.iter().any(|image| name_and_tag(image).0.ends_with(word))
         }),
-    }
-}
-
-/// Of `registry/repository:tag@digest`.
-fn repository(image: &str) -> &str {
-    let image = image.split('@').next().unwrap_or_default();
-    match image.rsplit_once(':') {
-        Some((before, tag)) if !tag.contains('/') => before,
-        _ => image,
     }
 }
 
 /// Its version decides.
 fn cilium(programs: &BTreeMap<String, Vec<String>>) -> Option<Finding> {
     let (_, images) = programs.iter().find(|(name, _)| name.rsplit('/').next() == Some("cilium"))?;
-    let tag = images.iter().find_map(|image| {
-        let image = image.split('@').next()?;
-        image.rsplit_once(':').map(|(_, tag)| tag).filter(|tag| !tag.contains('/'))
-    });
+    let tag = images.iter().find_map(|image| name_and_tag(image).1);
     let version = tag.and_then(version);
     let name = tag.map_or_else(|| "Cilium".to_owned(), |tag| format!("Cilium {tag}"));
     Some(match version {

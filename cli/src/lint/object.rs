@@ -28,8 +28,7 @@ impl<'a> Known<'a> {
     pub(super) fn read(object: &'a Object) -> Result<Option<Self>, String> {
         let limits = match (object.group(), object.kind()) {
             ("apps.kusionstack.io", "PodTransitionRule") => {
-                let RuleView { name, namespace, spec, .. } = object.read::<PodTransitionRule>()?.into();
-                Limits::Rules(RuleSet { name, namespace, spec, unreadable: None })
+                Limits::Rules(RuleSet::from(&RuleView::from(object.read::<PodTransitionRule>()?)))
             }
             ("hitless.dev", "TransitionBudget") => Limits::Budget(object.read::<TransitionBudget>()?.into()),
             ("policy", "PodDisruptionBudget") => Limits::Disruption(object.read::<PodDisruptionBudget>()?.into()),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::report::{Going, Held, Report, Step};
 use crate::forecast::Expected;
+use crate::output;
 use crate::status::span;
 
 /// Most pods that are named of one wave.
@@ -117,9 +118,7 @@ fn going(pods: &[Going]) -> String {
 }
 
 fn names<T: AsRef<str>>(pods: &[T]) -> String {
-    let named: Vec<&str> = pods.iter().take(NAMED).map(AsRef::as_ref).collect();
-    let more = if pods.len() > NAMED { format!(" and {} more", pods.len() - NAMED) } else { String::new() };
-    format!("{}{more}", named.join(", "))
+    output::names(pods, NAMED)
 }
 
 fn count(pods: usize) -> String {

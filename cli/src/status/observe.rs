@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Reservation, Transition};
 use hitless_rollout::round::{Explanation, PodVerdict, Reload, WaitReason, WorkloadReport};
-use hitless_workloads::{Stage, foreign};
+use hitless_workloads::{Pause, Stage, foreign};
 use jiff::Timestamp;
 
 use super::jobs;
@@ -126,7 +126,7 @@ impl<'a> Observer<'a> {
             replicas: workload.map(|workload| workload.replicas),
             why,
             progress,
-            paused: workload.and_then(|workload| workload.paused).map(|pause| format!("{pause}; {}", pause.unblock())),
+            paused: workload.and_then(|workload| workload.paused).map(Pause::advice),
             reload,
             pods,
             halted,
@@ -335,7 +335,7 @@ fn not_opted_in(workload: &WorkloadReport) -> String {
 
 fn stage(workload: &WorkloadReport) -> (&'static str, String) {
     let why = workload.why.as_deref().unwrap_or_default();
-    let paused = workload.paused.filter(|_| workload.opted_in).map(|pause| format!("{pause}; {}", pause.unblock()));
+    let paused = workload.paused.filter(|_| workload.opted_in).map(Pause::advice);
     match &workload.stage {
         Stage::NotOurs => ("NotOptedIn", not_opted_in(workload)),
         Stage::Idle => ("Idle", paused.unwrap_or_default()),

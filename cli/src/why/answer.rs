@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::args::Target;
 use crate::forecast::Expected;
 use crate::obstacle::InTheWay;
+use crate::output::names;
 use crate::snapshot::Snapshot;
 use crate::status::{BLOCKED, PodStatus, State, WorkloadStatus, observe_all, span};
 
@@ -163,9 +164,9 @@ fn summary(workload: &WorkloadStatus, pods: &[PodAnswer]) -> Option<String> {
     if running.is_empty() || pods.iter().any(PodAnswer::is_stuck) {
         return None;
     }
-    let then = if waiting.is_empty() { String::new() } else { format!("; then {}", named(&waiting)) };
+    let then = if waiting.is_empty() { String::new() } else { format!("; then {}", names(&waiting, NAMED)) };
     let running: Vec<&str> = running.iter().map(String::as_str).collect();
-    Some(format!("{}{then}; nothing to do", named(&running)))
+    Some(format!("{}{then}; nothing to do", names(&running, NAMED)))
 }
 
 /// Its name, how far it is, and for how long it may take.
@@ -178,11 +179,6 @@ fn operation(pod: &PodStatus) -> String {
 
 /// Most pods that are named in a sentence.
 const NAMED: usize = 5;
-
-fn named(all: &[&str]) -> String {
-    let shown = all.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    if all.len() > NAMED { format!("{shown} and {} more", all.len() - NAMED) } else { shown }
-}
 
 impl PodAnswer {
     /// Nothing but rules is in the way, or it is being operated.

@@ -7,6 +7,7 @@ use hitless_gate::{BudgetConsumer, Consumption, Decision};
 use jiff::Timestamp;
 
 use super::answer::{Answer, PodAnswer, RuleAnswer};
+use crate::output;
 use crate::status::State;
 
 /// Most pods that are named where all have the same answer.
@@ -49,11 +50,7 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
     pod.node.as_ref().map_or(Ok(()), |node| write!(out, ", node {node}"))?;
     write!(out, ")")?;
     if !others.is_empty() {
-        let shown = others.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        write!(out, ", and the same for {shown}")?;
-        if others.len() > NAMED {
-            write!(out, " and {} more", others.len() - NAMED)?;
-        }
+        write!(out, ", and the same for {}", output::names(others, NAMED))?;
     }
     let wish = match pod.wishes {
         Some(GrantOp::Restart) => "a restart",

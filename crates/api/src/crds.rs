@@ -45,19 +45,19 @@ pub fn all() -> Result<Vec<(&'static str, String)>, serde_saphyr::ser::Error> {
 /// OpenAPI knows signed formats only, and the API server warns about every other one at each install. Limits are written out, so
 /// that the API server takes no number that we can't read: an object that we can't read would be left out.
 fn bound(schema: &mut JSONSchemaProps) {
-    let (format, most) = match schema.format.as_deref() {
-        Some("uint8") => ("int32", f64::from(u8::MAX)),
-        Some("uint16") => ("int32", f64::from(u16::MAX)),
-        Some("uint32") => ("int64", f64::from(u32::MAX)),
-        Some("int32") => ("int32", f64::from(i32::MAX)),
-        _ => ("", f64::NAN),
+    let known = match schema.format.as_deref() {
+        Some("uint8") => Some(("int32", f64::from(u8::MAX))),
+        Some("uint16") => Some(("int32", f64::from(u16::MAX))),
+        Some("uint32") => Some(("int64", f64::from(u32::MAX))),
+        Some("int32") => Some(("int32", f64::from(i32::MAX))),
+        _ => None,
     };
-    if format == "int32" {
-        schema.minimum.get_or_insert(f64::from(i32::MIN));
-    }
-    if !format.is_empty() {
+    if let Some((format, most)) = known {
         schema.format = Some(format.to_owned());
         schema.maximum.get_or_insert(most);
+        if format == "int32" {
+            schema.minimum.get_or_insert(f64::from(i32::MIN));
+        }
     }
     schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(bound);
     match &mut schema.items {

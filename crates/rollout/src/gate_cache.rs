@@ -62,6 +62,7 @@ impl Eq for ByUid {}
 pub(crate) struct Synced<'g> {
     gate: &'g mut Gate,
     faults: &'g SpecFaults,
+    budgets: &'g BTreeMap<Key, Arc<Budget>>,
 }
 
 impl<'g> Synced<'g> {
@@ -81,7 +82,7 @@ impl<'g> Synced<'g> {
 
     /// What the authors of rules and budgets should mend.
     pub(crate) fn faults(&self) -> Vec<EventNote> {
-        self.faults.notes(self.gate)
+        self.faults.notes(self.gate, self.budgets)
     }
 }
 
@@ -98,7 +99,7 @@ impl GateCache {
         self.nodes(snapshot);
         let moved = self.owners.sync(snapshot, world, &mut self.gate);
         self.pods(snapshot, world, &moved);
-        Synced { gate: &mut self.gate, faults: &self.faults }
+        Synced { gate: &mut self.gate, faults: &self.faults, budgets: &self.budgets }
     }
 
     /// Pods that have finished for good take nothing from a budget and give nothing.

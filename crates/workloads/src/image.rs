@@ -57,6 +57,13 @@ pub fn running_digest(container: &ContainerView) -> Option<&str> {
     digest_of(&container.status.as_ref()?.image_id)
 }
 
+/// Name and tag of a reference, without its digest.
+#[must_use]
+pub fn name_and_tag(reference: &str) -> (&str, Option<&str>) {
+    let Reference { name, tag, digest: _ } = Reference::parse(reference);
+    (name, tag)
+}
+
 /// Whether both references, or image ids, name the same repository.
 #[must_use]
 pub fn is_same_repository(one: &str, other: &str) -> bool {

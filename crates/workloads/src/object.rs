@@ -109,6 +109,13 @@ impl Object {
         }
     }
 
+    /// What its annotation for the opt-in says, if that means nothing.
+    #[must_use]
+    pub fn unknown_opt_in(&self) -> Option<&str> {
+        let word = self.annotations.get(annotations::UPDATE)?;
+        (self.opt_in() == OptIn::No).then_some(word)
+    }
+
     /// Whether its pods are to restart when a ConfigMap or Secret that they use changes (docs/contract.md 35).
     #[must_use]
     pub fn reloads(&self) -> bool {

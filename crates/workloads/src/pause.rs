@@ -30,6 +30,12 @@ impl Pause {
             Self::Reloader => "it goes on when Reloader resumes it",
         }
     }
+
+    /// Who has paused it, and what lets operations begin again, for people.
+    #[must_use]
+    pub fn advice(self) -> String {
+        format!("{self}; {}", self.unblock())
+    }
 }
 
 impl fmt::Display for Pause {

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 
 use crate::intent::PodWish;
 use crate::object::{Object, OptIn};
-use crate::pause::Pause;
 use crate::write::Write;
 
 /// Why a template change is left to the native controller, or refused.
@@ -126,8 +125,6 @@ pub struct Plan {
     pub progress_deadline_seconds: Option<u32>,
     /// Its owner wants the images fetched and nothing else for now (annotation `hitless.dev/prefetch: only`).
     pub prefetch_only: bool,
-    /// Why no operation of its pods begins, if none does. What it wishes is there all the same.
-    pub paused: Option<Pause>,
     /// What was learned of how long its containers are away (annotation `hitless.dev/gap`).
     pub gaps: Option<String>,
     /// When a companion pod tries its next version first (annotation `hitless.dev/companion`).
@@ -156,7 +153,6 @@ impl Plan {
             notes: Vec::new(),
             progress_deadline_seconds: None,
             prefetch_only: root.annotations.get(annotations::PREFETCH).is_some_and(|value| value == PREFETCH_ONLY),
-            paused: root.pause(),
             gaps: root.annotations.get(annotations::GAP).cloned(),
             companion: CompanionWish::of(root),
             tried: root.annotations.get(annotations::TRIED).cloned(),

@@ -1,5 +1,7 @@
 //! What a workload's file does not have: what its pods are made from, and its pods.
 
+use std::collections::BTreeSet;
+
 use hitless_gate::selector;
 use hitless_workloads::kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -42,13 +44,14 @@ pub(super) fn complete(
     }
     let selector: Option<LabelSelector> = serde_json::from_value(root["spec"]["selector"].clone()).ok();
     let owners: Vec<&str> = parts.iter().filter_map(|part| part["metadata"]["uid"].as_str()).chain([uid]).collect();
-    let known: Vec<String> = raw.iter().map(|each| each.view.id.uid.clone()).collect();
+    let known: BTreeSet<String> = raw.iter().map(|each| each.view.id.uid.clone()).collect();
     let mut has_pods = false;
     for pod in pods.iter_mut().filter(|pod| pod["metadata"]["namespace"] == object.namespace()) {
         let labels = serde_json::from_value(pod["metadata"]["labels"].clone()).unwrap_or_default();
         let controller = &pod["metadata"]["ownerReferences"][0];
-        let is_owned = owners.contains(&controller["uid"].as_str().unwrap_or_default());
-        let is_elsewhere = known.iter().any(|uid| controller["uid"] == **uid) && !is_owned;
+        let uid = controller["uid"].as_str().unwrap_or_default();
+        let is_owned = owners.contains(&uid);
+        let is_elsewhere = known.contains(uid) && !is_owned;
         let is_selected = selector.as_ref().is_some_and(|selector| selector::matches(selector, &labels));
         let is_meant =
             is_selected && !is_elsewhere && (is_owned || controller.is_null() || object.is_owner(controller));

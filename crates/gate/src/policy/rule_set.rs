@@ -65,26 +65,22 @@ fn check(rule: &TransitionRule, skipped_kinds: &BTreeSet<String>) -> Check {
 
 fn webhook_check(webhook: &TransitionRuleWebhook) -> Check {
     let client = &webhook.client_config;
-    let targets = || {
-        let first = Target::of(client).map(drop);
-        first.and_then(|()| client.poll.as_ref().map_or(Ok(()), |poll| Target::poll(poll).map(drop)))
-    };
-    match webhook.failure_policy.as_deref() {
-        _ if client.url.is_empty() && client.service.is_none() => {
-            misconfigured("webhook.clientConfig says nowhere to ask; set url or service".to_owned())
-        }
-        _ if !client.url.is_empty() && client.service.is_some() => {
-            misconfigured("webhook.clientConfig has both url and service; remove one".to_owned())
-        }
-        None | Some("Fail" | "") => {
-            targets().map_or_else(misconfigured, |()| Check::Approval { ignores_failure: false })
-        }
-        Some("Ignore") => targets().map_or_else(misconfigured, |()| Check::Approval { ignores_failure: true }),
+    if client.url.is_empty() && client.service.is_none() {
+        return misconfigured("webhook.clientConfig says nowhere to ask; set url or service".to_owned());
+    }
+    if !client.url.is_empty() && client.service.is_some() {
+        return misconfigured("webhook.clientConfig has both url and service; remove one".to_owned());
+    }
+    let ignores_failure = match webhook.failure_policy.as_deref() {
+        None | Some("Fail" | "") => false,
+        Some("Ignore") => true,
         Some(other) => {
             let other: String = other.chars().take(32).collect();
-            misconfigured(format!("webhook.failurePolicy is {other:?}; use Fail or Ignore"))
+            return misconfigured(format!("webhook.failurePolicy is {other:?}; use Fail or Ignore"));
         }
-    }
+    };
+    let poll = client.poll.as_ref().map(Target::poll).transpose();
+    Target::of(client).and(poll).map_or_else(misconfigured, |_| Check::Approval { ignores_failure })
 }
 
 pub(super) fn misconfigured(text: String) -> Check {

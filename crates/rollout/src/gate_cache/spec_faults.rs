@@ -1,6 +1,7 @@
 //! What is wrong with PodTransitionRules and TransitionBudgets, as Events on them: whoever wrote them looks there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::{GroupKind, ObjectRef};
@@ -14,13 +15,6 @@ use super::Key;
 pub(super) struct SpecFaults {
     rules: BTreeMap<Key, EventNote>,
     budgets: BTreeMap<Key, EventNote>,
-    /// Budgets that count by a label of nodes: whether a node has it is not theirs to say.
-    topologies: BTreeMap<Key, Topology>,
-}
-
-struct Topology {
-    uid: String,
-    label: String,
 }
 
 impl SpecFaults {
@@ -34,31 +28,19 @@ impl SpecFaults {
     }
 
     pub(super) fn set_budget(&mut self, key: &Key, budget: &Budget) {
-        put(&mut self.budgets, key, of_budget(key, &budget.uid), &budget.faults());
-        match &budget.spec.topology {
-            Some(topology) => {
-                let topology = Topology { uid: budget.uid.clone(), label: topology.key.clone() };
-                self.topologies.insert(key.clone(), topology);
-            }
-            None => drop(self.topologies.remove(key)),
-        }
+        put(&mut self.budgets, key, of_budget(key, budget), &budget.faults());
     }
 
     pub(super) fn remove_budget(&mut self, key: &Key) {
         self.budgets.remove(key);
-        self.topologies.remove(key);
     }
 
-    /// One note for each object.
-    pub(super) fn notes(&self, gate: &Gate) -> Vec<EventNote> {
-        let no_node = self
-            .topologies
-            .iter()
-            .filter(|(key, topology)| !self.budgets.contains_key(*key) && gate.is_unknown_node_label(&topology.label));
-        let no_node = no_node.map(|(key, topology)| {
-            let text =
-                format!("topology.key: no node has the label {}; nobody passes until one has it", topology.label);
-            note(of_budget(key, &topology.uid), text)
+    /// One note for each object. Whether a node has the label that one of these budgets counts by is not the budget's to say.
+    pub(super) fn notes(&self, gate: &Gate, budgets: &BTreeMap<Key, Arc<Budget>>) -> Vec<EventNote> {
+        let no_node = budgets.iter().filter(|(key, _)| !self.budgets.contains_key(*key)).filter_map(|(key, budget)| {
+            let label = &budget.spec.topology.as_ref()?.key;
+            let text = || format!("topology.key: no node has the label {label}; nobody passes until one has it");
+            gate.is_unknown_node_label(label).then(|| note(of_budget(key, budget), text()))
         });
         self.rules.values().chain(self.budgets.values()).cloned().chain(no_node).collect()
     }
@@ -76,8 +58,8 @@ fn note(regarding: ObjectReference, text: String) -> EventNote {
     EventNote { regarding, severity: Severity::Warning, reason: "InvalidSpec", action: "Read", text }
 }
 
-fn of_budget(key: &Key, uid: &str) -> ObjectReference {
-    reference("hitless.dev", "TransitionBudget", key, uid)
+fn of_budget(key: &Key, budget: &Budget) -> ObjectReference {
+    reference("hitless.dev", "TransitionBudget", key, &budget.uid)
 }
 
 fn reference(group: &'static str, kind: &'static str, (namespace, name): &Key, uid: &str) -> ObjectReference {
@@ -103,37 +85,43 @@ mod tests {
         serde_json::from_value::<Lenient<TransitionBudget>>(object).unwrap().into()
     }
 
-    fn texts(faults: &SpecFaults, gate: &Gate) -> Vec<String> {
-        faults.notes(gate).into_iter().map(|note| note.text).collect()
+    /// The faults of a single budget.
+    fn of(budget: &Budget) -> SpecFaults {
+        let mut faults = SpecFaults::default();
+        faults.set_budget(&key(), budget);
+        faults
     }
 
     #[test]
     fn a_fault_is_said_on_its_object_until_it_is_mended() {
-        let (mut faults, gate) = (SpecFaults::default(), Gate::new(Settings::default()));
-        faults.set_budget(&key(), &budget(&json!({"selector": {}, "soakSeconds": "long"})));
-        let notes = faults.notes(&gate);
+        let gate = Gate::new(Settings::default());
+        let mut faults = of(&budget(&json!({"selector": {}, "soakSeconds": "long"})));
+        let notes = faults.notes(&gate, &BTreeMap::new());
         let [note] = &notes[..] else { panic!("{notes:?}") };
         assert_eq!((note.reason, note.regarding.uid.as_deref()), ("InvalidSpec", Some("u")));
         assert_eq!(note.regarding.api_version.as_deref(), Some("hitless.dev/v1alpha1"));
         assert!(note.text.contains("spec.soakSeconds can't be read"), "{}", note.text);
         faults.set_budget(&key(), &budget(&json!({"selector": {}, "soakSeconds": 3})));
-        assert!(faults.notes(&gate).is_empty());
+        assert!(faults.notes(&gate, &BTreeMap::new()).is_empty());
     }
 
     #[test]
     fn a_label_that_no_node_has_is_said_as_long_as_none_has_it() {
-        let (mut faults, mut gate) = (SpecFaults::default(), Gate::new(Settings::default()));
-        faults.set_budget(&key(), &budget(&json!({"selector": {}, "topology": {"key": "zonee"}})));
-        assert!(texts(&faults, &gate).is_empty(), "no node is known yet");
+        let by_zone = budget(&json!({"selector": {}, "topology": {"key": "zonee"}}));
+        let (faults, mut gate) = (of(&by_zone), Gate::new(Settings::default()));
+        let budgets = BTreeMap::from([(key(), Arc::new(by_zone))]);
+        let texts = |gate: &Gate, budgets: &BTreeMap<Key, Arc<Budget>>| -> Vec<String> {
+            faults.notes(gate, budgets).into_iter().map(|note| note.text).collect()
+        };
+        assert!(texts(&gate, &budgets).is_empty(), "no node is known yet");
         gate.set_node("n1", [("zone", "a")]);
         assert_eq!(
-            texts(&faults, &gate),
+            texts(&gate, &budgets),
             ["topology.key: no node has the label zonee; nobody passes until one has it"]
         );
         gate.set_node("n2", [("zonee", "b")]);
-        assert!(texts(&faults, &gate).is_empty());
+        assert!(texts(&gate, &budgets).is_empty());
         gate.remove_node("n2");
-        faults.remove_budget(&key());
-        assert!(texts(&faults, &gate).is_empty());
+        assert!(texts(&gate, &BTreeMap::new()).is_empty(), "the budget is gone");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, annotations};
 use hitless_api::{GrantOp, Outcome, PodRef};
-use hitless_workloads::{OptIn, Pause, Plan, kind};
+use hitless_workloads::{Pause, Plan, kind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::PodVerdict;
@@ -44,15 +44,16 @@ pub(super) fn notes(
 
 /// Workloads whose opt-in means nothing: the next change of each rolls natively, and its owner may not expect that.
 pub(super) fn misspelt(snapshot: &Snapshot) -> impl Iterator<Item = EventNote> {
-    let workloads = snapshot.objects.iter().filter(|object| kind::is_workload(&object.id.group_kind));
-    workloads.filter_map(|object| {
-        let word = object.annotations.get(annotations::UPDATE).filter(|_| object.opt_in() == OptIn::No)?;
+    // Few objects have such a word; whether one is a workload is asked of those only.
+    let misspelt = snapshot.objects.iter().filter_map(|object| Some((object, object.unknown_opt_in()?)));
+    let of_workloads = misspelt.filter(|(object, _)| kind::is_workload(&object.id.group_kind));
+    of_workloads.map(|(object, word)| {
         let text = format!(
             "{}: {word:?} means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}",
             annotations::UPDATE
         );
         let regarding = object.id.reference(kind::version(&object.id.group_kind));
-        Some(note(regarding, Severity::Warning, "OptInInvalid", text))
+        note(regarding, Severity::Warning, "OptInInvalid", text)
     })
 }
 
@@ -72,7 +73,7 @@ fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<EventNote> {
     let verdict = own.first()?;
     if let Some(WaitReason::Paused(pause)) = verdict.waiting {
         // Of Reloader's the kind tells.
-        let text = format!("{} pods wait: {pause}; {}", own.len(), pause.unblock());
+        let text = format!("{} pods wait: {}", own.len(), pause.advice());
         return (pause != Pause::Reloader).then(|| note(regarding(plan), Severity::Normal, "RolloutPaused", text));
     }
     let text = format!("{} pods wait; pod {}: {}", own.len(), verdict.pod.name, verdict.text().unwrap_or_default());

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::mode::{Forecast, Gaps};
 use hitless_api::grant::ImageChange;
-use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, ObjectRef, Phase, PodRef};
 use hitless_gate::{Candidate, Decision, Reason, Verdict};
@@ -286,11 +285,7 @@ fn workloads(
         WorkloadReport {
             id: object.id.clone(),
             opted_in: object.opt_in() != OptIn::No,
-            unknown_opt_in: object
-                .annotations
-                .get(annotations::UPDATE)
-                .filter(|_| object.opt_in() == OptIn::No)
-                .cloned(),
+            unknown_opt_in: object.unknown_opt_in().map(ToOwned::to_owned),
             held: object.held_by_guard(),
             replicas: kind::size(object).map_or(0, |size| size.desired),
             stage: plan.map_or(Stage::NotOurs, |plan| plan.stage.clone()),

@@ -69,20 +69,19 @@ impl Kind for Deployments {
     }
 
     fn rights(&self) -> Vec<Right> {
-        let right = |resource, verb, why| Right {
-            group: DEPLOYMENT.group_kind.group,
-            resource,
-            names: Vec::new(),
-            verbs: vec![verb],
-            why,
-        };
         vec![
-            right(
+            Right::of(
+                "apps",
                 "deployments/finalizers",
-                "update",
+                &["update"],
                 "history entries block their owner's deletion; some clusters ask for this right then",
             ),
-            right("deployments/status", "patch", "ends `kubectl rollout status` while the rollout is halted"),
+            Right::of(
+                "apps",
+                "deployments/status",
+                &["patch"],
+                "ends `kubectl rollout status` while the rollout is halted",
+            ),
         ]
     }
 

@@ -53,7 +53,7 @@ fn label(name: &str) -> String {
 
 /// Pods of the CollaSet that are there to stay.
 fn members<'a>(set: &Object, world: &World<'a>) -> impl Iterator<Item = &'a PodView> {
-    world.pods(&set.id.uid).iter().copied().filter(|pod| colla_set::stays(pod)).collect::<Vec<_>>().into_iter()
+    world.pods(&set.id.uid).iter().copied().filter(|pod| colla_set::stays(pod))
 }
 
 /// The kind PodDecoration.

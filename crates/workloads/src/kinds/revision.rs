@@ -1,5 +1,7 @@
 //! ControllerRevisions: the templates that StatefulSets and DaemonSets have had.
 
+pub(crate) mod history;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -177,7 +177,7 @@ fn what_reloader_collects_under_its_own_pause_is_one_restart_when_it_resumes() {
         world.deployment["spec"]["template"]["metadata"]["annotations"] = checksum(value);
         let plan = world.plan(&BTreeSet::new());
         assert_eq!(
-            (plan.stage, plan.paused, plan.writes, plan.behind.len()),
+            (plan.stage, world.pause(), plan.writes, plan.behind.len()),
             (Stage::Rolling, Some(Pause::Reloader), vec![], 2)
         );
         world.settle();

@@ -138,7 +138,7 @@ fn under_its_owners_pause_nothing_begins_and_what_was_collected_goes_in_place_on
         world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(number));
         world.settle();
         let plan = world.plan(&BTreeSet::new());
-        assert_eq!((plan.stage, plan.paused, plan.behind.len()), (Stage::Rolling, Some(Pause::Owner), 2));
+        assert_eq!((plan.stage, world.pause(), plan.behind.len()), (Stage::Rolling, Some(Pause::Owner), 2));
         assert_eq!(world.images(), BTreeSet::from([image(1)]));
     }
     // As the guard stores `kubectl rollout resume`.

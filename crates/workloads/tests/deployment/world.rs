@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::pod::PodView;
-use hitless_workloads::{BadVersion, Kind, Object, Plan, PodIntent, Write, kind};
+use hitless_workloads::{BadVersion, Kind, Object, Pause, Plan, PodIntent, Write, kind};
 use hitless_world::carry_out;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -69,6 +69,10 @@ impl World {
 
     pub(crate) fn plan(&self, operating: &BTreeSet<String>) -> Plan {
         self.with(operating, |kind, deployment, world| kind.plan(deployment, world))
+    }
+
+    pub(crate) fn pause(&self) -> Option<Pause> {
+        self.with(&BTreeSet::new(), |_, deployment, _| deployment.pause())
     }
 
     /// What is written when the pod echo-1 could not be brought to the version that is wished now.
@@ -201,7 +205,7 @@ impl World {
             return true;
         }
         // What the round does (`hitless_rollout::round`).
-        plan.paused.is_none()
+        self.pause().is_none()
             && plan.wishes.iter().find_map(|wish| wish.intent.as_ref().ok()).is_some_and(|intent| self.operate(intent))
     }
 

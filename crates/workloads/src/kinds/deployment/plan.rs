@@ -300,11 +300,9 @@ impl<'a> Planner<'a> {
         // A change that was made under a pause has not begun: pods that are made anew get the version before. Not at replicas 0, where
         // the hold ends (above).
         let is_begun = self.deployment.object.pause().is_none() || live.body.template.is_mixed();
-        let write = if rolling {
-            (mixed_missing && is_begun).then(|| self.first_history(live, || self.set_mixed(live)))
-        } else if !exact && ((settled && is_begun) || (spec.replicas == 0 && !self.permanent)) {
+        let write = if !exact && ((settled && is_begun) || (spec.replicas == 0 && !self.permanent)) {
             Some(self.first_history(live, || self.set_exact(live).telling(self.permanent.then(finished))))
-        } else if !exact {
+        } else if rolling || !exact {
             (mixed_missing && is_begun).then(|| self.first_history(live, || self.set_mixed(live)))
         } else if let Some(duplicate) = self.duplicate(live) {
             let empty = duplicate.body.replicas == 0 && duplicate.body.status_replicas == 0;

@@ -215,12 +215,10 @@ impl<'a> Decoration<'a> {
             return None;
         }
         let revisions = Revisions::of(object, world);
-        let templates = revisions.by_name.iter();
-        let templates = templates.filter_map(|(name, each)| Some((*name, each.body.template.as_deref()?)));
         Some(Self {
             object,
             label: label(&object.object.id.name),
-            templates: templates.collect(),
+            templates: revisions.templates().collect(),
             updated: revisions.target().map(|target| target.object.id.name.as_str()),
             counted: None,
         })

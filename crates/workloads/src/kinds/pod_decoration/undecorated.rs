@@ -11,6 +11,7 @@ use hitless_api::pod::PodView;
 use serde_json::Value;
 
 use crate::kinds::colla_set;
+use crate::kinds::revision::history::History;
 use crate::object::Object;
 use crate::template::Template;
 use crate::world::World;
@@ -18,24 +19,18 @@ use crate::world::World;
 /// The templates of the pods of one CollaSet.
 pub(super) struct Undecorated<'a> {
     own: Option<&'a Value>,
-    /// By the name of the revision.
-    revisions: BTreeMap<&'a str, &'a Value>,
+    revisions: History<'a>,
 }
 
 impl<'a> Undecorated<'a> {
     pub(super) fn of(set: &'a Object, world: &World<'a>) -> Self {
-        let children = world.children(&set.id.uid).iter();
-        let revisions = children.filter_map(|child| {
-            let revision = child.controller_revision()?;
-            Some((child.id.name.as_str(), revision.body.template.as_deref()?))
-        });
-        Self { own: set.template().map(Template::content), revisions: revisions.collect() }
+        Self { own: set.template().map(Template::content), revisions: History::of(set, world) }
     }
 
     /// The labels of a pod of it. Of a revision that is gone it has those that it would be made anew with.
     pub(super) fn labels(&self, pod: &PodView) -> BTreeMap<String, String> {
         let revision = pod.labels.get(labels::CONTROLLER_REVISION_HASH).map_or("", String::as_str);
-        let template = self.revisions.get(revision).copied().or(self.own).unwrap_or(&Value::Null);
+        let template = self.revisions.template(revision).or(self.own).unwrap_or(&Value::Null);
         colla_set::labels_of_new(template, colla_set::instance_id(pod), revision)
     }
 }
