@@ -1,35 +1,19 @@
 //! What objects ask for, as a round decides it; and kinds that are left to KusionStack's own manager.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
-
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::lifecycle::{self, Step};
-use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantMode, GrantOp, NodeTransitionSpec};
-use hitless_rollout::gate_cache::GateCache;
+use hitless_api::{GrantMode, GrantOp};
 use hitless_rollout::kuperator::Kuperator;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::prefetch::{NamePool, NodeImages};
-use hitless_rollout::round::{Round, WaitReason, Write, round};
-use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, RuleView, Snapshot, Version};
-use hitless_workloads::{Component, Installed, kind};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use hitless_rollout::round::{Round, WaitReason};
+use hitless_rollout::snapshot::{NodeTransitionView, RuleView, Snapshot, Version};
+use hitless_workloads::{Component, Installed};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
-const LONG_AGO: &str = "2026-01-01T00:00:00Z";
-
-fn now() -> Timestamp {
-    "2026-01-03T00:00:00Z".parse().unwrap()
-}
-
-fn meta(name: &str) -> Value {
-    json!({"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 1,
-        "creationTimestamp": LONG_AGO})
-}
+use crate::scene::{self, LONG_AGO, agent, decide, grants, meta, transition, view};
 
 fn job(spec: &Value, status: &Value) -> Value {
     let mut job = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "OperationJob", "metadata": meta("again"),
@@ -47,48 +31,14 @@ fn colla_set() -> Value {
 
 fn pod(change: impl FnOnce(&mut Value)) -> PodView {
     let id = format!("r.io/web@sha256:{}", "1".repeat(64));
-    let mut pod = json!({
-        "metadata": meta("web"),
-        "spec": {"nodeName": "n1", "readinessGates": [{"conditionType": "hitless.dev/InService"}],
-            "containers": [{"name": "web", "image": "r.io/web:v1"}]},
-        "status": {
-            "conditions": [
-                {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO},
-                {"type": "hitless.dev/InService", "status": "True", "lastTransitionTime": LONG_AGO}],
-            "containerStatuses": [{"name": "web", "image": "r.io/web:v1", "imageID": id, "ready": true, "restartCount": 0,
-                "containerID": "containerd://1", "state": {"running": {"startedAt": LONG_AGO}}}],
-        },
-    });
+    let mut pod = scene::pod(&meta("web"), "r.io/web:v1", &id, LONG_AGO);
     pod["metadata"]["annotations"] = json!({});
     change(&mut pod);
-    PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
+    view(&pod)
 }
 
 fn snapshot(objects: &[Value], pod: PodView) -> Snapshot {
-    let images = NodeImages::of([["r.io/web:v1"]], &mut NamePool::default());
-    let node = NodeView { name: "n1".to_owned(), uid: "uid-n1".to_owned(), images, ..NodeView::default() };
-    Snapshot {
-        epoch: 1,
-        holder: "a".to_owned(),
-        objects: objects.iter().map(|each| Arc::new(kind::read(each.clone()).unwrap().unwrap())).collect(),
-        nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]),
-        agents: BTreeMap::from([("n1".to_owned(), AgentState::Ready)]),
-        ..Snapshot::default()
-    }
-    .with_pods(vec![Arc::new(pod)])
-    .leaving_alone(&Installed::with(&[Component::KusionStack]), None)
-}
-
-fn decide(snapshot: &Snapshot) -> Round {
-    round(snapshot, &mut GateCache::default(), now())
-}
-
-/// All grants as the round writes them; `None`: it writes none of the node's.
-fn grants(round: &Round) -> Option<Vec<Grant>> {
-    round.steps.iter().find_map(|step| match &step.write {
-        Write::NodeTransition(write) => Some(write.spec.grants.clone()),
-        _ => None,
-    })
+    scene::snapshot(objects, pod, &["r.io/web:v1"])
 }
 
 fn reasons(round: &Round) -> Vec<&'static str> {
@@ -154,10 +104,9 @@ fn a_pod_is_held_where_the_other_one_leaves_for_an_operator_in_the_same_round() 
         unreadable: None,
         status: None,
     })];
-    let features = vec![GrantOp::FOREIGN_FEATURE.to_owned(), "hold".to_owned()];
     let mut node = leaving(false);
     node.spec.grants.clear();
-    node.agent = Some(AgentInfo { features, ..AgentInfo::default() });
+    node.agent = Some(agent(&[GrantOp::FOREIGN_FEATURE, "hold"]));
     all.node_transitions.insert("n1".to_owned(), Arc::new(node));
     let round = decide(&all);
     let granted = grants(&round).unwrap_or_default();
@@ -183,19 +132,8 @@ fn leaving(is_done: bool) -> NodeTransitionView {
         "granted": "2026-01-02T00:00:00.000000Z", "ttlSeconds": 60});
     let report = json!({"id": "uid-web.drain", "granted": "2026-01-02T00:00:00.000000Z", "phase": "Draining",
         "since": "2026-01-02T00:00:00.000000Z", "result": {"outcome": "Done", "reason": "Done"}});
-    NodeTransitionView {
-        node: "n1".to_owned(),
-        version: Version { uid: "t".to_owned(), resource_version: "1".to_owned() },
-        fence: None,
-        spec: NodeTransitionSpec {
-            node_uid: "uid-n1".to_owned(),
-            epoch: 1,
-            grants: vec![serde_json::from_value(grant).unwrap()],
-            propagation: None,
-        },
-        agent: None,
-        transitions: if is_done { vec![serde_json::from_value(report).unwrap()] } else { Vec::new() },
-    }
+    let reports = if is_done { json!([report]) } else { json!([]) };
+    transition(vec![serde_json::from_value(grant).unwrap()], &reports)
 }
 
 #[test]

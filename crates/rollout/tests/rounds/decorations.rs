@@ -1,33 +1,17 @@
 //! Pods of a CollaSet whose PodDecoration has another image, as a round decides it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_api::node_transition::AgentInfo;
-use hitless_api::pod::PodView;
-use hitless_api::{Grant, NodeTransitionSpec};
+use hitless_api::Grant;
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::prefetch::{NamePool, NodeImages};
-use hitless_rollout::round::{Round, WaitReason, Write, explain, round};
-use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
-use hitless_workloads::{Component, Installed, kind};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use hitless_rollout::round::{Round, WaitReason, explain};
+use hitless_rollout::snapshot::{NodeTransitionView, Snapshot};
 use serde_json::{Value, json};
 
-const LONG_AGO: &str = "2026-01-01T00:00:00Z";
+use crate::scene::{self, LONG_AGO, agent, grants, meta, now, transition, view};
+
 const GROUP: &str = "apps.kusionstack.io/v1alpha1";
-
-fn now() -> Timestamp {
-    "2026-01-03T00:00:00Z".parse().unwrap()
-}
-
-fn meta(name: &str) -> Value {
-    json!({"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 1,
-        "creationTimestamp": LONG_AGO})
-}
 
 fn owner(kind: &str, name: &str) -> Value {
     json!([{"apiVersion": GROUP, "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true}])
@@ -67,40 +51,19 @@ fn snapshot(features: &[&str]) -> Snapshot {
     pod["metadata"]["ownerReferences"] = owner("CollaSet", "set");
     pod["metadata"]["labels"] = json!({"app": "web", "kusionstack.io/control": "true", "collaset.kusionstack.io/instance-id": "0",
         "controller-revision-hash": "set-1", "poddecoration.kusionstack.io/pd-log": "log-1"});
-    let images = NodeImages::of([["r.io/web:v1"], ["r.io/log:v1"], ["r.io/log:v2"]], &mut NamePool::default());
-    let node = NodeView { name: "n1".to_owned(), uid: "uid-n1".to_owned(), images, ..NodeView::default() };
-    let agent =
-        AgentInfo { features: features.iter().map(|each| (*each).to_owned()).collect(), ..AgentInfo::default() };
-    let transition = NodeTransitionView {
-        node: "n1".to_owned(),
-        version: Version { uid: "t".to_owned(), resource_version: "1".to_owned() },
-        fence: None,
-        spec: NodeTransitionSpec { node_uid: "uid-n1".to_owned(), epoch: 1, grants: Vec::new(), propagation: None },
-        agent: Some(agent),
-        transitions: Vec::new(),
-    };
+    let known = NodeTransitionView { agent: Some(agent(features)), ..transition(Vec::new(), &json!([])) };
     Snapshot {
-        epoch: 1,
-        holder: "a".to_owned(),
-        objects: objects.into_iter().map(|each| Arc::new(kind::read(each).unwrap().unwrap())).collect(),
-        nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]),
-        agents: BTreeMap::from([("n1".to_owned(), AgentState::Ready)]),
-        node_transitions: BTreeMap::from([("n1".to_owned(), Arc::new(transition))]),
-        ..Snapshot::default()
+        node_transitions: BTreeMap::from([("n1".to_owned(), Arc::new(known))]),
+        ..scene::snapshot(&objects, view(&pod), &["r.io/web:v1", "r.io/log:v1", "r.io/log:v2"])
     }
-    .with_pods(vec![Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod).unwrap()))])
-    .leaving_alone(&Installed::with(&[Component::KusionStack]), None)
 }
 
 fn decide(features: &[&str]) -> Round {
-    round(&snapshot(features), &mut GateCache::default(), now())
+    scene::decide(&snapshot(features))
 }
 
 fn grant(round: &Round) -> Option<Grant> {
-    round.steps.iter().find_map(|step| match &step.write {
-        Write::NodeTransition(write) => write.spec.grants.first().cloned(),
-        _ => None,
-    })
+    grants(round)?.into_iter().next()
 }
 
 #[test]

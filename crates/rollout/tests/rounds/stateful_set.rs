@@ -1,32 +1,21 @@
 //! A StatefulSet of which some pods are kept at the version before.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
-
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hitless_api::Grant;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, NodeTransitionSpec};
-use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::prefetch::{NamePool, NodeImages};
-use hitless_rollout::round::{Round, WaitReason, Write, round};
-use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
+use hitless_rollout::round::{Round, WaitReason};
+use hitless_rollout::snapshot::{NodeTransitionView, Snapshot};
 use hitless_workloads::{Object, kind};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-fn now() -> Timestamp {
-    "2026-01-03T00:00:00Z".parse().unwrap()
-}
-
-fn template(image: &str) -> Value {
-    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]}})
-}
+use crate::scene::{self, decide, read, template, transition, view};
 
 fn meta(name: &str, created: &str) -> Value {
-    json!({"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 2,
-        "creationTimestamp": created})
+    let mut meta = scene::meta(name);
+    meta["generation"] = 2.into();
+    meta["creationTimestamp"] = created.into();
+    meta
 }
 
 fn owned(mut object: Value) -> Value {
@@ -44,18 +33,7 @@ fn revision(name: &str, number: i64, created: &str, image: &str) -> Value {
 }
 
 fn pod(name: &str, image: &str, revision: &str, created: &str) -> Value {
-    let mut object = owned(json!({
-        "metadata": meta(name, created),
-        "spec": {"nodeName": "n1", "readinessGates": [{"conditionType": "hitless.dev/InService"}],
-            "containers": [{"name": "web", "image": image}]},
-        "status": {
-            "conditions": [
-                {"type": "Ready", "status": "True", "lastTransitionTime": created},
-                {"type": "hitless.dev/InService", "status": "True", "lastTransitionTime": created}],
-            "containerStatuses": [{"name": "web", "image": image, "imageID": "", "ready": true, "restartCount": 0,
-                "containerID": "containerd://1", "state": {"running": {"startedAt": created}}}],
-        },
-    }));
+    let mut object = owned(scene::pod(&meta(name, created), image, "", created));
     object["metadata"]["labels"] = json!({"app": "web", "controller-revision-hash": revision});
     object
 }
@@ -68,55 +46,20 @@ fn below_the_partition() -> Snapshot {
         "spec": {"replicas": 1, "template": template("web:v2"), "updateStrategy": strategy},
         "status": {"observedGeneration": 2, "updateRevision": "new", "currentRevision": "old", "updatedReplicas": 1}});
     set["metadata"]["annotations"] = json!({"hitless.dev/update": "in-place"});
-    let held = kind::of_workload(&object(&set).id.group_kind).unwrap().held(set);
+    let held = kind::of_workload(&read(&set).id.group_kind).unwrap().held(set);
     let objects = [held, revision("old", 1, first, "web:v1"), revision("new", 2, second, "web:v2")];
-    let images = NodeImages::of([["web:v1"], ["web:v2"]], &mut NamePool::default());
-    let node = NodeView { name: "n1".to_owned(), uid: "uid-n1".to_owned(), images, ..NodeView::default() };
-    let view: Pod = serde_json::from_value(pod("web-0", "web:v2", "new", third)).unwrap();
-    Snapshot {
-        epoch: 1,
-        holder: "a".to_owned(),
-        objects: objects.iter().map(|each| Arc::new(object(each))).collect(),
-        nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]),
-        agents: BTreeMap::from([("n1".to_owned(), AgentState::Ready)]),
-        ..Snapshot::default()
-    }
-    .with_pods(vec![Arc::new(PodView::from(&view))])
-}
-
-fn object(json: &Value) -> Object {
-    kind::read(json.clone()).unwrap().unwrap()
-}
-
-fn decide(snapshot: &Snapshot) -> Round {
-    round(snapshot, &mut GateCache::default(), now())
+    scene::snapshot(&objects, view(&pod("web-0", "web:v2", "new", third)), &["web:v1", "web:v2"])
 }
 
 fn granted(round: &Round) -> Vec<Grant> {
-    let writes = round.steps.iter().filter_map(|step| match &step.write {
-        Write::NodeTransition(write) => Some(write.spec.grants.clone()),
-        _ => None,
-    });
-    writes.flatten().collect()
+    scene::grants(round).unwrap_or_default()
 }
 
 /// The grant's node, whose agent has judged the operation bad.
 fn rolled_back(grant: &Grant) -> NodeTransitionView {
     let report = json!({"id": grant.id, "granted": grant.granted, "phase": "Returning", "since": grant.granted,
         "message": "not ready", "result": {"outcome": "RolledBack", "reason": "ProgressDeadline"}});
-    NodeTransitionView {
-        node: "n1".to_owned(),
-        version: Version { uid: "t".to_owned(), resource_version: "1".to_owned() },
-        fence: None,
-        spec: NodeTransitionSpec {
-            node_uid: "uid-n1".to_owned(),
-            epoch: 1,
-            grants: vec![grant.clone()],
-            propagation: None,
-        },
-        agent: None,
-        transitions: vec![serde_json::from_value(report).unwrap()],
-    }
+    transition(vec![grant.clone()], &json!([report]))
 }
 
 #[test]
@@ -181,7 +124,7 @@ fn after_the_first(ready_since: &str) -> Snapshot {
         pod("web-1", "web:v1", "old", first),
         pod("web-2", "web:v2", "new", ready_since),
     ];
-    let pods = pods.map(|pod| Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())));
+    let pods = pods.map(|pod| Arc::new(view(&pod)));
     snapshot.with_pods(pods.to_vec())
 }
 

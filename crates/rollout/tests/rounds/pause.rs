@@ -1,34 +1,22 @@
 //! A workload that is paused: no operation of its pods begins, whoever wishes it, and what is under way ends.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_api::pod::PodView;
-use hitless_api::{Grant, NodeTransitionSpec};
+use hitless_api::Grant;
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::prefetch::{NamePool, NodeImages};
-use hitless_rollout::round::{Explanation, Round, WaitReason, Write, explain, round};
-use hitless_rollout::snapshot::{AgentState, NodeTransitionView, NodeView, Snapshot, Version};
-use hitless_workloads::{Component, Installed, Pause, kind};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use hitless_rollout::round::{Explanation, Round, WaitReason, Write, explain};
+use hitless_rollout::snapshot::Snapshot;
+use hitless_workloads::{Pause, kind};
 use serde_json::{Value, json};
 
-const LONG_AGO: &str = "2026-01-01T00:00:00Z";
-
-fn now() -> Timestamp {
-    "2026-01-03T00:00:00Z".parse().unwrap()
-}
+use crate::scene::{self, LONG_AGO, decide, now, read, template, transition, view};
 
 fn meta(name: &str) -> Value {
-    json!({"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1", "generation": 2,
-        "creationTimestamp": LONG_AGO, "annotations": {}})
-}
-
-fn template(image: &str) -> Value {
-    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]}})
+    let mut meta = scene::meta(name);
+    meta["generation"] = 2.into();
+    meta["annotations"] = json!({});
+    meta
 }
 
 fn owned(mut object: Value, kind: &str, name: &str) -> Value {
@@ -38,23 +26,8 @@ fn owned(mut object: Value, kind: &str, name: &str) -> Value {
 }
 
 fn pod(owner: (&str, &str), change: impl FnOnce(&mut Value)) -> Value {
-    let mut pod = owned(
-        json!({
-            "metadata": meta("pod"),
-            "spec": {"nodeName": "n1", "readinessGates": [{"conditionType": "hitless.dev/InService"}],
-                "containers": [{"name": "web", "image": "r.io/web:v1"}]},
-            "status": {
-                "conditions": [
-                    {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO},
-                    {"type": "hitless.dev/InService", "status": "True", "lastTransitionTime": LONG_AGO}],
-                "containerStatuses": [{"name": "web", "image": "r.io/web:v1",
-                    "imageID": format!("r.io/web@sha256:{}", "1".repeat(64)), "ready": true, "restartCount": 0,
-                    "containerID": "containerd://1", "state": {"running": {"startedAt": LONG_AGO}}}],
-            },
-        }),
-        owner.0,
-        owner.1,
-    );
+    let id = format!("r.io/web@sha256:{}", "1".repeat(64));
+    let mut pod = owned(scene::pod(&meta("pod"), "r.io/web:v1", &id, LONG_AGO), owner.0, owner.1);
     change(&mut pod);
     pod
 }
@@ -107,22 +80,7 @@ fn colla_set() -> Vec<Value> {
 }
 
 fn snapshot(objects: &[Value], pod: &Value) -> Snapshot {
-    let images = NodeImages::of([["r.io/web:v1"], ["r.io/web:v2"]], &mut NamePool::default());
-    let node = NodeView { name: "n1".to_owned(), uid: "uid-n1".to_owned(), images, ..NodeView::default() };
-    Snapshot {
-        epoch: 1,
-        holder: "a".to_owned(),
-        objects: objects.iter().map(|each| Arc::new(kind::read(each.clone()).unwrap().unwrap())).collect(),
-        nodes: BTreeMap::from([("n1".to_owned(), Arc::new(node))]),
-        agents: BTreeMap::from([("n1".to_owned(), AgentState::Ready)]),
-        ..Snapshot::default()
-    }
-    .with_pods(vec![Arc::new(PodView::from(&serde_json::from_value::<Pod>(pod.clone()).unwrap()))])
-    .leaving_alone(&Installed::with(&[Component::KusionStack]), None)
-}
-
-fn decide(snapshot: &Snapshot) -> Round {
-    round(snapshot, &mut GateCache::default(), now())
+    scene::snapshot(objects, view(pod), &["r.io/web:v1", "r.io/web:v2"])
 }
 
 fn explained(snapshot: &Snapshot) -> Explanation {
@@ -130,11 +88,7 @@ fn explained(snapshot: &Snapshot) -> Explanation {
 }
 
 fn grants(round: &Round) -> Vec<Grant> {
-    let writes = round.steps.iter().filter_map(|step| match &step.write {
-        Write::NodeTransition(write) => Some(write.spec.grants.clone()),
-        _ => None,
-    });
-    writes.flatten().collect()
+    scene::grants(round).unwrap_or_default()
 }
 
 fn pauses(round: &Round) -> Vec<Option<Pause>> {
@@ -240,23 +194,10 @@ fn what_is_under_way_is_neither_taken_back_nor_forgotten() {
     });
     let grant = grants(&first).remove(0);
     assert!(ledger.is_some());
-    let node = |transitions: Value| NodeTransitionView {
-        node: "n1".to_owned(),
-        version: Version { uid: "t".to_owned(), resource_version: "1".to_owned() },
-        fence: None,
-        spec: NodeTransitionSpec {
-            node_uid: "uid-n1".to_owned(),
-            epoch: 1,
-            grants: vec![grant.clone()],
-            propagation: None,
-        },
-        agent: None,
-        transitions: serde_json::from_value(transitions).unwrap(),
-    };
     let running = json!([{"id": grant.id, "granted": grant.granted, "phase": "Draining", "since": grant.granted}]);
-    seen.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(node(running)))]);
+    seen.node_transitions = BTreeMap::from([("n1".to_owned(), Arc::new(transition(vec![grant], &running)))]);
     let under_pause = paused(objects, "true");
-    seen.objects = under_pause.iter().map(|each| Arc::new(kind::read(each.clone()).unwrap().unwrap())).collect();
+    seen.objects = under_pause.iter().map(read).collect();
     let round = decide(&seen);
     assert!(grants(&round).iter().all(|grant| grant.cancel.is_none()), "it is not taken back");
     assert_eq!(round.verdicts[0].waiting, Some(WaitReason::InProgress));
@@ -278,6 +219,6 @@ fn an_opt_in_that_means_nothing_is_said_on_the_workload() {
     let decoration = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration",
         "metadata": {"name": "log", "namespace": "shop", "uid": "log", "annotations": {"hitless.dev/update": "inplace"}},
         "spec": {"template": {}}});
-    let decoration = Arc::new(kind::read(decoration).unwrap().unwrap());
+    let decoration = read(&decoration);
     assert!(decide(&Snapshot { objects: vec![decoration], ..Snapshot::default() }).events.is_empty());
 }

@@ -1,0 +1,9 @@
+//! What a round decides of small clusters: one node with a Ready agent, and a pod on it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod decorations;
+mod pause;
+mod requests;
+mod scene;
+mod stateful_set;
