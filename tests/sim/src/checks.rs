@@ -27,6 +27,8 @@
 //! **Load balancers.** Before the deadline of its drain no pod is operated that gets sessions from a load balancer outside of the
 //! cluster, or has some.
 //!
+//! **Pauses.** No operation of a paused workload's pods begins.
+//!
 //! **Holds.** A held pod is never lowered by its operation; it counts as taken by us from its image patch until it is Ready with
 //! what its spec says. Its grant is decided only by somebody who sees those Services open that have no other pod, and its images
 //! are patched only if they have been open since its place was taken. None of them is closed by us meanwhile, and none that its
@@ -39,6 +41,7 @@ mod holds;
 mod jobs;
 mod lifecycle;
 mod native;
+mod pauses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -125,6 +128,8 @@ pub(crate) struct Checks {
     services: Services,
     jobs: Jobs,
     colla_sets: CollaSets,
+    /// Since when workloads are paused, by uid.
+    paused: BTreeMap<String, Micros>,
     /// What has happened around Holds.
     pub(crate) counted: HoldCounts,
     off: bool,
@@ -277,6 +282,9 @@ impl Checks {
             if !is_known && is_there && !place.is_some_and(|place| place.id == grant.id && place.since == grant.granted)
             {
                 self.fail(server.now, format!("grant {} was written without its place in the ledger", grant.id));
+            }
+            if !is_known {
+                self.begins_under_pause(server, grant);
             }
         }
     }

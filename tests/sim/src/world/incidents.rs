@@ -84,7 +84,7 @@ impl World {
             last = last.max(at);
         }
         self.plan_operators(start);
-        last = last.max(self.orders());
+        last = last.max(self.orders()).max(self.plan_pauses());
         last + if self.weather.agent_away_long > 0 { LONGEST_AWAY } else { 20 * SECOND }
     }
 
@@ -117,6 +117,7 @@ impl World {
             let image = self.user.images;
             self.ground.images.insert(image.to_string(), Image::Good(500 * MS));
             self.lift(index);
+            self.pause(index, false);
             self.set_image(index, image);
         }
         self.flush();
@@ -223,6 +224,7 @@ impl World {
             Deed::Operator(index) => self.operator(index),
             Deed::LabelForDeletion(who) => self.label_for_deletion(who),
             Deed::CollaSet(index, order) => self.order(index, order),
+            Deed::Pause(index, paused) => self.pause(index, paused),
         }
     }
 
@@ -247,7 +249,7 @@ impl World {
         kind
     }
 
-    fn workload(&self, index: usize) -> Option<&WorkloadObject> {
+    pub(super) fn workload(&self, index: usize) -> Option<&WorkloadObject> {
         let wish = &self.user.wishes[index];
         self.ground.server.object(wish.kind, &wish.namespace, &wish.name)
     }

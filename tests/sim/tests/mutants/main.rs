@@ -11,6 +11,7 @@ mod colla_sets;
 mod companions;
 mod jobs;
 mod operators;
+mod pauses;
 
 use std::fs;
 use std::num::NonZero;
@@ -28,10 +29,12 @@ const BALANCERS: u64 = 2_000_000;
 const OPERATORS: u64 = 4_000_000;
 /// And from this one on OperationJobs.
 const JOBS: u64 = 5_000_000;
+/// And from this one on pauses.
+const PAUSES: u64 = 6_000_000;
 /// And from this one on CollaSets.
 const COLLA_SETS: u64 = 3_000_000;
 /// Where there is more than Kubernetes.
-const MORE: [u64; 5] = [COMPANIONS, BALANCERS, COLLA_SETS, OPERATORS, JOBS];
+const MORE: [u64; 6] = [COMPANIONS, BALANCERS, COLLA_SETS, OPERATORS, JOBS, PAUSES];
 /// Rollouts within which each bug must be found.
 const ROLLOUTS: &str = "20000";
 /// What of the workspace the simulation is built from.
@@ -376,9 +379,10 @@ fn bugs() -> impl Iterator<Item = (u64, &'static Bug)> {
     let balancers = balancers::BUGS.iter().map(|bug| (BALANCERS, bug));
     let operators = operators::BUGS.iter().map(|bug| (OPERATORS, bug));
     let jobs = jobs::BUGS.iter().map(|bug| (JOBS, bug));
+    let pauses = pauses::BUGS.iter().map(|bug| (PAUSES, bug));
     let colla_sets = colla_sets::BUGS.iter().map(|bug| (COLLA_SETS, bug));
     let kubernetes = BUGS.iter().map(|bug| (0, bug));
-    kubernetes.chain(companions).chain(balancers).chain(colla_sets).chain(operators).chain(jobs)
+    kubernetes.chain(companions).chain(balancers).chain(colla_sets).chain(operators).chain(jobs).chain(pauses)
 }
 
 #[test]
