@@ -164,19 +164,7 @@ impl World {
                     self.ground.fault(Fault::PodCrashed);
                 }
             }
-            Deed::RestartPod(who) => {
-                if let Some(uid) = self.some_pod(who) {
-                    self.user.tokens += 1;
-                    let token = format!("t{}", self.user.tokens);
-                    self.ground.fault(Fault::Restarted);
-                    self.ground.say(Who::User, || format!("asks for a restart of {uid} ({token})"));
-                    let ground = &mut self.ground;
-                    ground.server.change_pod(&mut ground.checks, &uid, |pod| {
-                        pod.view.annotations.insert(annotations::RESTART.to_owned(), token);
-                        pod.has_annotations = true;
-                    });
-                }
-            }
+            Deed::RestartPod(who) => self.restart_pod(who),
             Deed::MakeJob(who) => self.make_job(who),
             Deed::DeleteJob(who) => self.delete_job(who),
             Deed::NewChecksum(who) => self.new_checksum(who),
@@ -226,6 +214,19 @@ impl World {
             Deed::CollaSet(index, order) => self.order(index, order),
             Deed::Pause(index, paused) => self.pause(index, paused),
         }
+    }
+
+    fn restart_pod(&mut self, who: usize) {
+        let Some(uid) = self.some_pod(who) else { return };
+        self.user.tokens += 1;
+        let token = format!("t{}", self.user.tokens);
+        let ground = &mut self.ground;
+        ground.fault(Fault::Restarted);
+        ground.say(Who::User, || format!("asks for a restart of {uid} ({token})"));
+        ground.server.change_pod(&mut ground.checks, &uid, |pod| {
+            pod.view.annotations.insert(annotations::RESTART.to_owned(), token);
+            pod.has_annotations = true;
+        });
     }
 
     fn remove_binding(&mut self, who: usize) {
