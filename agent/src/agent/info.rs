@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{DrainSpec, Grant, GrantOp, Hook, NodeTransition, Outcome, TransitionResult, Wait};
+use hitless_api::{Cancel, DrainSpec, Grant, GrantOp, Hook, NodeTransition, Outcome, TransitionResult, Wait};
 use hitless_kernel::exec::can_exec;
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::telemetry;
@@ -35,6 +35,7 @@ fn features() -> Vec<String> {
         (Grant::UNLESS_SERVING_FEATURE, true),
         (Grant::DECORATIONS_FEATURE, true),
         (Wait::FEATURE, true),
+        (Cancel::LAST_ENDPOINT_FEATURE, true),
         (Hook::FEATURE, true),
         (Hook::EXEC_FEATURE, can_exec()),
     ];

@@ -21,7 +21,7 @@ pub(super) fn decide(operation: &Operation<'_>) -> Decision {
 }
 
 fn judge(operation: &Operation<'_>) -> Decision {
-    if let Some(cancel) = &operation.grant.cancel {
+    if let Some(cancel) = operation.grant.cancel.as_ref().filter(|cancel| cancel.undoes()) {
         return undo(&cancel.reason, "cancelled after the images were patched");
     }
     let operated = operation.operated_at();

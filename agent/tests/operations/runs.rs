@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_agent::decision::{Direction, Hold};
-use hitless_api::{Grant, GrantOp, Outcome, StragglerPolicy, VerifySpec};
+use hitless_api::{Cancel, Grant, GrantOp, MicroTime, Outcome, StragglerPolicy, VerifySpec};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 
@@ -134,6 +134,24 @@ fn a_cancel_before_anything_is_done_makes_a_lowering_fail_that_is_on_its_way() {
     assert_eq!(end(&world), (Outcome::Cancelled, "ChangedBack".to_owned()));
     assert_eq!(world.writes, ["pods/status", "nodetransitions/status"]);
     assert!(world.in_service() && world.pod.view.resource_version != seen, "conditional writes on the old one fail");
+}
+
+/// Nobody else serves: it comes back as it is, or, where its container is new already, with that.
+#[test]
+fn a_pod_that_is_wanted_back_returns_and_nothing_is_undone_for_that() {
+    for (milliseconds, outcome, image) in [(500, Outcome::Cancelled, FROM), (1300, Outcome::Done, TO)] {
+        let mut world = World::new(grant(start()), Image::Good(2000));
+        world.alarms = vec![start().checked_add(SignedDuration::from_millis(milliseconds)).unwrap()];
+        world.run(LIMIT, |world| {
+            if world.now.duration_since(start()).as_millis() >= i128::from(milliseconds)
+                && world.grant().cancel.is_none()
+            {
+                let since = MicroTime(world.now);
+                world.transition.spec.grants[0].cancel = Some(Cancel { reason: Cancel::LAST_ENDPOINT.into(), since });
+            }
+        });
+        assert_eq!((end(&world).0, world.image(), world.in_service()), (outcome, image, true), "{milliseconds} ms");
+    }
 }
 
 #[test]

@@ -94,13 +94,28 @@ pub struct ImageChange {
     pub to: String,
 }
 
-/// A wish to end a grant early: honoured until the container is operated, rolls back after.
+/// A wish to end a grant early: honoured until the container is operated; rolls back after, unless it [only brings the pod
+/// back](Self::LAST_ENDPOINT).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cancel {
     /// Why, in CamelCase.
     pub reason: String,
     /// Since when.
     pub since: MicroTime,
+}
+
+impl Cancel {
+    /// Reason: the pod has left because others served, and nobody else serves any more. It is to come back as it is; once its
+    /// containers are replaced that brings it back soonest, so then it is not undone.
+    pub const LAST_ENDPOINT: &str = "LastEndpoint";
+    /// Feature of agents that do not undo for that reason.
+    pub const LAST_ENDPOINT_FEATURE: &str = "lastEndpoint";
+
+    /// Whether an operation that has been carried out is undone.
+    #[must_use]
+    pub fn undoes(&self) -> bool {
+        self.reason != Self::LAST_ENDPOINT
+    }
 }
 
 /// Whether rules of stage PostCheck let an operated and verified pod return to service.

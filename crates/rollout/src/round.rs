@@ -19,6 +19,7 @@ mod grants;
 mod halts;
 mod images;
 mod in_service_fallback;
+mod last_endpoint;
 mod lasting;
 mod lifecycle;
 mod policy_notes;
@@ -177,6 +178,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let pools = Pools::of(&snapshot.services, &snapshot.providers, &snapshot.pools);
         let draft = draft.with(pools::waits(&wishes, &pools, snapshot));
         let draft = draft.with(post_checks).with(service_publishing::keep(&wishes, &ended, &traffic, snapshot));
+        let draft = draft.with(last_endpoint::cancels(&wishes, &ended, &traffic, snapshot, now));
         let reloads = reload::decide(&wishes, snapshot, now);
         wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, snapshot));
         let companions = companions::Companions::new(snapshot, now);

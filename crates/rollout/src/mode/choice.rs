@@ -60,6 +60,9 @@ impl Mode {
     /// can be held.
     pub const ONLY_POD: &str = "OnlyPod";
 
+    /// First words of the reasons for which a pod leaves because another one serves.
+    pub const REST_ON_OTHERS: [&str; 3] = [Self::UNKNOWN_GAP, "LongGap", "LongConnections"];
+
     /// The first word of the reason.
     #[must_use]
     pub fn word(reason: &str) -> &str {

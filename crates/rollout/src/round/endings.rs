@@ -147,14 +147,14 @@ fn running<'a>(
     ended.busy.insert(&grant.pod.uid);
     if !wishes.pods.contains_key(grant.pod.uid.as_str()) {
         ended.reads.push(granted.read());
-    } else if grant.cancel.is_none() && is_given_up(grant, wishes, snapshot) {
+    } else if !grant.cancel.as_ref().is_some_and(Cancel::undoes) && is_given_up(grant, wishes, snapshot) {
         let cancel = Cancel { reason: "WishGone".to_owned(), since: micro(now) };
         changes.push(Change::Cancel { node, grant, cancel });
     }
 }
 
 /// Nobody wishes it any more. Of a kind that is left alone what is under way ends, but no pod leaves service for good.
-fn is_given_up(grant: &Grant, wishes: &Wishes<'_>, snapshot: &Snapshot) -> bool {
+pub(super) fn is_given_up(grant: &Grant, wishes: &Wishes<'_>, snapshot: &Snapshot) -> bool {
     if snapshot.is_of_left(grant) {
         return grant.op == GrantOp::Drain;
     }

@@ -1,0 +1,153 @@
+//! Pods that have left service: how they are looked at, and who comes all the same.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use hitless_agent::decision::{Direction, Hold};
+use hitless_agent::drain::observed::{self, Stage as Looking};
+use hitless_agent::drain::observer::Observer;
+use hitless_agent::view::{Count, Observation};
+use hitless_api::DrainSpec;
+use hitless_kernel::{HoldSpec, SynHold, list_holds};
+use tokio::sync::Notify;
+
+use super::lab::{Lab, eventually};
+use super::{PORT, REPETITION, Shop, answer, ask, begin_slow_request, connect, drain, netns, newcomers};
+
+pub(crate) fn late_comers(lab: &Lab) {
+    let server = lab.start_server();
+    let shop = Shop { has_left: true, ..Shop::new(lab, drain()) };
+    shop.set_target(Hold::Prepare(Direction::Forward));
+    shop.set_target(Hold::Begin(Direction::Forward));
+    let netns = netns(lab);
+    eventually("new connections are held", || (!list_holds(&netns).unwrap().is_empty()).then_some(()));
+    server.kill();
+    let clients = newcomers(lab, 3);
+    thread::sleep(Duration::from_millis(100));
+    assert!(clients.iter().all(|client| !client.is_finished()), "nobody is refused");
+    shop.set_target(Hold::Continue(Direction::Forward));
+    let _server = lab.start_server();
+    for client in clients {
+        assert!(client.join().unwrap().unwrap() < REPETITION, "by replay");
+    }
+    eventually("the block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));
+    assert_eq!(shop.held(), None);
+    shop.holds.set_targets(BTreeMap::new());
+
+    // What an agent that was killed has left is removed at once.
+    let mut hold = SynHold::open(&netns).unwrap();
+    let long = Duration::from_mins(1);
+    hold.begin(HoldSpec { ports: vec![PORT], cap: long, expires_after: long, exempt: Vec::new() }).unwrap();
+    std::mem::forget(hold);
+    shop.set_target(Hold::Continue(Direction::Forward));
+    eventually("that block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));
+}
+
+/// Looks at the pod that leaves.
+struct Looker<'a> {
+    lab: &'a Lab,
+    observer: Observer,
+}
+
+impl<'a> Looker<'a> {
+    fn new(lab: &'a Lab) -> Self {
+        Self { lab, observer: Observer::start("/proc".into(), Arc::new(Notify::new())).unwrap() }
+    }
+
+    fn set_target(&self, stage: Looking, drain: DrainSpec) {
+        self.order_with(stage, drain, vec![]);
+    }
+
+    fn order_with(&self, stage: Looking, drain: DrainSpec, probe_periods: Vec<u32>) {
+        let containers = vec![self.lab.container_id.clone()];
+        let target = observed::Target { stage, drain, probe_periods, containers };
+        self.observer.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
+    }
+
+    fn counted(&self, what: &str, is_so: fn(&Count) -> bool) -> Count {
+        eventually(what, || match self.observer.observations().remove(&self.lab.pod_uid)? {
+            Observation::Counted(count) => is_so(&count).then_some(count),
+            other => panic!("{other:?}"),
+        })
+    }
+}
+
+pub(crate) fn leave(lab: &Lab) {
+    let server = lab.start_server();
+    let mut idle = connect(lab);
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    let slow = connect(lab);
+    begin_slow_request(lab, &slow);
+
+    let looker = Looker::new(lab);
+    let look = |stage| looker.set_target(stage, drain());
+    let counted = |what: &str, is_so: fn(&Count) -> bool| looker.counted(what, is_so);
+    look(Looking::Leaving);
+    counted("they are counted", |count| count.inbound >= 2);
+    look(Looking::Draining);
+    let count = counted("the idle one is closed", |count| count.quiet && count.closed >= 1);
+    assert!(count.inbound >= 1 && count.newcomers == 0, "{count:?}");
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    look(Looking::Destroying);
+    let count = counted("the others are reset", |count| count.drained());
+    assert!(count.destroyed >= 1, "{count:?}");
+    assert_eq!(answer(&slow).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+
+    look(Looking::Replacing);
+    server.kill();
+    let _server = lab.start_server();
+    let count = counted("the new listener is seen", |count| count.listening.is_some());
+    assert!(count.listening.unwrap().killed.is_some(), "{count:?}");
+}
+
+pub(crate) fn late(lab: &Lab) {
+    let _server = lab.start_server();
+    let mut idle = connect(lab);
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    let looker = Looker::new(lab);
+    // There would be room for clients among the probes.
+    looker.order_with(Looking::Draining, drain(), vec![1, 1]);
+    looker.counted("the idle one is closed", |count| count.quiet && count.closed == 1);
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    for closed in [2, 3] {
+        let mut download = connect(lab);
+        ask(&download, "pieces");
+        looker.counted("it is waited for", |count| count.quiet && count.inbound == 1);
+        let text = answer(&download).unwrap();
+        assert!(text.ends_with("more done\n"), "{text:?}");
+        ask(&download, "fast");
+        assert_eq!(answer(&download).unwrap(), "done\n");
+        assert_eq!(download.read(&mut [0]).unwrap(), 0);
+        let count = looker.counted("it is closed, too", |count| count.drained());
+        assert_eq!(count.closed, closed, "{count:?}");
+    }
+}
+
+pub(crate) fn unused(lab: &Lab) {
+    let _server = lab.start_server();
+    let (idle, used) = (connect(lab), connect(lab));
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    begin_slow_request(lab, &used);
+    let looker = Looker::new(lab);
+    let wait = |idle_after_seconds, what, is_so: fn(&Count) -> bool| {
+        looker.set_target(Looking::Draining, DrainSpec { idle_after_seconds, ports: Vec::new(), ..drain() });
+        looker.counted(what, is_so)
+    };
+    let count = wait(None, "both are waited for", |count| count.quiet && count.inbound == 2);
+    assert_eq!((count.unused, count.closed), (0, 0), "{count:?}");
+    let count = wait(Some(1), "nobody uses either of them", |count| count.drained() && count.unused == 2);
+    assert_eq!((count.most, count.closed, count.destroyed), (2, 0, 0), "{count:?}");
+    ask(&idle, "fast");
+    assert_eq!(answer(&idle).unwrap(), "done\n");
+    let count = looker.counted("one is used again", |count| count.inbound == 1);
+    assert_eq!((count.unused, count.drained()), (1, false), "{count:?}");
+    drop(idle);
+    looker.counted("that one has ended", |count| count.drained() && count.unused == 1);
+    drop(used);
+}
