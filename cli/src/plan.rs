@@ -33,7 +33,7 @@ pub(crate) async fn of_cluster(client: Client, namespace: String, arguments: &Pl
 
 pub(crate) fn of_files(namespace: Option<&str>, arguments: &PlanArgs) -> Result<(), Failure> {
     let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
-    let (objects, unreadable) = files::read(&arguments.files, namespace)?;
+    let (objects, unreadable) = files::read(&arguments.files, namespace);
     if let Some(first) = unreadable.first() {
         return Err(Failure::Failed(format!("{}:{}: {}", first.file, first.line, first.text)));
     }
