@@ -1,40 +1,28 @@
 //! Reads the cluster: once, with an error for everything that has to be read and can't be, or live.
 
+mod apis;
+mod lists;
 mod live;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
 
-use hitless_api::drain_policy::DEFAULT;
+use hitless_api::names;
 use hitless_api::pod::PodView;
-use hitless_api::{
-    DrainPolicy, GroupKind, Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget,
-    TransitionLedger, names,
-};
 use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
-use hitless_rollout::prefetch::{NamePool, PrefetchView};
-use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, NodeView, Snapshot as Cluster, Unknown, agents};
-use hitless_runtime::list;
-use hitless_workloads::kind;
+use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, Snapshot as Cluster, Unknown, agents};
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, Service};
-use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::{DeserializeGuard, GroupVersionKind};
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::api::ListParams;
+use kube::{Api, Client};
 
 use crate::failure::Failure;
-use crate::snapshot::{EventView, Part, Snapshot, WorkloadObject, settings};
+use crate::snapshot::{EventView, Part, Snapshot, settings};
+use apis::{Apis, agents_label, no_prefetches, only_controller, only_default, our_events};
+use lists::{besides, by, list, nodes, objects, optional, pod, prefetch, view};
 pub(crate) use live::Live;
 
 const PAGE: u32 = 500;
@@ -69,89 +57,6 @@ impl Scope {
 
 /// Of so many nodes the images are read.
 const FEW_NODES: usize = 100;
-
-/// The interfaces of all kinds in scope.
-struct Apis {
-    objects: Vec<(&'static kind::Resource, Api<DeserializeGuard<DynamicObject>>)>,
-    pods: Api<DeserializeGuard<Pod>>,
-    transitions: Api<DeserializeGuard<NodeTransition>>,
-    ledgers: Api<DeserializeGuard<TransitionLedger>>,
-    rules: Api<DeserializeGuard<Lenient<PodTransitionRule>>>,
-    budgets: Api<DeserializeGuard<Lenient<TransitionBudget>>>,
-    cluster_budgets: Option<Api<DeserializeGuard<Lenient<TransitionBudget>>>>,
-    disruption_budgets: Api<DeserializeGuard<PodDisruptionBudget>>,
-    services: Api<DeserializeGuard<Service>>,
-    drain_policies: Api<DeserializeGuard<Lenient<DrainPolicy>>>,
-    default_drain_policy: Option<Api<DeserializeGuard<Lenient<DrainPolicy>>>>,
-    providers: Api<DeserializeGuard<TrafficProvider>>,
-    agents: Api<DeserializeGuard<Pod>>,
-    controller: Api<DeserializeGuard<Deployment>>,
-    events: Api<DeserializeGuard<Event>>,
-}
-
-impl Apis {
-    /// `counted`: whose pods and places count, which may be more than those that are looked at.
-    fn new(client: &Client, scope: &Scope, counted: &Scope) -> Self {
-        Self {
-            objects: kind::resources().map(|(_, resource)| (resource, untyped(client, resource, scope))).collect(),
-            pods: typed(client, counted),
-            transitions: Api::all(client.clone()),
-            ledgers: typed(client, counted),
-            rules: typed(client, scope),
-            budgets: typed(client, scope),
-            cluster_budgets: scope.besides_system().map(|system| typed(client, &system)),
-            disruption_budgets: typed(client, scope),
-            services: typed(client, scope),
-            drain_policies: typed(client, scope),
-            default_drain_policy: scope.besides_system().map(|system| typed(client, &system)),
-            providers: Api::all(client.clone()),
-            agents: typed(client, &Scope::system()),
-            controller: typed(client, &Scope::system()),
-            events: typed(client, scope),
-        }
-    }
-}
-
-fn typed<K>(client: &Client, scope: &Scope) -> Api<DeserializeGuard<K>>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-{
-    match scope {
-        Scope::All => Api::all(client.clone()),
-        Scope::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
-    }
-}
-
-fn untyped(client: &Client, resource: &kind::Resource, scope: &Scope) -> Api<DeserializeGuard<DynamicObject>> {
-    let GroupKind { group, kind } = &resource.group_kind;
-    let kind = GroupVersionKind::gvk(group, resource.version, kind);
-    let kind = ApiResource::from_gvk_with_plural(&kind, resource.plural);
-    match scope {
-        Scope::All => Api::all_with(client.clone(), &kind),
-        Scope::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-    }
-}
-
-fn our_events() -> ListParams {
-    ListParams::default().fields(&format!("reportingController={}", names::CONTROLLER))
-}
-
-fn only_controller() -> ListParams {
-    ListParams::default().fields(&format!("metadata.name={}", names::CONTROLLER))
-}
-
-/// By name, so that a role that names it is enough.
-fn only_default() -> ListParams {
-    ListParams::default().fields(&format!("metadata.name={DEFAULT}"))
-}
-
-fn no_prefetches() -> ListParams {
-    ListParams::default().labels(names::OTHER_PODS)
-}
-
-fn agents_label() -> String {
-    format!("{}={}", names::APP_LABEL, names::AGENT)
-}
 
 /// Reads everything once. What the user may not read, and can be done without, is noted in [`Snapshot::unread`].
 pub(crate) async fn read(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
@@ -299,99 +204,6 @@ fn complete(snapshot: &mut Snapshot, pods: &[Arc<PodView>], reads_all: bool) {
         cluster.nodes.keys().map(String::as_str).collect()
     };
     cluster.agents = agents(nodes, pods.iter().map(|pod| &**pod), &BTreeMap::new(), Timestamp::now());
-}
-
-/// By a name of theirs.
-fn by<T>(all: Option<Vec<Arc<T>>>, key: impl Fn(&T) -> &String) -> BTreeMap<String, Arc<T>> {
-    all.into_iter().flatten().map(|each| (key(&each).clone(), each)).collect()
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the form of all views")]
-fn view<K, T: From<K>>(object: K) -> Option<T> {
-    Some(T::from(object))
-}
-
-#[expect(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "the form of all views")]
-fn pod(pod: Pod) -> Option<PodView> {
-    Some(PodView::from(&pod))
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the form of all views")]
-fn prefetch(pod: Pod) -> Option<PrefetchView> {
-    PrefetchView::of(&pod)
-}
-
-/// `None` if it may not be read, or its kind is not known to this cluster.
-fn optional<T>(
-    part: Part,
-    result: Result<T, Failure>,
-    unread: &mut BTreeMap<Part, String>,
-) -> Result<Option<T>, Failure> {
-    match result {
-        Ok(known) => Ok(Some(known)),
-        Err(Failure::Forbidden { message, .. } | Failure::Api { message, .. }) => {
-            unread.insert(part, message);
-            Ok(None)
-        }
-        Err(failure) => Err(failure),
-    }
-}
-
-async fn list<K, T>(
-    what: &str,
-    api: &Api<DeserializeGuard<K>>,
-    selection: ListParams,
-    view: impl Fn(K) -> Option<T>,
-) -> Result<Vec<Arc<T>>, Failure>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let listed = list::all(api, selection, |object| object.0.ok().and_then(&view).map(Arc::new)).await;
-    listed.map_err(|error| Failure::of(what, error))
-}
-
-/// The objects of a resource of workloads' kinds; `None`: this cluster has no such resource, and need not have it.
-async fn objects(
-    resource: &'static kind::Resource,
-    api: &Api<DeserializeGuard<DynamicObject>>,
-) -> Result<Option<Vec<Arc<WorkloadObject>>>, Failure> {
-    let view = |object: DeserializeGuard<DynamicObject>| WorkloadObject::listed(resource, object.0.ok()?).map(Arc::new);
-    let listed = if resource.optional {
-        list::all_if_served(api, ListParams::default(), view).await
-    } else {
-        list::all(api, ListParams::default(), view).await.map(Some)
-    };
-    listed.map_err(|error| Failure::of(format!("list {}", resource.plural), error))
-}
-
-/// The same of the system namespace, where that is not in scope.
-async fn besides<K, T>(
-    what: &str,
-    api: Option<&Api<DeserializeGuard<K>>>,
-    selection: ListParams,
-    view: fn(K) -> Option<T>,
-) -> Result<Vec<Arc<T>>, Failure>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    match api {
-        Some(api) => list(what, api, selection, view).await,
-        None => Ok(Vec::new()),
-    }
-}
-
-/// With what they have, if they are few: a Node's status is long.
-async fn nodes(client: &Client) -> Result<Vec<Arc<NodeView>>, Failure> {
-    let api: Api<Node> = Api::all(client.clone());
-    let (all, failed) = (ListParams::default, |error| Failure::of("list nodes", error));
-    let metadata = list::all_metadata(&api, all(), |node| Some(Arc::new(NodeView::from(&node.metadata)))).await;
-    let metadata = metadata.map_err(failed)?;
-    if metadata.len() > FEW_NODES {
-        return Ok(metadata);
-    }
-    let names = RefCell::new(NamePool::default());
-    let view = |node: Node| Some(Arc::new(NodeView::of(&node, &mut names.borrow_mut())));
-    list::all(&api, all(), view).await.map_err(failed)
 }
 
 #[cfg(test)]

@@ -42,8 +42,8 @@ pub(super) fn hold(
         };
         let pod = view.pods.get(&grant.pod.uid)?;
         let (containers, drain) = (ids(grant, &pod.view), grant.drain.clone());
-        let unless_serving = grant.unless_serving;
-        let target = hold::Target { hold, containers, unless_serving, drain, grace: pod.grace };
+        let (unless_serving, has_left) = (grant.unless_serving, grant.mode == GrantMode::Leave);
+        let target = hold::Target { hold, containers, unless_serving, has_left, drain, grace: pod.grace };
         Some((grant.pod.uid.clone(), target))
     };
     steps.iter().filter_map(target).collect()

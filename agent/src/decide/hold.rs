@@ -63,6 +63,12 @@ pub(super) fn back(operation: &Operation<'_>, returning: Decision, since: Timest
     let direction = Direction::Back;
     let undo = |hold| operation.doing(returning.clone(), Action::Patch(Direction::Back)).holding(hold);
     let patience = after_seconds(since, BACK_PATIENCE_SECONDS);
+    // The process that is to be replaced again does not listen yet. Its listener would be taken for the one that is waited for, and
+    // clients would be let in to a process that is about to be killed.
+    if clients_wait(operation) && operation.now < patience {
+        let waiting = returning.waiting_for(WaitingFor::LetIn).waking_at(patience);
+        return waiting.holding(Hold::Continue(Direction::Forward));
+    }
     match stage(operation, direction) {
         _ if !operation.any_runs() => undo(Hold::Continue(direction)),
         Some(Stage::Settling(busy)) => {
@@ -84,9 +90,13 @@ pub(super) fn back(operation: &Operation<'_>, returning: Decision, since: Timest
 pub(super) fn letting_in(operation: &Operation<'_>, operated: Timestamp) -> Option<Decision> {
     let cap = SignedDuration::from_millis(operation.grant.drain.hold_cap_milliseconds.into());
     let latest = after(after(operated, cap), GLANCE);
-    let is_held = matches!(stage(operation, Direction::Forward), Some(Stage::Settling(_) | Stage::Settled(_)));
     let waiting = || Decision::at(Phase::Returning).waiting_for(WaitingFor::LetIn).waking_at(latest);
-    (is_held && operation.now < latest).then(waiting)
+    (clients_wait(operation) && operation.now < latest).then(waiting)
+}
+
+/// Clients are held, on the way there.
+fn clients_wait(operation: &Operation<'_>) -> bool {
+    matches!(stage(operation, Direction::Forward), Some(Stage::Settling(_) | Stage::Settled(_)))
 }
 
 /// Nothing is held.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::hooks::{self, Step};
 use super::operation::Operation;
 use super::reason;
-use crate::decision::{Action, Decision, Direction, WaitingFor, Watch};
+use crate::decision::{Action, Decision, Direction, Hold, WaitingFor, Watch};
 use crate::deed::{Deed, names};
 use crate::instant::after_seconds;
 use crate::view::Observation;
@@ -83,7 +83,7 @@ fn draining(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
     if outside.is_empty() && hooks::called(operation, HookTime::AfterDrain) {
         return gone(operation, deadline);
     }
-    let waiting = Decision::at(Phase::Draining).until(deadline).watching(Watch::Draining);
+    let waiting = at_draining(operation).until(deadline).watching(Watch::Draining);
     if operation.now < minimum {
         return waiting.waiting_for(WaitingFor::Minimum(minimum)).waking_at(minimum);
     }
@@ -128,9 +128,19 @@ fn gone(operation: &Operation<'_>, deadline: Timestamp) -> Decision {
     }
     match hooks::step(operation, HookTime::AfterDrain, deadline) {
         Step::Over => operate(operation),
-        Step::Waits(wait) => wait.put(Decision::at(Phase::Draining).watching(Watch::Leaving)),
+        Step::Waits(wait) => wait.put(at_draining(operation).watching(Watch::Leaving)),
         Step::Failed(words) => operation.give_up(hooks::FAILED, words),
         Step::Refused(words) => operation.give_up(hooks::REFUSED, words),
+    }
+}
+
+/// Whoever still comes while the containers are replaced is to wait instead of being refused: some load balancer may not have noticed
+/// that the pod has left. What that needs is opened before.
+fn at_draining(operation: &Operation<'_>) -> Decision {
+    let decision = Decision::at(Phase::Draining);
+    match operation.deed() {
+        Deed::Images(_) => decision.holding(Hold::Prepare(Direction::Forward)),
+        Deed::Foreign(_) | Deed::Drain(_) => decision,
     }
 }
 
@@ -174,7 +184,9 @@ pub(super) fn operate(operation: &Operation<'_>) -> Decision {
     }
     let message = format!("replacing {}", names(operation.containers()));
     let decision = Decision::at(Phase::Operating).saying(message);
-    operation.replacing(operation.doing(decision, Action::Patch(Direction::Forward)))
+    let decision = operation.replacing(operation.doing(decision, Action::Patch(Direction::Forward)));
+    // In a Hold they are held before, and their requests in flight are answered.
+    if operation.is_hold() { decision } else { decision.holding(Hold::Begin(Direction::Forward)) }
 }
 
 fn texts(waits: &[WaitingFor]) -> String {

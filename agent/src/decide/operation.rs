@@ -166,11 +166,11 @@ impl<'a> Operation<'a> {
 
     /// The containers are being replaced: as long as it goes on, see when the new ones listen.
     pub(super) fn replacing(&self, decision: Decision) -> Decision {
-        match self.is_hold() {
-            _ if decision.result.is_some() => decision,
-            true => decision.holding(Hold::Continue(Direction::Forward)),
-            false => decision.watching(Watch::Replacing),
+        if decision.result.is_some() {
+            return decision;
         }
+        let decision = decision.holding(Hold::Continue(Direction::Forward));
+        if self.is_hold() { decision } else { decision.watching(Watch::Replacing) }
     }
 
     /// Back into service, then the result Failed. In a Hold it is in service, and writing that anew makes an image patch fail that

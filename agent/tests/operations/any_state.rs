@@ -297,9 +297,16 @@ fn assert_safe(state: &State, round: &Round<'_>) {
         Observation::Held(held) if held.direction == Direction::Forward => Some(&held.stage),
         _ => None,
     };
-    assert!(is_hold || step.hold == Hold::No);
+    match step.hold {
+        _ if is_hold => {}
+        Hold::No => {}
+        Hold::Prepare(Direction::Forward) => assert_eq!(step.phase, Phase::Draining),
+        Hold::Begin(Direction::Forward) => assert_eq!(step.action, Some(Action::Patch(Direction::Forward))),
+        Hold::Continue(Direction::Forward) => assert_eq!(pod.unwrap().containers[0].image, pod::TO),
+        hold => panic!("{hold:?} of a pod that has left"),
+    }
     assert!(step.hold == Hold::No || step.result.is_none(), "who has been answered holds nobody");
-    if step.hold == Hold::Begin(Direction::Forward) && matches!(how_far, Some(Stage::Prepared(_))) {
+    if is_hold && step.hold == Hold::Begin(Direction::Forward) && matches!(how_far, Some(Stage::Prepared(_))) {
         let age = state.now.duration_since(grant.granted.0).as_secs();
         assert!(age <= i64::from(grant.ttl_seconds) + 30, "new connections are held under a fresh grant only");
         assert!(grant.cancel.is_none());

@@ -108,6 +108,26 @@ fn a_cancel_lets_clients_in_before_the_patch_and_undoes_after() {
     }
 }
 
+/// Else the listener of the process that is to be replaced again would be taken for the one that is waited for.
+#[test]
+fn a_way_back_in_the_middle_of_a_restart_waits_until_the_new_process_listens_or_clients_are_let_in() {
+    for (stopping, earliest, latest) in [(600, 600, 900), (6000, 2400, 2700)] {
+        let mut world = world(Image::Good(0));
+        (world.kubelet.stopping, world.alarms) = (stopping, vec![at(100)]);
+        world.run(LIMIT, |world| {
+            if passed(world) >= 100 && world.grant().cancel.is_none() {
+                world.cancel();
+            }
+        });
+        assert_eq!(end(&world), ended(Outcome::RolledBack, "ChangedBack"), "{stopping} ms");
+        let [there, back] = world.patches[..] else { panic!("{:?}", world.patches) };
+        let between = back.at.duration_since(there.at).as_millis();
+        assert!((earliest..latest).contains(&between), "{stopping} ms: patched back after {between} ms");
+        let begun: Vec<Direction> = world.holder.begun.iter().map(|(_, direction)| *direction).collect();
+        assert_eq!(begun, [Direction::Forward, Direction::Back], "{stopping} ms");
+    }
+}
+
 #[test]
 fn nobody_is_held_while_the_api_server_is_slow() {
     let world = run(Image::Good(0), |world| world.answers_after = 2000);

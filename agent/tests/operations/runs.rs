@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_agent::decision::Direction;
+use hitless_agent::decision::{Direction, Hold};
 use hitless_api::{Grant, GrantOp, Outcome, StragglerPolicy, VerifySpec};
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -40,6 +40,16 @@ fn a_good_image_is_done_within_two_seconds_and_four_writes() {
     assert_eq!(world.writes, ["pods/status", "pods", "pods/status", "nodetransitions/status"]);
     let patched = world.patches[0];
     assert!(patched.at >= start().checked_add(SignedDuration::from_secs(1)).unwrap(), "not before minSeconds");
+}
+
+#[test]
+fn whoever_comes_to_a_pod_that_has_left_waits_while_its_container_is_replaced() {
+    let told = run(Image::Good(200), |_| ()).holder.told;
+    let forward = Direction::Forward;
+    assert_eq!(told, [Hold::No, Hold::Prepare(forward), Hold::Begin(forward), Hold::Continue(forward), Hold::No]);
+    // Nobody is kept waiting where nothing is replaced.
+    let cancelled = run(Image::Good(200), World::cancel).holder.told;
+    assert!(!cancelled.contains(&Hold::Begin(forward)), "{cancelled:?}");
 }
 
 #[test]

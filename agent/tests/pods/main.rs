@@ -56,13 +56,14 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
         ("who serves on until it is killed is held for once more, and fails no client", deaf),
         ("requests in flight are waited for, and given up or reset when their time is over", stragglers),
         ("what a killed agent has left behind is removed when its time is over", leftover),
+        ("who comes to a pod that has left waits for its new process, and nothing is told", late_comers),
         ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leave),
         ("an answer in pieces that is asked for late is not broken off", late),
         ("connections that nobody uses are not waited for where that is wished", unused),
@@ -87,17 +88,19 @@ struct Shop<'a> {
     lab: &'a Lab,
     holds: HoldThreads,
     drain: DrainSpec,
+    has_left: bool,
 }
 
 impl<'a> Shop<'a> {
     fn new(lab: &'a Lab, drain: DrainSpec) -> Self {
-        Self { lab, holds: HoldThreads::new("/proc".into(), Arc::new(Notify::new())), drain }
+        Self { lab, holds: HoldThreads::new("/proc".into(), Arc::new(Notify::new())), drain, has_left: false }
     }
 
     fn set_target(&self, hold: Hold) {
         let containers = vec![self.lab.container_id.clone()];
         let drain = self.drain.clone();
-        let target = hold::Target { hold, containers, unless_serving: false, drain, grace: GRACE };
+        let (unless_serving, has_left) = (false, self.has_left);
+        let target = hold::Target { hold, containers, unless_serving, has_left, drain, grace: GRACE };
         self.holds.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 
@@ -308,6 +311,35 @@ fn leftover(lab: &Lab) {
     for client in newcomers(lab, 1) {
         client.join().unwrap().unwrap();
     }
+}
+
+fn late_comers(lab: &Lab) {
+    let server = lab.start_server();
+    let shop = Shop { has_left: true, ..Shop::new(lab, drain()) };
+    shop.set_target(Hold::Prepare(Direction::Forward));
+    shop.set_target(Hold::Begin(Direction::Forward));
+    let netns = netns(lab);
+    eventually("new connections are held", || (!list_holds(&netns).unwrap().is_empty()).then_some(()));
+    server.kill();
+    let clients = newcomers(lab, 3);
+    thread::sleep(Duration::from_millis(100));
+    assert!(clients.iter().all(|client| !client.is_finished()), "nobody is refused");
+    shop.set_target(Hold::Continue(Direction::Forward));
+    let _server = lab.start_server();
+    for client in clients {
+        assert!(client.join().unwrap().unwrap() < REPETITION, "by replay");
+    }
+    eventually("the block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));
+    assert_eq!(shop.held(), None);
+    shop.holds.set_targets(BTreeMap::new());
+
+    // What an agent that was killed has left is removed at once.
+    let mut hold = SynHold::open(&netns).unwrap();
+    let long = Duration::from_mins(1);
+    hold.begin(HoldSpec { ports: vec![PORT], cap: long, expires_after: long, exempt: Vec::new() }).unwrap();
+    std::mem::forget(hold);
+    shop.set_target(Hold::Continue(Direction::Forward));
+    eventually("that block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));
 }
 
 /// Looks at the pod that leaves.

@@ -9,6 +9,8 @@ mod companions;
 mod holds;
 mod images;
 #[cfg(test)]
+mod late_writes;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod native;

@@ -117,6 +117,8 @@ pub struct Plan {
     pub single: BTreeSet<String>,
     /// uids of pods that are not as the target says.
     pub behind: BTreeSet<String>,
+    /// uids of those of them that can't be brought there in the way that their owner allows.
+    pub stuck: BTreeSet<String>,
     /// Pods that are brought to the target in the end.
     pub total: usize,
     /// What people should know, for as long as it holds.
@@ -149,6 +151,7 @@ impl Plan {
             kept_back: None,
             single: BTreeSet::new(),
             behind: BTreeSet::new(),
+            stuck: BTreeSet::new(),
             total: 0,
             notes: Vec::new(),
             progress_deadline_seconds: None,

@@ -195,7 +195,8 @@ impl Stack {
     }
 
     /// A kustomization over the manifests that names this build's images.
-    fn write_overlay(&self) -> anyhow::Result<PathBuf> {
+    /// Pushes the programs and writes what a user writes who has them in a registry of their own; returns the directory.
+    pub fn write_overlay(&self) -> anyhow::Result<PathBuf> {
         let agent = self.push("agent", &self.programs.agent)?;
         let controller = self.push("controller", &self.programs.controller)?;
         let directory = workspace().join(".cache/install").join(self.cluster.name());

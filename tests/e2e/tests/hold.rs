@@ -1,11 +1,12 @@
 //! What clients see of a single replica that is operated.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{OWN, PATIENCE, Shape, is_closed, is_opened};
+use hitless_e2e::app::{Identity, OWN, PATIENCE, Shape, is_closed, is_opened};
 use hitless_e2e::node_ports::{self, Policy};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, NodePorts, Stack, Traffic, Watch};
@@ -129,6 +130,34 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
             .with_context(|| format!("pods that might have been held left: {before:?}, {after:?}"))?;
         println!("{} pods left, for their workload was away for {gap} ms", before.len() - stayed);
     }
+    Ok(())
+}
+
+/// A load balancer that sends connections to pods' addresses and does not look at readiness, as some of clouds do.
+#[test]
+fn who_comes_to_a_pod_that_has_left_waits_for_its_new_process_and_is_not_refused() -> anyhow::Result<()> {
+    const RATE: Rate = Rate { fresh: 50, ..FRESH };
+    /// Where the reference server listens.
+    const PORT: u16 = 8080;
+    let stack = Stack::attach()?;
+    let drain = json!({"holdCapMilliseconds": CAP, "deadlineSeconds": 3}).to_string();
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"hitless.dev/drain": drain}}}}});
+    let app = App::start(&stack.cluster, "t-hold-ignored", &Shape { replicas: 2, patch, ..Shape::default() })?;
+    let before = app.identities();
+    let address = |pod: &Identity| anyhow::Ok(SocketAddr::new(pod.ip.parse().context("a pod's IP")?, PORT));
+    let start = |pod| Traffic::start(&stack.cluster, &stack.programs, address(pod)?, RATE);
+    let traffic: Vec<Traffic> = before.iter().map(start).collect::<anyhow::Result<_>>()?;
+    traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(100, PATIENCE))?;
+    app.set_version("v2")?;
+    app.rollout_status()?;
+    for traffic in traffic {
+        traffic.wait_for_more(100, PATIENCE)?;
+        let report = traffic.stop()?;
+        println!("{}", serde_json::to_string(&report)?);
+        ensure!(report.fresh.failed == 0, "requests failed: {report:?}");
+        ensure!(report.versions.contains_key("v1") && report.versions.contains_key("v2"), "{:?}", report.versions);
+    }
+    ensure!(app.identities() == before, "pods were replaced: {before:?} became {:?}", app.identities());
     Ok(())
 }
 

@@ -40,6 +40,8 @@ counted! {
         SecondChange: "another image in mid-rollout",
         ChangedBack: "changed back in mid-rollout",
         Restarted: "restart wished by annotation",
+        Paused: "workload paused",
+        Resumed: "workload that was paused goes on",
         JobMade: "OperationJob made",
         JobDeleted: "OperationJob deleted before its end",
         ChecksumChanged: "restart annotation of a template changed",

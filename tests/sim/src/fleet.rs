@@ -3,38 +3,30 @@
 //! The controller's rounds are the real ones. The agents are stand-ins that follow the protocol and take a fixed time for each
 //! operation, nothing fails, and news arrive at once: what is measured is how the protocol scales, not what it survives.
 
+mod agents;
 mod colla_set;
+mod report;
+mod setup;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Instant;
 
-use hitless_api::names::IN_SERVICE;
-use hitless_api::pod::{ConditionView, ContainerState};
-use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
-use hitless_api::{
-    Grant, GrantOp, MicroTime, NodeTransitionStatus, Outcome, Phase, PodTransitionRuleSpec, Transition,
-    TransitionResult,
-};
+use hitless_api::{Grant, MicroTime};
 use hitless_rollout::gate_cache::GateCache;
-use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::round::{Round, Step};
-use hitless_rollout::snapshot::{AgentState, Evidence, NodeView, RuleView, Snapshot, Version};
+use hitless_rollout::snapshot::{Evidence, Snapshot};
 use hitless_workloads::kind;
-use hitless_world::kubelet::set_condition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
 use crate::checks::Checks;
-use crate::clock::{Micros, NEVER, SECOND, stamp, when};
+use crate::clock::{Micros, NEVER, SECOND, when};
 use crate::decide;
-use crate::kubernetes::pod_of_set;
-use crate::server::{Answer, Object, Request, Server, WorkloadObject};
+use crate::server::{Answer, Request, Server, WorkloadObject};
 use crate::watch::Key;
-use crate::workload::{Named, all_leave};
 
 pub use colla_set::Phases;
+pub use report::Report;
+use setup::run;
 
 /// How large the fleet is, and how quick.
 #[derive(Clone, Copy, Debug)]
@@ -67,29 +59,6 @@ impl Default for Fleet {
             decision_seconds: 1,
         }
     }
-}
-
-/// How it went.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Pods that were operated.
-    pub pods: u64,
-    /// Simulated time until the last Deployment was finished.
-    pub seconds: i64,
-    /// No plan could be quicker than this.
-    pub floor_seconds: i64,
-    /// Decisions.
-    pub rounds: u64,
-    /// Real time that they took, together and the longest one, in milliseconds.
-    pub decided_milliseconds: (u128, u128),
-    /// Most pods that were operated at the same time.
-    pub most: usize,
-    /// Our writes by kind.
-    pub writes: BTreeMap<&'static str, u64>,
-    /// Most writes in one second.
-    pub peak: u64,
-    /// It did not come to an end.
-    pub stuck: bool,
 }
 
 struct World {
@@ -136,42 +105,6 @@ impl Fleet {
 }
 
 impl World {
-    fn new(fleet: Fleet) -> Self {
-        let mut server = Server::default();
-        let mut checks = Checks::off();
-        let mut names = NamePool::default();
-        for node in 0..fleet.nodes {
-            let name = format!("n{node}");
-            let uid = format!("uid-{name}");
-            let next = (0..fleet.deployments).map(|index| format!("web{index}:v2"));
-            let next: Vec<String> = next.collect();
-            let images = NodeImages::of(next.iter().map(|name| [name.as_str()]), &mut names);
-            server.put_node(NodeView { name, uid, images, ..NodeView::default() });
-        }
-        let mut count = 0;
-        for namespace in (0..fleet.namespaces).map(|index| format!("ns{index:02}")) {
-            server.put_rule(rule(&namespace, fleet.percent));
-            for index in 0..fleet.deployments {
-                let (deployment, set) = workload(&namespace, &format!("web{index}"), fleet.replicas);
-                server.put_object(deployment);
-                let set = server.put_object(set).view;
-                for number in 0..u64::try_from(fleet.replicas).unwrap_or_default() {
-                    let mut pod = pod_of_set(&set, number, stamp(0));
-                    let node = usize::try_from(count).unwrap_or_default() % fleet.nodes;
-                    run(&mut pod, node);
-                    server.put_pod(&mut checks, pod);
-                    count += 1;
-                }
-            }
-        }
-        let agents = server.nodes.keys().map(|node| (node.to_string(), AgentState::Ready)).collect();
-        let nodes = server.nodes.values().map(|node| (node.name.clone(), node.clone())).collect();
-        let (holder, drain_policies) = ("fleet".to_owned(), vec![all_leave()]);
-        let snapshot = Snapshot { epoch: 1, holder, agents, nodes, drain_policies, ..Snapshot::default() };
-        let report = Report { pods: count, ..Report::default() };
-        Self { fleet, server, checks, snapshot, running: BTreeMap::new(), begun: BTreeSet::new(), again: 0, report }
-    }
-
     /// `kubectl set image` on all Deployments, and the guard's hold.
     fn set_images(&mut self) {
         let all: Vec<WorkloadObject> = self.server.objects_of("Deployment").cloned().collect();
@@ -232,176 +165,5 @@ impl World {
             let request = Request::Lead { write: Box::new(step.write), seen: None };
             done.push(ready && matches!(self.server.serve(request, &mut self.checks), Answer::Stored(_)));
         }
-    }
-
-    /// Agents take note of grants and take the pods out of service.
-    fn begin(&mut self) {
-        let end = self.server.now + self.fleet.operation_seconds * SECOND;
-        let mut begun = Vec::new();
-        for change in &self.server.outbox {
-            let crate::server::Told::Is(Object::NodeTransition(each)) = &change.what else { continue };
-            for grant in &each.view.spec.grants {
-                if each.view.transition(grant).is_none() && self.begun.insert((grant.id.clone(), grant.granted.clone()))
-                {
-                    begun.push((change.key.clone(), grant.clone()));
-                }
-            }
-        }
-        for (_, grant) in &begun {
-            let wall = self.server.stamp();
-            self.server.change_pod(&mut self.checks, &grant.pod.uid, |pod| {
-                let since = Some(wall);
-                let (reason, message) = ("Leaving".to_owned(), grant.id.clone());
-                let condition = ConditionView { is_true: false, reason, message, since };
-                pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
-                set_condition(&mut pod.view, "Ready", false, wall);
-            });
-            *self.server.written.entry("pods/status").or_default() += 1;
-        }
-        if !begun.is_empty() {
-            self.running.entry(end).or_default().extend(begun);
-        }
-        self.report.most = self.report.most.max(self.running.values().map(Vec::len).sum());
-    }
-
-    /// Agents whose operations have ended: images, InService, one report for each node.
-    fn agents(&mut self) {
-        let mut results: BTreeMap<Key, Vec<Transition>> = BTreeMap::new();
-        while let Some(entry) = self.running.first_entry().filter(|entry| *entry.key() <= self.server.now) {
-            for (node, grant) in entry.remove() {
-                let wall = self.server.stamp();
-                if grant.op == GrantOp::Drain {
-                    // It stays out of service, and its workload's controller deletes it.
-                    results.entry(node).or_default().push(done(&grant, wall));
-                    continue;
-                }
-                self.server.change_pod(&mut self.checks, &grant.pod.uid, |pod| {
-                    for container in &mut pod.view.containers {
-                        if let Some(change) = grant.containers.get(&container.name) {
-                            container.image.clone_from(&change.to);
-                        }
-                    }
-                    let set =
-                        grant.annotations.iter().filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)));
-                    pod.view.annotations.extend(set);
-                    let set = grant.labels.iter().filter_map(|(name, change)| Some((name.clone(), change.to.clone()?)));
-                    pod.view.labels.extend(set);
-                    set_condition(&mut pod.view, IN_SERVICE, true, wall);
-                    set_condition(&mut pod.view, "Ready", true, wall);
-                });
-                *self.server.written.entry("pods").or_default() += 1;
-                *self.server.written.entry("pods/status").or_default() += 1;
-                results.entry(node).or_default().push(done(&grant, wall));
-            }
-        }
-        for (node, mut transitions) in results {
-            let Some(known) = self.server.transitions.get(&node) else { continue };
-            let live = |old: &Transition| known.view.spec.grants.iter().any(|grant| old.is_of(grant));
-            transitions.extend(known.view.transitions.iter().filter(|old| live(old)).cloned());
-            let version = known.view.version.clone();
-            let status = Box::new(NodeTransitionStatus { agent: None, transitions });
-            self.server.serve(Request::Report { node, version, status }, &mut self.checks);
-        }
-    }
-}
-
-fn done(grant: &Grant, wall: jiff::Timestamp) -> Transition {
-    Transition {
-        id: grant.id.clone(),
-        granted: grant.granted.clone(),
-        phase: Phase::Returning,
-        since: MicroTime(wall),
-        deadline: None,
-        connections: None,
-        gap_milliseconds: None,
-        hooks_done: Vec::new(),
-        hooks: Vec::new(),
-        rollback: None,
-        message: String::new(),
-        result: Some(TransitionResult { outcome: Outcome::Done, reason: "Done".to_owned(), report: BTreeMap::new() }),
-    }
-}
-
-fn rule(namespace: &str, percent: u32) -> RuleView {
-    let limit = Some(IntOrString::String(format!("{percent}%")));
-    let available = AvailableRule { max_unavailable_value: limit, ..AvailableRule::default() };
-    let all = Some([("fleet".to_owned(), "yes".to_owned())].into());
-    RuleView {
-        namespace: namespace.to_owned(),
-        name: "budget".to_owned(),
-        version: Version { uid: format!("uid-rule-{namespace}"), resource_version: String::new() },
-        generation: 1,
-        spec: PodTransitionRuleSpec {
-            selector: Some(LabelSelector { match_labels: all, ..LabelSelector::default() }),
-            rules: vec![TransitionRule {
-                name: "share".to_owned(),
-                available_policy: Some(available),
-                ..TransitionRule::default()
-            }],
-        },
-        unreadable: None,
-        status: None,
-    }
-}
-
-fn workload(namespace: &str, name: &str, replicas: i32) -> (Value, Value) {
-    let template = json!({
-        "metadata": {"labels": {"app": name, "fleet": "yes"}},
-        "spec": {"containers": [{"name": "web", "image": format!("{name}:v1")}]}
-    });
-    Named { namespace, name, uid: format!("uid-{namespace}-{name}"), replicas }.at_rest(template, stamp(0))
-}
-
-/// Bound to a node, and in service.
-fn run(pod: &mut hitless_agent::view::NodePod, node: usize) {
-    let wall = stamp(0);
-    pod.view.node = Some(format!("n{node}"));
-    for name in [IN_SERVICE, "Ready"] {
-        set_condition(&mut pod.view, name, true, wall);
-    }
-    for container in &mut pod.view.containers {
-        container.status = Some(ContainerState {
-            container_id: "containerd://1".to_owned(),
-            image: container.image.clone(),
-            image_id: String::new(),
-            ready: true,
-            running_since: Some(wall),
-            waiting: None,
-            trouble: None,
-            restarts: 0,
-        });
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let minutes = |seconds: i64| format!("{}.{}", seconds / 60, seconds % 60 * 10 / 60);
-        if self.stuck {
-            writeln!(f, "It did not come to an end.")?;
-        }
-        writeln!(f, "simulated minutes: {} ({} s)", minutes(self.seconds), self.seconds)?;
-        writeln!(
-            f,
-            "floor: {} minutes: with a tenth at a time nobody can do with less than ten operations one after the other",
-            minutes(self.floor_seconds)
-        )?;
-        writeln!(f, "pods operated: {}; at the same time at most {}", self.pods, self.most)?;
-        let (all, longest) = self.decided_milliseconds;
-        let each = all / u128::from(self.rounds.max(1));
-        writeln!(f, "decisions: {}, {each} ms of real time each, the longest {longest} ms (not charged)", self.rounds)?;
-        let total: u64 = self.writes.values().sum();
-        let seconds = u64::try_from(self.seconds.max(1)).unwrap_or(1);
-        writeln!(
-            f,
-            "API writes: {total} in all, {} a second on average, {} in the busiest second",
-            total / seconds,
-            self.peak
-        )?;
-        for (kind, count) in &self.writes {
-            let hundredths = count * 100 / self.pods.max(1);
-            writeln!(f, "  {kind:<26} {count:>8}   {}.{:02} a pod", hundredths / 100, hundredths % 100)?;
-        }
-        let hundredths = total * 100 / self.pods.max(1);
-        writeln!(f, "  {:<26} {total:>8}   {}.{:02} a pod", "all", hundredths / 100, hundredths % 100)
     }
 }

@@ -38,21 +38,26 @@ pub(crate) enum Flight {
 const COMPANIONS_FROM: u64 = 1_000_000;
 /// With these seeds Services have a load balancer outside of the cluster.
 const BALANCERS: Range<u64> = 2_000_000..3_000_000;
-/// With these seeds there are CollaSets, too.
+/// With these seeds, and from [`PAUSES_FROM`] on, there are CollaSets, too.
 const COLLA_SETS: Range<u64> = 3_000_000..4_000_000;
 /// With these seeds there are foreign operators.
 const OPERATORS: Range<u64> = 4_000_000..5_000_000;
 /// From this seed on there are OperationJobs.
 const JOBS_FROM: u64 = 5_000_000;
 
+/// From this seed on workloads are paused at times.
+const PAUSES_FROM: u64 = 6_000_000;
+
 /// Tells what is drawn of OperationJobs apart from everything else.
 const JOBS: u64 = 0x006a_6f62;
+/// The same of pauses.
+const PAUSES: u64 = 0x7061_7573;
 
 /// The seed with this number, where clusters of all kinds take turns: without companion pods, with them, behind a load balancer, with
-/// CollaSets, with foreign operators, with OperationJobs.
+/// CollaSets, with foreign operators, with OperationJobs, with all kinds of workloads that are paused at times.
 #[must_use]
 pub fn seed_of_all(number: u64) -> u64 {
-    let from = [0, COMPANIONS_FROM, BALANCERS.start, COLLA_SETS.start, OPERATORS.start, JOBS_FROM];
+    let from = [0, COMPANIONS_FROM, BALANCERS.start, COLLA_SETS.start, OPERATORS.start, JOBS_FROM, PAUSES_FROM];
     let kinds = from.len() as u64;
     from[usize::try_from(number % kinds).unwrap_or_default()] + number / kinds
 }
@@ -67,6 +72,8 @@ pub(crate) struct Ground {
     pub(crate) has_jobs: bool,
     /// Which ones. Of its own, for the same reason.
     pub(crate) jobs: Chance,
+    /// Which workloads are paused, and when; `None`: none is.
+    pub(crate) pauses: Option<Chance>,
     /// What CollaSets there are, and what their owners do to them; `None`: there are none.
     pub(crate) colla_sets: Option<Chance>,
     /// Workloads with a single pod get companion pods.
@@ -96,7 +103,8 @@ impl Ground {
             node_local: Chance::new(!seed),
             has_jobs: seed >= JOBS_FROM,
             jobs: Chance::new(seed.rotate_left(32) ^ JOBS),
-            colla_sets: COLLA_SETS.contains(&seed).then(|| Chance::new(seed.rotate_left(32))),
+            pauses: (seed >= PAUSES_FROM).then(|| Chance::new(seed ^ PAUSES)),
+            colla_sets: (COLLA_SETS.contains(&seed) || seed >= PAUSES_FROM).then(|| Chance::new(seed.rotate_left(32))),
             has_companions: seed >= COMPANIONS_FROM,
             has_operators: OPERATORS.contains(&seed),
             operators: Chance::new(!seed.rotate_left(32)),

@@ -57,6 +57,8 @@ pub(crate) enum Deed {
     LabelForDeletion(usize),
     /// The owner of a CollaSet does something to it.
     CollaSet(usize, Order),
+    /// A workload is paused, or goes on.
+    Pause(usize, bool),
 }
 
 /// What the owner of a CollaSet does to it, beside what all workloads have.

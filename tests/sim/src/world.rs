@@ -4,6 +4,7 @@ mod colla_sets;
 mod incidents;
 mod jobs;
 mod operators;
+mod pauses;
 mod rest;
 mod services;
 mod setup;

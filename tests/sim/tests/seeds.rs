@@ -8,9 +8,15 @@ use std::thread;
 use hitless_sim::{Counts, HoldCounts, Outcome, run};
 
 /// Seeds that are run here; `cargo xtask sim` runs as many as it is asked for. From some seeds on there is more than Kubernetes: load
-/// balancers outside of the cluster, CollaSets, operators of others, OperationJobs.
-const SEEDS: &[Range<u64>] =
-    &[0..2_000, 2_000_000..2_000_300, 3_000_000..3_000_300, 4_000_000..4_000_300, 5_000_000..5_000_300];
+/// balancers outside of the cluster, CollaSets, operators of others, OperationJobs, pauses.
+const SEEDS: &[Range<u64>] = &[
+    0..2_000,
+    2_000_000..2_000_300,
+    3_000_000..3_000_300,
+    4_000_000..4_000_300,
+    5_000_000..5_000_300,
+    6_000_000..6_000_300,
+];
 
 /// What the seeds of a test have shown.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! The end-to-end tests: a cluster, hitless on it, and the test binaries in two phases.
+//! The end-to-end tests: a cluster, hitless on it, and the test binaries in four phases.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -18,10 +18,9 @@ use super::minutes::Minutes;
 /// Tests that look at nothing but namespaces and nodes' answers of their own, so any others may run beside them; the longest
 /// first. `gate` has a budget of the whole cluster, but for pods with a label that only its own have.
 ///
-/// All others run alone: `faults` and `hold_faults` kill agents and controllers or take them away, `hooks` gives the agents other
-/// rights, which restarts them, `policies` stops the controller, `uninstall` removes everything. `servers` disturbs nobody, but is
-/// disturbed: in a Hold a real server has to be back before its clients' time is up, and beside `rollout` on a busy machine some
-/// were not. A new file runs alone until somebody has looked.
+/// All others but those of [`CALM`] run alone: `faults` and `hold_faults` kill agents and controllers or take them away, `traffic`
+/// kills controllers, `kuperator` switches kinds off, `hooks` gives the agents other rights, which restarts them, `policies` stops
+/// the controller, `uninstall` removes everything. A new file runs alone until somebody has looked.
 const SHARING: [&str; 13] = [
     "rollout",
     "gate",
@@ -37,7 +36,11 @@ const SHARING: [&str; 13] = [
     "endpoint",
     "streams",
 ];
-/// How many test binaries of those run at a time. They wait most of the time.
+/// These share the cluster, too, but not the machine with much else. In `servers` a real server has to be back from a Hold before
+/// its clients' time is up; beside `rollout` on a busy machine some were not. The others wait for a registry or for another test's
+/// pulls most of the time: a node's kubelet pulls one image at a time.
+const CALM: [&str; 5] = ["servers", "images", "companion", "operation_job", "docs"];
+/// How many test binaries of either list run at a time. They wait most of the time.
 const AT_A_TIME: usize = 2;
 /// Tests of one binary that run at a time; those that disturb the installation take turns by themselves.
 const THREADS: &str = "3";
@@ -72,12 +75,15 @@ fn install_and_test(
     fs::write(&times, "")?;
     let (file, filter) = chosen(options, binaries);
     let chosen = binaries.iter().filter(|binary| binary.is_end_to_end());
-    let (sharing, alone) = phases(chosen.filter(|binary| file.is_none_or(|file| binary.name == file)));
+    let phases = phases(chosen.filter(|binary| file.is_none_or(|file| binary.name == file)));
     let jobs = |binaries: &[&Binary]| -> anyhow::Result<VecDeque<Job>> {
         binaries.iter().map(|binary| job(filter, &stack, &times, binary)).collect()
     };
-    run_all(minutes, jobs(&sharing)?, AT_A_TIME);
-    run_all(minutes, jobs(&alone)?, 1);
+    run_all(minutes, jobs(&phases.sharing)?, AT_A_TIME);
+    // What needs processors, below all of this, has ended by the time that those are done.
+    run_all(minutes, jobs(&phases.alone)?, 1);
+    run_all(minutes, jobs(&phases.calm)?, AT_A_TIME);
+    run_all(minutes, jobs(&phases.last)?, 1);
     let mut rows: Vec<String> = fs::read_to_string(&times)?.lines().map(str::to_owned).collect();
     rows.sort();
     minutes.say(&format!("\nSeconds of each end-to-end test:\n{}", rows.join("\n")));
@@ -92,13 +98,31 @@ fn chosen<'o>(options: &'o Test, binaries: &[Binary]) -> (Option<&'o str>, Optio
     (file, filter.filter(|_| file.is_none()))
 }
 
-/// What may run beside others, and what runs alone, each in its order.
-fn phases<'b>(all: impl Iterator<Item = &'b Binary>) -> (Vec<&'b Binary>, Vec<&'b Binary>) {
-    let place = |binary: &Binary| SHARING.iter().position(|name| *name == binary.name);
-    let (mut sharing, mut alone): (Vec<&Binary>, Vec<&Binary>) = all.partition(|binary| place(binary).is_some());
-    sharing.sort_by_key(|binary| place(binary));
-    alone.sort_by_key(|binary| binary.name == LAST);
-    (sharing, alone)
+/// The test binaries in the order of their phases.
+#[derive(Default)]
+struct Phases<'b> {
+    sharing: Vec<&'b Binary>,
+    alone: Vec<&'b Binary>,
+    calm: Vec<&'b Binary>,
+    last: Vec<&'b Binary>,
+}
+
+fn phases<'b>(all: impl Iterator<Item = &'b Binary>) -> Phases<'b> {
+    let mut phases = Phases::default();
+    for binary in all {
+        let name = binary.name.as_str();
+        let phase = match name {
+            LAST => &mut phases.last,
+            _ if SHARING.contains(&name) => &mut phases.sharing,
+            _ if CALM.contains(&name) => &mut phases.calm,
+            _ => &mut phases.alone,
+        };
+        phase.push(binary);
+    }
+    let place = |list: &[&str], binary: &Binary| list.iter().position(|name| *name == binary.name);
+    phases.sharing.sort_by_key(|binary| place(&SHARING, binary));
+    phases.calm.sort_by_key(|binary| place(&CALM, binary));
+    phases
 }
 
 /// The tests talk to the API server themselves, so they run in the control plane's network namespace.
@@ -115,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_shares_the_cluster_is_there_and_uninstall_comes_last() {
-        for name in SHARING.into_iter().chain([LAST]) {
+        for name in SHARING.into_iter().chain(CALM).chain([LAST]) {
             let file = workspace().join(format!("tests/e2e/tests/{name}.rs"));
             assert!(file.is_file(), "{}", file.display());
         }

@@ -20,6 +20,9 @@ pub struct Target {
     pub containers: Vec<String>,
     /// Nothing is to be held: tell only whether the containers serve somebody.
     pub unless_serving: bool,
+    /// The pod has left service, and nobody should come any more: who does is held, and nothing is told. What is decided about the pod
+    /// rests on its counts.
+    pub has_left: bool,
     /// Treatment of the ports, the cap, and what becomes of stragglers.
     pub drain: DrainSpec,
     /// How long after SIGTERM the kubelet kills a process that has not ended.
@@ -180,7 +183,7 @@ impl JobHandle<'_> {
     /// Says how it stands, if that is news.
     pub(super) fn report(&self, held: Held) {
         let mut state = self.jobs.state();
-        if self.target_in(&state).is_none() {
+        if self.target_in(&state).is_none_or(|target| target.has_left) {
             return;
         }
         let Some(job) = state.jobs.get_mut(self.uid) else { return };

@@ -69,8 +69,11 @@ pub(super) fn run(job: &JobHandle<'_>, listened: &mut ListenedPorts) {
 
 /// This process holds nothing, but one that was killed may have: the kernel's timers let its clients in.
 fn leave_to_timers(job: &JobHandle<'_>, target: &Target) {
-    let cap = Duration::from_millis(target.drain.hold_cap_milliseconds.into());
-    job.wait_for(cap, |hold| !matches!(hold, Hold::Continue(_)));
+    // Of a pod that has left service nobody is likely to wait, and it may be back before a timer is.
+    if !target.has_left {
+        let cap = Duration::from_millis(target.drain.hold_cap_milliseconds.into());
+        job.wait_for(cap, |hold| !matches!(hold, Hold::Continue(_)));
+    }
     match PodNetns::open(job.proc_root(), job.uid).and_then(|netns| sweep_holds(&netns)) {
         Ok(swept) if swept.is_empty() => {}
         Ok(swept) => tracing::info!(pod_uid = job.uid, tables = swept.join(", "), "removed an earlier agent's block"),
@@ -108,7 +111,10 @@ fn open<'a>(job: &'a JobHandle<'a>, target: &Target, listened: &mut ListenedPort
             Err(error) => error,
         };
         failures += 1;
-        if failures >= ATTEMPTS {
+        if failures >= ATTEMPTS && target.has_left {
+            tracing::warn!(pod_uid = job.uid, %error, "who still comes while containers are replaced will be refused");
+            job.wait_for(LONG, |_| false)?;
+        } else if failures >= ATTEMPTS {
             let (numbers, stage) = (HoldNumbers::default(), Stage::Failed(error.to_string()));
             job.report(Held { direction: job.direction, stage, numbers, listening: None });
         }

@@ -2,7 +2,7 @@
 
 use hitless_agent::decision::{Direction, Hold};
 use hitless_agent::view::{Held, HoldNumbers, Listening, NodePod, Observation, Stage};
-use hitless_api::Grant;
+use hitless_api::{Grant, GrantMode};
 use jiff::{SignedDuration, Timestamp};
 
 use super::kubelet::Kubelet;
@@ -32,6 +32,8 @@ pub(crate) struct Holder {
     pub(crate) noticing: i64,
     pub(crate) ports: usize,
     pub(crate) fails: bool,
+    /// What it was told, without repetitions.
+    pub(crate) told: Vec<Hold>,
     /// When new connections were held, and whether for the way back.
     pub(crate) begun: Vec<(Timestamp, Direction)>,
     /// Longest time that clients were held, in milliseconds.
@@ -46,9 +48,20 @@ fn later(now: Timestamp, milliseconds: i64) -> Timestamp {
 
 impl Holder {
     pub(crate) fn new() -> Self {
-        let begun = Vec::new();
+        let (told, begun) = (Vec::new(), Vec::new());
         let (opening, settling, noticing) = (8, 20, 0);
-        Self { opening, settling, noticing, ports: 1, fails: false, begun, longest: 0, opened: None, session: None }
+        Self {
+            opening,
+            settling,
+            noticing,
+            ports: 1,
+            fails: false,
+            told,
+            begun,
+            longest: 0,
+            opened: None,
+            session: None,
+        }
     }
 
     pub(crate) fn is_holding(&self) -> bool {
@@ -82,6 +95,13 @@ impl Holder {
     }
 
     pub(crate) fn set_target(&mut self, hold: Hold, grant: &Grant, now: Timestamp) {
+        if self.told.last() != Some(&hold) {
+            self.told.push(hold);
+        }
+        // Of a pod that has left nothing is told.
+        if grant.mode == GrantMode::Leave {
+            return;
+        }
         let (direction, begins) = match hold {
             Hold::No => return self.end(now),
             Hold::Continue(direction) => {

@@ -44,6 +44,10 @@ pub fn token_of(grant: &Grant) -> Option<&str> {
 #[allow(clippy::option_option, reason = "not now, now without a revision, now with this one")]
 pub(crate) fn revision<'p>(plan: Option<&'p Plan>, pod: &PodView) -> Option<Option<&'p str>> {
     let Some(plan) = plan else { return Some(None) };
+    // One that is not brought to that revision waits for nothing.
+    if plan.stuck.contains(&pod.id.uid) {
+        return Some(None);
+    }
     let is_behind = plan.behind.contains(&pod.id.uid);
     match plan.stage {
         Stage::NotOurs | Stage::Refused(_) | Stage::Halted(_) => Some(None),
@@ -150,6 +154,21 @@ mod tests {
         assert_eq!(wish(&pod(&json!({"hitless.dev/restart": "a", "hitless.dev/restarted": "a"}))), None);
         let wished = wish(&pod(&json!({"hitless.dev/restart": "b", "hitless.dev/restarted": "a"}))).unwrap();
         assert_eq!(wished, RestartWish { token: "b".into(), containers: None });
+    }
+
+    #[test]
+    fn a_restart_waits_for_another_revision_unless_the_pod_is_not_brought_there() {
+        let pod = pod(&json!({"hitless.dev/restart": "a"}));
+        let uids = || [pod.id.uid.clone()].into();
+        let at_rest = crate::kind::read(
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "uid": "u"}}),
+        );
+        let at_rest = at_rest.unwrap().unwrap();
+        let rolling = Plan { stage: Stage::Rolling, target: "new".into(), ..Plan::nothing(&at_rest) };
+        assert_eq!(revision(Some(&rolling), &pod), Some(Some("new")));
+        let behind = Plan { behind: uids(), ..rolling };
+        assert_eq!(revision(Some(&behind), &pod), None);
+        assert_eq!(revision(Some(&Plan { stuck: uids(), ..behind }), &pod), Some(None));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! PodDecorations: what pods get, when it changes, and when it goes.
 
-use hitless_workloads::{Plan, Stage};
+mod partition;
+mod refusals;
+mod replacement;
+
+use hitless_workloads::Plan;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Seen, settle};
@@ -152,40 +156,6 @@ fn whatever_else_differs_makes_pods_anew_once_they_have_left_service() {
 }
 
 #[test]
-fn so_many_pods_keep_what_they_have_as_its_partition_says() {
-    let mut cluster = running(3, &json!({}));
-    let before = revision(&cluster, "updatedRevision");
-    let mut spec = sidecar("log", "log:v2");
-    spec["updateStrategy"] = json!({"rollingUpdate": {"partition": 2}});
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "log"), ["log:v1", "log:v1", "log:v2"]);
-    assert_eq!(revision(&cluster, "currentRevision"), before, "not all pods have it");
-    // A pod that is lost comes back, and the partition holds.
-    let lost = cluster.pod_names()[0].to_owned();
-    cluster.delete_pod(&lost);
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "log"), ["log:v1", "log:v1", "log:v2"]);
-    spec["updateStrategy"] = json!({});
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "log"), ["log:v2", "log:v2", "log:v2"]);
-}
-
-#[test]
-fn only_pods_that_its_strategy_selects_get_the_change() {
-    let mut cluster = running(3, &json!({}));
-    let mut spec = sidecar("log", "log:v2");
-    let selector = json!({"matchLabels": {"collaset.kusionstack.io/instance-id": "1"}});
-    spec["updateStrategy"] = json!({"rollingUpdate": {"selector": selector}});
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    let updated = cluster.pods().into_iter().find(|pod| containers(pod)[1].1 == "log:v2").unwrap();
-    assert_eq!(updated["metadata"]["labels"]["collaset.kusionstack.io/instance-id"], "1");
-    assert_eq!(images(&cluster, "log"), ["log:v1", "log:v1", "log:v2"]);
-}
-
-#[test]
 fn once_it_is_gone_pods_are_made_anew_without_it() {
     let mut cluster = running(2, &json!({}));
     let uids = cluster.uids();
@@ -211,36 +181,6 @@ fn the_heavier_one_comes_first_and_then_the_name_decides() {
 }
 
 #[test]
-fn pods_that_the_collasets_partition_keeps_get_it_at_their_own_revision() {
-    let mut cluster = running(3, &json!({}));
-    cluster.change(|spec| {
-        spec["updateStrategy"] = json!({"rollingUpdate": {"byPartition": {"partition": 2}}});
-        spec["template"]["spec"]["containers"][0]["image"] = json!("web:v2");
-    });
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "web"), ["web:v1", "web:v1", "web:v2"]);
-    decorate(&mut cluster, "log", &sidecar("log", "log:v2"));
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "web"), ["web:v1", "web:v1", "web:v2"]);
-    assert_eq!(images(&cluster, "log"), ["log:v2", "log:v2", "log:v2"]);
-}
-
-#[test]
-fn one_that_cannot_be_understood_changes_nothing_and_says_so() {
-    let mut cluster = running(2, &json!({}));
-    let uids = cluster.uids();
-    let mut spec = sidecar("log", "log:v2");
-    spec["selector"] = json!({"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]});
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    assert_eq!((cluster.uids(), images(&cluster, "log")), (uids, vec!["log:v1".to_owned(); 2]));
-    let plan = next(&cluster);
-    let Stage::Refused(because) = &plan.stage else { panic!("{:?}", plan.stage) };
-    assert_eq!(because.reason, "InvalidDecoration");
-    assert!(because.text.contains("PodDecoration log") && because.text.contains("Near"), "{}", because.text);
-}
-
-#[test]
 fn revisions_that_nobody_uses_go_beyond_its_limit() {
     let mut cluster = running(1, &json!({}));
     for version in 2..6 {
@@ -253,23 +193,6 @@ fn revisions_that_nobody_uses_go_beyond_its_limit() {
         kind == "ControllerRevision" && object["metadata"]["ownerReferences"][0]["kind"] == "PodDecoration"
     });
     assert_eq!(own.count(), 2, "the one that pods have, and one before");
-}
-
-#[test]
-fn its_first_rollout_keeps_so_many_pods_without_it_as_its_partition_says() {
-    let mut cluster = Cluster::with(3, &json!({}));
-    settle(&mut cluster, true);
-    let mut spec = sidecar("log", "log:v1");
-    spec["updateStrategy"] = json!({"rollingUpdate": {"partition": 2}});
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "log"), ["log:v1"]);
-    assert_eq!(cluster.objects[&key("log")]["status"]["injectedPods"], 1);
-    assert_eq!(cluster.objects[&key("log")]["status"]["matchedPods"], 3);
-    spec["updateStrategy"] = json!({"rollingUpdate": {"partition": 0}});
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "log"), ["log:v1", "log:v1", "log:v1"]);
 }
 
 /// A pod that is made anew has the same decorations as the one before: otherwise it would be made anew for ever.
@@ -295,101 +218,6 @@ fn a_label_that_a_decoration_sets_selects_nobody_for_another_one_and_not_for_its
     settle(&mut cluster, true);
     assert!(cluster.uids().iter().all(|uid| !uids.contains(uid)));
     assert_eq!((images(&cluster, "log").len(), images(&cluster, "mesh").len()), (2, 2));
-}
-
-#[test]
-fn pods_are_replaced_before_they_leave_where_the_collaset_says_so() {
-    let mut cluster = running(3, &json!({"updateStrategy": {"podUpgradePolicy": "Replace"}}));
-    let uids = cluster.uids();
-    let mut spec = sidecar("log", "log:v2");
-    spec["updateStrategy"] = json!({"rollingUpdate": {"partition": 1}});
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "log"), ["log:v1", "log:v2", "log:v2"]);
-    assert_eq!(cluster.uids().iter().filter(|uid| uids.contains(uid)).count(), 1, "one is kept, and no other");
-}
-
-/// Upstream's issue 254.
-#[test]
-fn a_change_reaches_a_pod_that_replaces_another_one() {
-    let mut cluster = running(2, &json!({}));
-    let old = cluster.pod_names()[0].to_owned();
-    cluster.label(&old, "collaset.kusionstack.io/to-replace", Some("true"));
-    let mut seen = Seen::of(&cluster);
-    // The new pod is there, and does not serve yet.
-    while cluster.pods().len() < 3 {
-        let plan = seen.plan(&cluster.left);
-        crate::cluster::carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX);
-    }
-    decorate(&mut cluster, "log", &sidecar("log", "log:v2"));
-    settle(&mut cluster, true);
-    assert!(!cluster.pod_names().contains(&old.as_str()));
-    assert_eq!(images(&cluster, "log"), ["log:v2", "log:v2"]);
-}
-
-/// An id that is selected by its label is another pod's next: the pod that replaces gets what the one before was to have.
-#[test]
-fn a_pod_that_replaces_another_one_gets_what_that_was_to_have() {
-    let mut cluster = running(3, &json!({"updateStrategy": {"podUpgradePolicy": "Replace"}}));
-    let selector = json!({"matchLabels": {"collaset.kusionstack.io/instance-id": "1"}});
-    let mut spec = sidecar("log", "log:v2");
-    spec["updateStrategy"] = json!({"rollingUpdate": {"selector": selector}});
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "log"), ["log:v1", "log:v1", "log:v2"]);
-    assert!(!cluster.ids().contains(&1));
-}
-
-#[test]
-fn in_place_only_refuses_what_can_not_be_done_in_a_running_pod() {
-    let mut cluster = running(2, &json!({"updateStrategy": {"podUpgradePolicy": "InPlaceOnly"}}));
-    let uids = cluster.uids();
-    decorate(&mut cluster, "log", &sidecar("log", "log:v2"));
-    settle(&mut cluster, true);
-    assert_eq!((cluster.uids(), images(&cluster, "log")), (uids.clone(), vec!["log:v2".to_owned(); 2]));
-    let mut spec = sidecar("log", "log:v2");
-    spec["template"]["containers"][0]["args"] = json!(["-v"]);
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    assert_eq!(cluster.uids(), uids);
-    let Stage::Refused(because) = next(&cluster).stage else { panic!("{:?}", next(&cluster).stage) };
-    assert!(because.text.contains("in a PodDecoration"), "{}", because.text);
-}
-
-/// Nobody could make such a pod: the API server lets the controller give only rights that the CollaSet's template gives.
-#[test]
-fn a_right_on_the_node_that_the_template_does_not_give_is_refused_before_a_pod_leaves() {
-    let mut cluster = running(2, &json!({}));
-    let uids = cluster.uids();
-    let mut spec = sidecar("log", "log:v2");
-    spec["template"]["volumes"] = json!([{"name": "logs", "hostPath": {"path": "/var/log"}}]);
-    decorate(&mut cluster, "log", &spec);
-    settle(&mut cluster, true);
-    assert_eq!((cluster.uids(), images(&cluster, "log")), (uids, vec!["log:v1".to_owned(); 2]));
-    let Stage::Refused(because) = next(&cluster).stage else { panic!("{:?}", next(&cluster).stage) };
-    assert!(because.text.contains("PodDecoration log") && because.text.contains("volume logs"), "{}", because.text);
-    let volumes = json!([{"name": "logs", "hostPath": {"path": "/var/log"}}]);
-    cluster.change(|set| set["template"]["spec"]["volumes"] = volumes);
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "log"), ["log:v2", "log:v2"]);
-}
-
-#[test]
-fn one_that_makes_no_sense_stops_only_those_that_it_selects() {
-    let mut cluster = running(2, &json!({}));
-    let mut spec = sidecar("other", "other:v1");
-    spec["selector"] = json!({"matchLabels": {"app": "other"}});
-    spec["updateStrategy"] =
-        json!({"rollingUpdate": {"selector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}});
-    decorate(&mut cluster, "other", &spec);
-    decorate(&mut cluster, "log", &sidecar("log", "log:v2"));
-    settle(&mut cluster, true);
-    assert_eq!(images(&cluster, "log"), ["log:v2", "log:v2"]);
-    // Its label would be no label.
-    decorate(&mut cluster, &"long".repeat(16), &sidecar("long", "long:v1"));
-    settle(&mut cluster, true);
-    let Stage::Refused(because) = next(&cluster).stage else { panic!("{:?}", next(&cluster).stage) };
-    assert!(because.text.contains("name is longer"), "{}", because.text);
 }
 
 /// What a pod was brought to is told by its labels: who halts a version halts this one, and not the one that corrects it.

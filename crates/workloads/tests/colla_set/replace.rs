@@ -109,6 +109,8 @@ fn under_a_pause_a_pod_that_does_not_serve_is_not_made_anew_either() {
         carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX);
     }
     assert_eq!(cluster.uids(), uids);
+    // The round keeps them, and says why.
+    assert_eq!(operations(&next(&cluster)), [GrantOp::Drain, GrantOp::Drain]);
 }
 
 #[test]

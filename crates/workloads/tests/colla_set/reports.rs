@@ -1,9 +1,11 @@
 //! What a CollaSet says of itself, delays, and input that makes no sense.
 
+use std::collections::BTreeSet;
+
 use hitless_workloads::Stage;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, settle};
+use crate::cluster::{Cluster, Seen, carry_out_plan, settle};
 use crate::steps::{image, next, running};
 
 fn condition(cluster: &Cluster, type_: &str) -> Value {
@@ -25,6 +27,31 @@ fn conditions_say_what_became_of_scaling_and_updates() {
     settle(&mut cluster, true);
     let updated = condition(&cluster, "Update");
     assert_eq!((&updated["status"], &updated["reason"]), (&json!("False"), &json!("UpdateFailed")));
+}
+
+/// In a Hold a pod is Ready all the time, and has its new image before its containers are replaced.
+#[test]
+fn a_pod_that_is_being_operated_is_not_reported_as_updated_and_available() {
+    let mut cluster = running(1, &json!({}));
+    let before = cluster.set()["status"]["currentRevision"].clone();
+    image(&mut cluster, "web:v2");
+    settle(&mut cluster, false);
+    let plan = next(&cluster);
+    cluster.operate(&plan);
+    let mut seen = Seen::of(&cluster);
+    seen.operating = cluster.uids().into_iter().collect();
+    let plan = seen.plan(&BTreeSet::new());
+    carry_out_plan(&mut cluster, &mut seen, &plan, usize::MAX);
+    let status = &cluster.set()["status"];
+    let counts =
+        ["updatedReplicas", "updatedReadyReplicas", "updatedAvailableReplicas"].map(|name| status[name].clone());
+    assert_eq!((counts, &status["currentRevision"]), ([json!(1), json!(0), json!(0)], &before));
+    settle(&mut cluster, true);
+    let status = &cluster.set()["status"];
+    assert_eq!(
+        (&status["updatedAvailableReplicas"], &status["currentRevision"]),
+        (&json!(1), &status["updatedRevision"])
+    );
 }
 
 #[test]

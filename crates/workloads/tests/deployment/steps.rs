@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use hitless_api::GrantOp;
-use hitless_workloads::{Because, Pause, Stage};
+use hitless_workloads::{Because, Stage};
 use serde_json::json;
 
 use crate::world::{MARK, World, image};
 
-fn verbs_until_idle(world: &mut World) -> Vec<&'static str> {
+pub(crate) fn verbs_until_idle(world: &mut World) -> Vec<&'static str> {
     let mut verbs = Vec::new();
     for _ in 0..100 {
         let plan = world.plan(&BTreeSet::new());
@@ -128,61 +128,6 @@ fn a_change_that_a_pod_cannot_take_goes_native_or_is_refused() {
     change(&mut only);
     let plan = only.plan(&BTreeSet::new());
     assert_eq!((plan.stage, plan.writes), (Stage::Refused(Because::field(&field)), vec![]));
-}
-
-#[test]
-fn under_its_owners_pause_nothing_begins_and_what_was_collected_goes_in_place_on_resume() {
-    let mut world = World::new("in-place", 2);
-    world.deployment["spec"]["paused"] = json!(true);
-    for number in [2, 3] {
-        world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(number));
-        world.settle();
-        let plan = world.plan(&BTreeSet::new());
-        assert_eq!((plan.stage, world.pause(), plan.behind.len()), (Stage::Rolling, Some(Pause::Owner), 2));
-        assert_eq!(world.images(), BTreeSet::from([image(1)]));
-    }
-    // As the guard stores `kubectl rollout resume`.
-    world.deployment["metadata"]["annotations"][MARK] = json!("held");
-    assert_eq!(
-        verbs_until_idle(&mut world),
-        ["create-history", "set-mixed", "operate", "operate", "set-exact", "unpause"]
-    );
-    assert_eq!((world.images(), &world.deployment["spec"]["paused"]), (BTreeSet::from([image(3)]), &json!(false)));
-}
-
-#[test]
-fn under_a_pause_by_annotation_the_operation_under_way_ends_and_no_template_is_written() {
-    let mut world = World::new("in-place", 2);
-    let before = world.sets.clone();
-    world.deployment["metadata"]["annotations"]["hitless.dev/paused"] = json!("true");
-    world.set_image(2);
-    world.settle();
-    assert_eq!((world.images(), &world.sets), (BTreeSet::from([image(1)]), &before), "new pods get the version before");
-    let mut empty = world.clone();
-    empty.pods.clear();
-    assert!(empty.plan(&BTreeSet::new()).writes.is_empty(), "nor where all its pods are gone for a moment");
-    // A change that can't be made in place is not handed to the Deployment controller either.
-    world.deployment["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "b"}]);
-    world.settle();
-    assert_eq!((&world.deployment["spec"]["paused"], &world.sets), (&json!(true), &before));
-    world.deployment["spec"]["template"]["spec"]["containers"][0].as_object_mut().unwrap().remove("env");
-    world.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/paused");
-    world.settle();
-    assert_eq!((world.images(), &world.deployment["spec"]["paused"]), (BTreeSet::from([image(2)]), &json!(false)));
-}
-
-#[test]
-fn a_pause_of_the_owners_own_is_never_lifted() {
-    let mut world = World::new("in-place", 2);
-    world.deployment["spec"]["paused"] = json!(true);
-    world.deployment["metadata"]["annotations"]["hitless.dev/paused"] = json!("false");
-    world.settle();
-    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
-    world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(2));
-    assert!(world.plan(&BTreeSet::new()).permanent);
-    assert_eq!(verbs_until_idle(&mut world), ["create-history", "set-mixed", "operate", "operate", "set-exact"]);
-    assert_eq!(world.deployment["spec"]["paused"], true);
-    assert!(world.rollout_status_is_done());
 }
 
 #[test]
@@ -307,132 +252,4 @@ fn an_empty_native_replica_set_with_the_target_template_is_removed_before_the_pa
         ]
     );
     assert_eq!(world.images(), BTreeSet::from([image(1)]));
-}
-
-/// Version 2 is on its way, and the first pod has been brought back from it: it was judged bad.
-fn judged_bad(replicas: u32) -> World {
-    let mut world = World::new("in-place", replicas);
-    world.set_image(2);
-    let mut verbs = Vec::new();
-    while verbs.last() != Some(&"set-mixed") {
-        let plan = world.plan(&BTreeSet::new());
-        verbs.push(plan.writes[0].verb);
-        assert!(world.apply(&plan.writes[0]));
-    }
-    let write = world.halt().unwrap();
-    let told = write.tells.clone().unwrap();
-    assert_eq!(told.reason, "RolloutHalted");
-    for words in [image(2).as_str(), "by pod echo-1", "ErrImagePull: not found", "kubectl hitless undo deployment/web"]
-    {
-        assert!(told.text.contains(words), "{words} in {}", told.text);
-    }
-    assert!(world.apply(&write));
-    world
-}
-
-#[test]
-fn nothing_is_made_of_a_version_that_was_judged_bad() {
-    let mut world = judged_bad(2);
-    world.settle();
-    let plan = world.plan(&BTreeSet::new());
-    assert!(matches!(&plan.stage, Stage::Halted(because) if because.text.contains(&image(2))), "{:?}", plan.stage);
-    assert_eq!((plan.behind.len(), plan.total), (2, 2));
-    world.scale(4);
-    world.delete_pod(0);
-    world.settle();
-    assert_eq!((world.pods.len(), world.images()), (4, BTreeSet::from([image(1)])));
-    assert!(!world.rollout_status_is_done(), "it has not succeeded");
-    assert_eq!(world.deployment["spec"]["paused"], true, "natively it would roll");
-}
-
-/// What `kubectl rollout status` goes by, whatever its generation.
-fn progressing(world: &World) -> Option<(&str, &str)> {
-    let conditions = world.deployment["status"]["conditions"].as_array()?;
-    let condition = conditions.iter().find(|condition| condition["type"] == "Progressing")?;
-    Some((condition["reason"].as_str()?, condition["message"].as_str()?))
-}
-
-#[test]
-fn kubectls_rollout_status_fails_as_long_as_a_rollout_is_halted() {
-    let mut world = judged_bad(2);
-    let conditions = json!([{"type": "Available", "status": "True"}, {"type": "Progressing", "status": "Unknown", "reason": "DeploymentPaused"}]);
-    world.deployment["status"]["conditions"] = conditions;
-    world.settle();
-    let (reason, message) = progressing(&world).unwrap();
-    assert_eq!(reason, "ProgressDeadlineExceeded");
-    assert!(message.starts_with("hitless: ") && message.contains("kubectl hitless undo"), "{message}");
-    assert_eq!(world.deployment["status"]["conditions"][0]["type"], "Available", "the others stay");
-    assert!(world.plan(&BTreeSet::new()).writes.is_empty(), "it is said once");
-    let mut again = world.clone();
-    again.set_image(3);
-    again.settle();
-    assert_eq!(again.images(), BTreeSet::from([image(3)]));
-    assert_eq!(progressing(&again), Some(("DeploymentPaused", "Deployment is paused")));
-    world.user(|deployment| {
-        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/halted");
-    });
-    world.settle();
-    assert_eq!(progressing(&world), Some(("DeploymentPaused", "Deployment is paused")), "it is tried again");
-}
-
-#[test]
-fn another_version_ends_a_halt_and_the_old_one_keeps_it_in_mind() {
-    let halted = |world: &World| world.deployment["metadata"]["annotations"].get("hitless.dev/halted").is_some();
-    let mut other = judged_bad(2);
-    other.set_image(3);
-    other.settle();
-    assert_eq!((other.images(), halted(&other)), (BTreeSet::from([image(3)]), false));
-    assert_eq!(other.deployment["spec"]["paused"], false);
-
-    let mut back = judged_bad(2);
-    back.set_image(1);
-    back.settle();
-    assert_eq!((back.images(), halted(&back)), (BTreeSet::from([image(1)]), true));
-    assert_eq!(
-        (back.deployment["spec"]["paused"].clone(), back.plan(&BTreeSet::new()).stage),
-        (json!(false), Stage::Idle)
-    );
-    // Somebody's tool applies the bad one again.
-    back.set_image(2);
-    back.settle();
-    assert!(matches!(back.plan(&BTreeSet::new()).stage, Stage::Halted(_)));
-    assert_eq!(back.images(), BTreeSet::from([image(1)]));
-
-    let mut again = judged_bad(2);
-    again.settle();
-    again.user(|deployment| {
-        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/halted");
-    });
-    again.settle();
-    assert_eq!((again.images(), again.sets_with_pods()), (BTreeSet::from([image(2)]), 1), "it is tried again");
-}
-
-#[test]
-fn under_the_owners_own_pause_a_halt_holds_too() {
-    let mut world = World::new("in-place", 2);
-    world.deployment["spec"]["paused"] = json!(true);
-    world.deployment["metadata"]["annotations"]["hitless.dev/paused"] = json!("false");
-    world.settle();
-    world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(2));
-    let _ = (world.step(), world.step());
-    let write = world.halt().unwrap();
-    assert!(world.apply(&write));
-    world.settle();
-    world.scale(3);
-    world.settle();
-    assert_eq!(world.images(), BTreeSet::from([image(1)]));
-    world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(3));
-    world.settle();
-    assert!(world.deployment["metadata"]["annotations"].get("hitless.dev/halted").is_none());
-    assert_eq!((world.images(), world.deployment["spec"]["paused"].clone()), (BTreeSet::from([image(3)]), json!(true)));
-}
-
-#[test]
-fn without_a_history_there_is_nothing_to_go_back_to() {
-    let mut world = World::new("in-place", 2);
-    world.deployment["spec"]["revisionHistoryLimit"] = json!(1);
-    world.set_image(2);
-    assert_eq!(world.plan(&BTreeSet::new()).writes[0].verb, "set-mixed");
-    let _ = world.step();
-    assert!(world.halt().is_none());
 }

@@ -128,6 +128,10 @@ impl Agent {
         let mut targets: BTreeMap<String, Target> = BTreeMap::new();
         for (grant, step) in grants.iter().zip(steps) {
             self.may_replace(grant, step, ground);
+            // The simulation has no clients who come to a pod that has left.
+            if grant.mode == GrantMode::Leave {
+                continue;
+            }
             let hold = match step.hold {
                 // A killed process may have left a block that keeps clients waiting.
                 Hold::No if grant.mode == GrantMode::Hold && !self.has_decided => Hold::Continue(Direction::Forward),

@@ -84,7 +84,7 @@ impl World {
             last = last.max(at);
         }
         self.plan_operators(start);
-        last = last.max(self.orders());
+        last = last.max(self.orders()).max(self.plan_pauses());
         last + if self.weather.agent_away_long > 0 { LONGEST_AWAY } else { 20 * SECOND }
     }
 
@@ -117,6 +117,7 @@ impl World {
             let image = self.user.images;
             self.ground.images.insert(image.to_string(), Image::Good(500 * MS));
             self.lift(index);
+            self.pause(index, false);
             self.set_image(index, image);
         }
         self.flush();
@@ -163,19 +164,7 @@ impl World {
                     self.ground.fault(Fault::PodCrashed);
                 }
             }
-            Deed::RestartPod(who) => {
-                if let Some(uid) = self.some_pod(who) {
-                    self.user.tokens += 1;
-                    let token = format!("t{}", self.user.tokens);
-                    self.ground.fault(Fault::Restarted);
-                    self.ground.say(Who::User, || format!("asks for a restart of {uid} ({token})"));
-                    let ground = &mut self.ground;
-                    ground.server.change_pod(&mut ground.checks, &uid, |pod| {
-                        pod.view.annotations.insert(annotations::RESTART.to_owned(), token);
-                        pod.has_annotations = true;
-                    });
-                }
-            }
+            Deed::RestartPod(who) => self.restart_pod(who),
             Deed::MakeJob(who) => self.make_job(who),
             Deed::DeleteJob(who) => self.delete_job(who),
             Deed::NewChecksum(who) => self.new_checksum(who),
@@ -223,7 +212,21 @@ impl World {
             Deed::Operator(index) => self.operator(index),
             Deed::LabelForDeletion(who) => self.label_for_deletion(who),
             Deed::CollaSet(index, order) => self.order(index, order),
+            Deed::Pause(index, paused) => self.pause(index, paused),
         }
+    }
+
+    fn restart_pod(&mut self, who: usize) {
+        let Some(uid) = self.some_pod(who) else { return };
+        self.user.tokens += 1;
+        let token = format!("t{}", self.user.tokens);
+        let ground = &mut self.ground;
+        ground.fault(Fault::Restarted);
+        ground.say(Who::User, || format!("asks for a restart of {uid} ({token})"));
+        ground.server.change_pod(&mut ground.checks, &uid, |pod| {
+            pod.view.annotations.insert(annotations::RESTART.to_owned(), token);
+            pod.has_annotations = true;
+        });
     }
 
     fn remove_binding(&mut self, who: usize) {
@@ -247,7 +250,7 @@ impl World {
         kind
     }
 
-    fn workload(&self, index: usize) -> Option<&WorkloadObject> {
+    pub(super) fn workload(&self, index: usize) -> Option<&WorkloadObject> {
         let wish = &self.user.wishes[index];
         self.ground.server.object(wish.kind, &wish.namespace, &wish.name)
     }

@@ -50,6 +50,7 @@ pub(super) struct Work<'a, 'w> {
     /// Claims of ids that are given up.
     pub(super) removed_claims: Vec<Write>,
     pub(super) behind: BTreeSet<String>,
+    pub(super) stuck: BTreeSet<String>,
     pub(super) total: usize,
     pub(super) refused: Option<Because>,
     /// What the API server says no to, by the verb of the write.
@@ -90,6 +91,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         removed: Vec::new(),
         removed_claims: Vec::new(),
         behind: BTreeSet::new(),
+        stuck: BTreeSet::new(),
         total: 0,
         refused: None,
         refusals: Vec::new(),
@@ -120,7 +122,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
     writes.extend(work.report());
     let mut notes = work.notes();
     let (goal, single) = work.goals();
-    let Work { mut wishes, behind, total, refused, .. } = work;
+    let Work { mut wishes, behind, stuck, total, refused, .. } = work;
     share(&mut wishes);
     let stage = match refused {
         Some(because) if wishes.is_empty() && !is_operating => {
@@ -130,7 +132,7 @@ pub(super) fn plan(set: CollaSet<'_>, world: &World<'_>) -> Plan {
         _ if behind.is_empty() && wishes.is_empty() => Stage::Idle,
         _ => Stage::Rolling,
     };
-    Plan { target: goal, single, writes, wishes, behind, total, notes, ..idle(stage) }
+    Plan { target: goal, single, writes, wishes, behind, stuck, total, notes, ..idle(stage) }
 }
 
 impl<'a> Work<'a, '_> {

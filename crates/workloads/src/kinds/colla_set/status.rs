@@ -24,7 +24,9 @@ impl Work<'_, '_> {
         let is_busy =
             |pod: &PodView| self.world.operating.contains(&pod.id.uid) || self.world.left.contains(&pod.id.uid);
         let serves = |pod: &PodView| pod.available() && !self.world.left.contains(&pod.id.uid);
-        let updated_ready = count(&|pod| self.is_at_target(pod) && pod.ready());
+        // In a Hold a pod is Ready while its containers are replaced.
+        let is_updated = |pod: &PodView| self.is_at_target(pod) && !is_busy(pod);
+        let updated_ready = count(&|pod| is_updated(pod) && pod.ready());
         let terminating = self.pods.iter().filter(|pod| pod.terminating).count();
         // Upstream's rule.
         let is_through = usize::try_from(updated_ready).unwrap_or_default() >= self.set.body.replicas;
@@ -48,7 +50,7 @@ impl Work<'_, '_> {
             available_replicas: count(&serves),
             updated_replicas: count(&|pod| self.is_at_target(pod)),
             updated_ready_replicas: updated_ready,
-            updated_available_replicas: count(&|pod| self.is_at_target(pod) && serves(pod)),
+            updated_available_replicas: count(&|pod| is_updated(pod) && serves(pod)),
             operating_replicas: count(&is_busy),
             terminating_replicas: i32::try_from(terminating).unwrap_or(i32::MAX),
             label_selector: self.set.body.selector.clone(),

@@ -66,10 +66,16 @@ impl<'a> Work<'a, '_> {
                     self.wishes.push(PodWish { delay_seconds, ..PodWish::new(pod, Ok(*intent)) });
                 }
                 Way::Replaced => {}
-                // The gate keeps those that serve; of the others nobody asks it.
-                Way::Anew if self.is_paused() && !self.leaves_first(pod) => {}
+                // One that serves nobody would go at once, and the round would not be asked. It keeps this one, too, and says why.
+                Way::Anew if self.is_paused() && !self.leaves_first(pod) => {
+                    let intent = PodIntent::drain_for(pod, self.new_images(pod, to));
+                    self.wishes.push(PodWish::new(pod, Ok(intent)));
+                }
                 Way::Anew => self.make_anew(id, Some(to), self.new_images(pod, to)),
-                Way::Refused(because) => self.refused = Some(because),
+                Way::Refused(because) => {
+                    self.stuck.insert(uid.clone());
+                    self.refused = Some(because);
+                }
             }
         }
         self.make_those_anew_that_left(&scope, &pairs);

@@ -1,0 +1,114 @@
+//! Lists objects of one kind as views of them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use hitless_api::pod::PodView;
+use hitless_rollout::prefetch::{NamePool, PrefetchView};
+use hitless_rollout::snapshot::NodeView;
+use hitless_runtime::list;
+use hitless_workloads::kind;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DynamicObject, ListParams};
+use kube::core::DeserializeGuard;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use super::FEW_NODES;
+use crate::failure::Failure;
+use crate::snapshot::{Part, WorkloadObject};
+
+/// By a name of theirs.
+pub(super) fn by<T>(all: Option<Vec<Arc<T>>>, key: impl Fn(&T) -> &String) -> BTreeMap<String, Arc<T>> {
+    all.into_iter().flatten().map(|each| (key(&each).clone(), each)).collect()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the form of all views")]
+pub(super) fn view<K, T: From<K>>(object: K) -> Option<T> {
+    Some(T::from(object))
+}
+
+#[expect(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "the form of all views")]
+pub(super) fn pod(pod: Pod) -> Option<PodView> {
+    Some(PodView::from(&pod))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form of all views")]
+pub(super) fn prefetch(pod: Pod) -> Option<PrefetchView> {
+    PrefetchView::of(&pod)
+}
+
+/// `None` if it may not be read, or its kind is not known to this cluster.
+pub(super) fn optional<T>(
+    part: Part,
+    result: Result<T, Failure>,
+    unread: &mut BTreeMap<Part, String>,
+) -> Result<Option<T>, Failure> {
+    match result {
+        Ok(known) => Ok(Some(known)),
+        Err(Failure::Forbidden { message, .. } | Failure::Api { message, .. }) => {
+            unread.insert(part, message);
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+pub(super) async fn list<K, T>(
+    what: &str,
+    api: &Api<DeserializeGuard<K>>,
+    selection: ListParams,
+    view: impl Fn(K) -> Option<T>,
+) -> Result<Vec<Arc<T>>, Failure>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let listed = list::all(api, selection, |object| object.0.ok().and_then(&view).map(Arc::new)).await;
+    listed.map_err(|error| Failure::of(what, error))
+}
+
+/// The objects of a resource of workloads' kinds; `None`: this cluster has no such resource, and need not have it.
+pub(super) async fn objects(
+    resource: &'static kind::Resource,
+    api: &Api<DeserializeGuard<DynamicObject>>,
+) -> Result<Option<Vec<Arc<WorkloadObject>>>, Failure> {
+    let view = |object: DeserializeGuard<DynamicObject>| WorkloadObject::listed(resource, object.0.ok()?).map(Arc::new);
+    let listed = if resource.optional {
+        list::all_if_served(api, ListParams::default(), view).await
+    } else {
+        list::all(api, ListParams::default(), view).await.map(Some)
+    };
+    listed.map_err(|error| Failure::of(format!("list {}", resource.plural), error))
+}
+
+/// The same of the system namespace, where that is not in scope.
+pub(super) async fn besides<K, T>(
+    what: &str,
+    api: Option<&Api<DeserializeGuard<K>>>,
+    selection: ListParams,
+    view: fn(K) -> Option<T>,
+) -> Result<Vec<Arc<T>>, Failure>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    match api {
+        Some(api) => list(what, api, selection, view).await,
+        None => Ok(Vec::new()),
+    }
+}
+
+/// With what they have, if they are few: a Node's status is long.
+pub(super) async fn nodes(client: &Client) -> Result<Vec<Arc<NodeView>>, Failure> {
+    let api: Api<Node> = Api::all(client.clone());
+    let (all, failed) = (ListParams::default, |error| Failure::of("list nodes", error));
+    let metadata = list::all_metadata(&api, all(), |node| Some(Arc::new(NodeView::from(&node.metadata)))).await;
+    let metadata = metadata.map_err(failed)?;
+    if metadata.len() > FEW_NODES {
+        return Ok(metadata);
+    }
+    let names = RefCell::new(NamePool::default());
+    let view = |node: Node| Some(Arc::new(NodeView::of(&node, &mut names.borrow_mut())));
+    list::all(&api, all(), view).await.map_err(failed)
+}

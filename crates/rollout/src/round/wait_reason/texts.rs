@@ -1,0 +1,163 @@
+//! Says to people what a pod waits for, and what would unblock it.
+
+use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec};
+
+use super::{NotFetched, WaitReason};
+use crate::snapshot::NodeUnfit;
+
+impl WaitReason {
+    /// What it waits for and what to do, for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let text = self.what();
+        self.unblock().map_or_else(|| text.clone(), |unblock| format!("{text}; {unblock}"))
+    }
+
+    /// What it waits for, for people.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self {
+            Self::InProgress => "it is being operated".to_owned(),
+            Self::ReleasePending => "the ledger still has its reservation for another operation".to_owned(),
+            Self::PodNotCached => {
+                "a pod is being operated that is not known yet, so budgets can't be counted".to_owned()
+            }
+            Self::Rules => "rules say no".to_owned(),
+            Self::Obstacle(obstacle) => obstacle.to_string(),
+            Self::Drain(error) => error.to_string(),
+            Self::NoReadinessGate(because) => {
+                format!("the pod was made without the readiness gate hitless.dev/InService, {because}")
+            }
+            Self::HooksUnsupported { node, feature } => {
+                format!("it has hooks, and the agent on its node {node} does not have the feature {feature}")
+            }
+            Self::ServicePublishing(services) => {
+                format!("its Service {services} is being opened, so that it keeps its only endpoint while it is held")
+            }
+            Self::ServiceOpen(service) => format!("its Service {service} is open for another pod that is held"),
+            Self::ServiceBusy { service, pod } => {
+                format!("Service {service} has no other endpoint and can't be opened before pod {pod} is back or gone")
+            }
+            Self::HostNetwork => "it uses its node's network (hostNetwork); such pods are not operated".to_owned(),
+            Self::StaticPod => "it is a static pod of its kubelet; such pods are not operated".to_owned(),
+            Self::Job => "it belongs to a Job; such pods are not operated".to_owned(),
+            Self::Terminating => "the pod is being deleted".to_owned(),
+            Self::NotScheduled => "the pod has no node yet".to_owned(),
+            Self::NodeGone(node) => format!("its node {node} is gone or was created again"),
+            Self::AgentNotReady(node) => format!("no Ready hitless-agent is on its node {node}"),
+            Self::NodeFull(node) => {
+                format!("node {node} has as many grants as fit ({})", NodeTransitionSpec::MAX_GRANTS)
+            }
+            Self::ImagePulling { image, node } => format!("image {image} is being fetched to node {node}"),
+            Self::ImageNotFetched { image, node, why } => match why {
+                NotFetched::Failed { reason, message } => {
+                    format!("image {image} can't be fetched to node {node}: {reason}: {message}")
+                }
+                NotFetched::Refused(words) => {
+                    format!("the pod that would fetch image {image} to node {node} is not accepted: {words}")
+                }
+                NotFetched::NoSandbox(pod) => {
+                    format!(
+                        "image {image} is not on node {node}, whose kubelet has made no sandbox for pod {pod} yet, which fetches it"
+                    )
+                }
+                NotFetched::Node(NodeUnfit::Cordoned) => {
+                    format!("image {image} is not on node {node}, and nothing is fetched to a cordoned node")
+                }
+                NotFetched::Node(NodeUnfit::Pressure(condition)) => {
+                    format!("image {image} is not on node {node}, and nothing is fetched to a node with {condition}")
+                }
+            },
+            Self::Learning(pod) => {
+                format!("how long its workload is away is not known yet; pod {pod} goes first, for at most 30 s alone")
+            }
+            Self::Companion { pod, stage } => stage.text(pod),
+            Self::Pool { name, why } => why.text(name),
+            Self::PrefetchOnly => {
+                "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
+            }
+            Self::Paused(pause) => pause.to_string(),
+            Self::Reload => {
+                "a ConfigMap or Secret that it uses has changed a moment ago; both changes are made at once".to_owned()
+            }
+            Self::OwnerUnreadable(kind) => format!("its workload is a {kind}, and the controller can't list those now"),
+            Self::LeftToKuperator(kuperator) => format!("{kuperator}, and its workload is left to it"),
+            Self::LedgerFull => "the namespace's ledger has as many reservations as fit".to_owned(),
+            Self::AgentTooOld { node, cannot } => {
+                format!("the agent on its node {node} is of an earlier version, which can't {cannot}")
+            }
+            Self::NotDrained(reason) => {
+                format!("it could not be taken out of service for others to operate it: {reason}")
+            }
+            Self::Halted { pod, reason, way_back: false } => format!("the operation of pod {pod} ended as {reason}"),
+            Self::Halted { pod, reason, way_back: true } => format!(
+                "the partition keeps pod {pod} at the version before, and its operation back to that ended as {reason}"
+            ),
+        }
+    }
+
+    /// The smallest change that would unblock, for people.
+    #[must_use]
+    pub fn unblock(&self) -> Option<&'static str> {
+        match self {
+            Self::InProgress
+            | Self::ReleasePending
+            | Self::PodNotCached
+            | Self::Rules
+            | Self::Obstacle(_)
+            | Self::ServicePublishing(_)
+            | Self::ServiceBusy { .. }
+            | Self::HostNetwork
+            | Self::StaticPod
+            | Self::Job
+            | Self::Terminating
+            | Self::Learning(_)
+            | Self::ImagePulling { .. }
+            | Self::Reload => None,
+            Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
+                Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
+            }
+            Self::ImageNotFetched { why: NotFetched::NoSandbox(_), .. } => Some(
+                "its pods stay as they are, and it goes on by itself; kubectl describe that pod to see what its node says, often of the network plugin",
+            ),
+            Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Cordoned), .. } => {
+                Some("uncordon the node, or let its pods go elsewhere")
+            }
+            Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Pressure(_)), .. } => {
+                Some("make room on the node")
+            }
+            Self::Companion { stage, .. } => stage.unblock(),
+            Self::Pool { why, .. } => why.unblock(),
+            Self::PrefetchOnly => Some("remove the annotation to go on"),
+            Self::Paused(pause) => Some(pause.unblock()),
+            Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
+            Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {
+                Some("correct it in the pod's template and on the pod")
+            }
+            Self::NoReadinessGate(_) => {
+                Some("label its template or namespace hitless.dev/gate=enabled, and delete the pod once")
+            }
+            Self::HooksUnsupported { feature, .. } if *feature == Hook::EXEC_FEATURE => {
+                Some("use http instead of exec, or let agents run commands (docs/hooks.md)")
+            }
+            Self::HooksUnsupported { .. } => Some("update the DaemonSet hitless-agent (docs/hooks.md)"),
+            Self::ServiceOpen(_) => Some("wait until that operation ends"),
+            Self::NotScheduled => Some("see why with: kubectl describe pod"),
+            Self::NodeGone(_) => Some("the pod goes with it; delete it if it does not"),
+            Self::AgentNotReady(_) => Some(
+                "look at the DaemonSet: kubectl -n hitless-system get pods -o wide -l app.kubernetes.io/name=hitless-agent",
+            ),
+            Self::NodeFull(_) => Some("wait until some of its operations end"),
+            Self::OwnerUnreadable(_) => Some("see the controller's log for what the API server says"),
+            Self::LeftToKuperator(_) => Some("remove it to go on with hitless (docs/migration.md)"),
+            Self::LedgerFull => Some("wait until some operations end"),
+            Self::AgentTooOld { .. } => Some("update the DaemonSet hitless-agent"),
+            Self::NotDrained(_) => Some(
+                "it serves as before; the operator has to take its operation back (label undo-operation-type) and to begin anew; a pod that was to leave for its deletion can be deleted by hand",
+            ),
+            Self::Halted { way_back: false, .. } => Some("set another image, or the old one again"),
+            // The template has nothing to do with it.
+            Self::Halted { way_back: true, .. } => Some(Self::WAY_BACK),
+        }
+    }
+}

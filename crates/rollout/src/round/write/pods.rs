@@ -1,0 +1,84 @@
+//! What a round wants written of pods: who is in service without an agent, who fetches images, who serves as a companion.
+
+use crate::prefetch::Pull;
+use hitless_api::{ObjectRef, PodRef};
+use serde_json::Value;
+
+/// Why the controller puts a pod in service, and no agent does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutAgent {
+    /// Its node has none (docs/contract.md 17).
+    NoAgent,
+    /// It is a companion pod, which agents leave alone (docs/contract.md 33).
+    Companion,
+}
+
+impl WithoutAgent {
+    /// Reason of the condition.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NoAgent => "NoAgent",
+            Self::Companion => "Companion",
+        }
+    }
+
+    /// Message of the condition.
+    #[must_use]
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::NoAgent => "set by hitless-controller: the node has no Ready agent",
+            Self::Companion => "set by hitless-controller: it serves while its workload's own pod is away",
+        }
+    }
+}
+
+/// InService True on a pod on which it is absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InServiceFallback {
+    /// The pod.
+    pub pod: PodRef,
+    /// The version in which the condition is absent.
+    pub resource_version: String,
+    /// Why it is the controller that writes it.
+    pub because: WithoutAgent,
+}
+
+/// A pod that fetches an image is made, or deleted when nobody needs it any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrefetchWrite {
+    /// Made.
+    Create {
+        /// What it fetches.
+        pull: Pull,
+        /// Which attempt it is.
+        attempt: u32,
+        /// Whom it goes with.
+        owner: ObjectRef,
+    },
+    /// Deleted.
+    Delete(PodRef),
+}
+
+/// A companion pod is made or deleted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CompanionWrite {
+    /// Made.
+    Create {
+        /// Namespace.
+        namespace: String,
+        /// Value of its label `hitless.dev/companion`.
+        key: String,
+        /// The pod.
+        manifest: Value,
+    },
+    /// Deleted.
+    Delete {
+        /// The pod.
+        pod: PodRef,
+        /// The version that was decided on: one that is put in service meanwhile has clients.
+        resource_version: String,
+        /// Nobody was ever sent to it, so its containers are not asked to end.
+        at_once: bool,
+    },
+}

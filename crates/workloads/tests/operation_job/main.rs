@@ -1,0 +1,7 @@
+//! OperationJobs: what they wish, what they report, and that nothing is done twice.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod replace;
+mod restart;
+mod shop;

@@ -1,0 +1,78 @@
+//! What an application looks like: the kind of its workload, and all that tests choose.
+
+use serde_json::Value;
+
+use crate::stack::REGISTRY;
+
+/// Kind of the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Deployment.
+    Deployment,
+    /// StatefulSet, with a headless Service of its own.
+    StatefulSet,
+    /// DaemonSet.
+    DaemonSet,
+    /// CollaSet, which `kubectl set image` and `rollout` do not know.
+    CollaSet,
+}
+
+impl Workload {
+    /// `apiVersion` of such an object.
+    pub(super) fn api_version(self) -> &'static str {
+        match self {
+            Self::Deployment | Self::StatefulSet | Self::DaemonSet => "apps/v1",
+            Self::CollaSet => "apps.kusionstack.io/v1alpha1",
+        }
+    }
+
+    /// How `kubectl` is told which one is meant.
+    #[must_use]
+    pub fn web(self) -> &'static str {
+        match self {
+            Self::Deployment => "deployment/web",
+            Self::StatefulSet => "statefulset/web",
+            Self::DaemonSet => "daemonset/web",
+            Self::CollaSet => "collaset/web",
+        }
+    }
+}
+
+/// What the workload looks like.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Its kind.
+    pub workload: Workload,
+    /// Replicas; of a DaemonSet the number of nodes, which is what is waited for.
+    pub replicas: u32,
+    /// The registry of its image, and whatever else is before its name.
+    pub registry: String,
+    /// Which server: the name of its image, without registry and tag. The reference server's is `echo`.
+    pub repository: String,
+    /// Its version.
+    pub version: &'static str,
+    /// Annotation `hitless.dev/update`, if any.
+    pub update: Option<&'static str>,
+    /// Annotation `hitless.dev/mode` of the pods, if any. Most tests look at pods that are out of service.
+    pub mode: Option<&'static str>,
+    /// Whether the pods get the readiness gate (label on the namespace).
+    pub gate: bool,
+    /// Merged into the workload's JSON.
+    pub patch: Value,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            workload: Workload::Deployment,
+            replicas: 3,
+            registry: REGISTRY.to_owned(),
+            repository: "echo".to_owned(),
+            version: "v1",
+            update: Some("in-place"),
+            mode: Some("Leave"),
+            gate: true,
+            patch: Value::Null,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The commands of the first page, as they stand there: a new user pastes them in order.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use hitless_e2e::app::{PATIENCE, Shape, all_ready, image_of};
+use hitless_e2e::build::workspace;
+use hitless_e2e::{App, Kubectl, Stack};
+use serde_json::json;
+
+/// The namespace that the first page speaks of.
+const NAMESPACE: &str = "shop";
+/// Where an image without a registry comes from. The cluster's own registry stands for that one, too.
+const DOCKER_HUB: &str = "docker.io";
+
+/// Lines of the code blocks that are marked as shell, in order.
+fn commands(text: &str) -> Vec<String> {
+    let mut is_shell = false;
+    let mut commands = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix("```") {
+            Some(language) => is_shell = language == "sh",
+            None if is_shell => commands.push(line.to_owned()),
+            None => {}
+        }
+    }
+    commands
+}
+
+/// A directory such as the user's: the manifests to apply, rules to look at, and a kubeconfig whose namespace is [`NAMESPACE`].
+struct Desk {
+    directory: PathBuf,
+    kubectl: Kubectl,
+}
+
+impl Desk {
+    fn new(stack: &Stack) -> anyhow::Result<Self> {
+        let directory = workspace().join("target/tmp/docs");
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
+        }
+        fs::create_dir_all(directory.join("rules"))?;
+        // With the images that this cluster has.
+        symlink(stack.write_overlay()?, directory.join("manifests"))?;
+        let rule = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule",
+            "metadata": {"name": "web", "namespace": NAMESPACE}, "spec": {"selector": {"matchLabels": {"app": "web"}},
+            "rules": [{"name": "half", "availablePolicy": {"maxUnavailableValue": "50%"}}]}});
+        fs::write(directory.join("rules/web.json"), rule.to_string())?;
+        let kubectl = Kubectl::new(Arc::clone(&stack.cluster), NAMESPACE);
+        let desk = Self { directory, kubectl };
+        fs::write(desk.kubeconfig(), desk.kubectl.run(&["config", "view", "--raw"])?)?;
+        desk.run(&format!("kubectl config set-context --current --namespace={NAMESPACE}"))?;
+        Ok(desk)
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.directory.join("kubeconfig")
+    }
+
+    fn shell(&self, command: &str) -> anyhow::Result<Command> {
+        let mut shell = self.kubectl.program("bash")?;
+        shell.args(["-euc", command]).env("KUBECONFIG", self.kubeconfig()).current_dir(Path::new(&self.directory));
+        Ok(shell)
+    }
+
+    fn run(&self, command: &str) -> anyhow::Result<()> {
+        println!("$ {command}");
+        let output = self.shell(command)?.stdin(Stdio::null()).output()?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        println!("{text}");
+        ensure!(output.status.success(), "`{command}` ended with {}:\n{text}", output.status);
+        Ok(())
+    }
+
+    /// Of a command that goes on for ever: until it speaks of that.
+    fn run_until(&self, command: &str, word: &str) -> anyhow::Result<()> {
+        println!("$ {command}");
+        let mut child = self.shell(command)?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let output = child.stdout.take().context("no standard output")?;
+        let is_told = BufReader::new(output).lines().map_while(Result::ok).any(|line| line.contains(word));
+        child.kill()?;
+        child.wait()?;
+        ensure!(is_told, "`{command}` ended and did not speak of {word}");
+        Ok(())
+    }
+}
+
+#[test]
+fn the_first_page_can_be_pasted() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    for version in ["v1", "v2", "v3"] {
+        stack.push_echo("library/web", version, &[], None)?;
+    }
+    let commands = commands(&fs::read_to_string(workspace().join("README.md"))?);
+    ensure!(commands.len() > 8, "README.md has the commands {commands:?}");
+    let shape = Shape {
+        registry: format!("{DOCKER_HUB}/library"),
+        repository: "web".to_owned(),
+        update: None,
+        mode: None,
+        gate: false,
+        ..Shape::default()
+    };
+    let app = App::start(&stack.cluster, NAMESPACE, &shape)?;
+    let database = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {"replicas": 0,
+        "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": {"metadata": {"labels": {"app": "db"}},
+        "spec": {"containers": [{"name": "db", "image": "web:v1"}]}}}});
+    app.kubectl.feed(&["apply"], &database)?;
+    let desk = Desk::new(&stack)?;
+    let mut before = Vec::new();
+    for command in &commands {
+        if command.contains("set image") {
+            app.wait_ready(3)?;
+            before = app.identities();
+        }
+        if command.trim_end().ends_with(" -w") {
+            desk.run_until(command, "web")?;
+        } else {
+            desk.run(command)?;
+        }
+    }
+    app.pods.wait("the new image in all pods", PATIENCE, |pods| {
+        (all_ready(pods, 3) && pods.values().all(|pod| image_of(pod) == "web:v2")).then_some(())
+    })?;
+    ensure!(app.identities() == before, "pods were replaced: {before:?} became {:?}", app.identities());
+    Ok(())
+}
