@@ -3,13 +3,12 @@
 mod node;
 
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::failure::Failure;
 pub(crate) use node::Node;
 
 /// An object of the API as it stands in a file.
@@ -59,29 +58,63 @@ impl Object {
         (*kind == self.kind() && name == self.name()) || of_part == Some(self.name())
     }
 
-    /// The object as one of that kind; an error in words if it is none.
-    pub(crate) fn read<K: DeserializeOwned>(&self) -> Result<K, String> {
-        serde_json::from_value(self.value.clone()).map_err(|error| format!("can't be understood: {error}"))
+    /// The object as one of that kind.
+    pub(crate) fn read<K: DeserializeOwned>(&self) -> Result<K, Misread> {
+        serde_path_to_error::deserialize(&self.value).map_err(|error| Misread::of(&self.node, &error))
+    }
+}
+
+/// Why an object is none of its kind: a line, and words that begin with the field where there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Misread {
+    pub(crate) line: u64,
+    pub(crate) text: String,
+}
+
+impl Misread {
+    pub(crate) fn of(object: &Node, error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let (path, at) = (error.path().to_string(), object.at(error.path()));
+        let inner = error.inner().to_string();
+        let text = match path.as_str() {
+            "." => format!("can't be understood: {inner}"),
+            _ if inner.contains("expected a string") => format!("{path}: {inner}{}", quoting(&at.to_json())),
+            _ => format!("{path}: {inner}"),
+        };
+        Self { line: at.line, text }
+    }
+}
+
+/// Advice where a value is meant to be text and YAML reads something else.
+pub(crate) fn quoting(value: &Value) -> &'static str {
+    match value {
+        Value::Bool(_) => "; quote it (YAML reads y, yes and on as true, n, no and off as false)",
+        Value::Number(_) => "; quote it",
+        Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => "",
     }
 }
 
 /// All objects of the files and directories (with their subdirectories; `-` is standard input).
-pub(crate) fn read(paths: &[PathBuf], default_namespace: &str) -> Result<(Vec<Object>, Vec<Unreadable>), Failure> {
+pub(crate) fn read(paths: &[PathBuf], default_namespace: &str) -> (Vec<Object>, Vec<Unreadable>) {
     let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
     let mut fault = |path: &Path, error: &std::io::Error| {
-        let text = format!("can't be read: {error}; is the path right?");
+        let text = match error.kind() {
+            ErrorKind::InvalidData => "is no text in UTF-8".to_owned(),
+            _ => format!("can't be read: {error}; is the path right?"),
+        };
         unreadable.push(Unreadable { file: path.display().to_string(), line: 0, text });
     };
     let mut texts: Vec<(String, String)> = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            texts.push(("-".to_owned(), text));
+            let mut bytes = Vec::new();
+            match std::io::stdin().read_to_end(&mut bytes).and_then(|_| text_of(bytes)) {
+                Ok(text) => texts.push(("-".to_owned(), text)),
+                Err(error) => fault(path, &error),
+            }
             continue;
         }
         for file in files_of(path, &mut fault) {
-            match fs::read_to_string(&file) {
+            match fs::read(&file).and_then(text_of) {
                 Ok(text) => texts.push((file.display().to_string(), text)),
                 Err(error) => fault(&file, &error),
             }
@@ -90,7 +123,11 @@ pub(crate) fn read(paths: &[PathBuf], default_namespace: &str) -> Result<(Vec<Ob
     for (file, text) in texts {
         parse(&file, &text, default_namespace, &mut objects, &mut unreadable);
     }
-    Ok((objects, unreadable))
+    (objects, unreadable)
+}
+
+fn text_of(bytes: Vec<u8>) -> std::io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| std::io::Error::new(ErrorKind::InvalidData, error))
 }
 
 /// The file itself, or the YAML and JSON files of a directory, sorted.
@@ -131,10 +168,7 @@ pub(crate) fn parse(
         match Node::parse(&document, offset) {
             Ok(None) => {}
             Ok(Some(node)) => add(file, node, default_namespace, objects, unreadable),
-            Err((line, text)) => {
-                let text = format!("is no YAML: {text}");
-                unreadable.push(Unreadable { file: file.to_owned(), line, text });
-            }
+            Err((line, text)) => unreadable.push(Unreadable { file: file.to_owned(), line, text }),
         }
     }
 }
@@ -230,6 +264,18 @@ mod tests {
             assert_eq!(unreadable[0].line, 3);
             assert!(unreadable[0].text.starts_with(&format!("{field} is no map of fields")), "{unreadable:?}");
         }
+    }
+
+    #[test]
+    fn what_is_no_text_is_named_as_that() {
+        let file = std::env::temp_dir().join(format!("hitless-lint-{}.yaml", std::process::id()));
+        fs::write(&file, b"a: \xff\xfe").unwrap();
+        let (objects, unreadable) = read(std::slice::from_ref(&file), "team");
+        fs::remove_file(&file).unwrap();
+        assert!(objects.is_empty());
+        assert_eq!(unreadable[0].text, "is no text in UTF-8");
+        let (_, unreadable) = read(&[file], "team");
+        assert!(unreadable[0].text.ends_with("is the path right?"), "{unreadable:?}");
     }
 
     #[test]

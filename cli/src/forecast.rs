@@ -27,7 +27,7 @@ impl fmt::Display for Expected {
 
 impl From<&Forecast> for Expected {
     fn from(forecast: &Forecast) -> Self {
-        let Forecast { mode, drain, gap_milliseconds, is_alone } = forecast;
+        let Forecast { mode, drain, gap_milliseconds, is_alone, hooks: _ } = forecast;
         Self {
             mode: mode.mode.clone(),
             mode_reason: mode.reason.clone(),

@@ -1,13 +1,16 @@
 //! `kubectl hitless lint`: rules, budgets and annotations of workloads in files that can't do what they are meant to.
 
 mod finding;
+mod nearest;
 mod never;
 mod object;
+mod ours;
 mod pods;
 mod schema;
 mod single;
 mod together;
 mod traffic;
+mod unlimited;
 mod workload;
 
 use std::collections::BTreeSet;
@@ -17,7 +20,7 @@ use jiff::Timestamp;
 use crate::args::{ClusterArgs, LintArgs};
 use crate::connect;
 use crate::failure::Failure;
-use crate::files::{self, Object, Unreadable};
+use crate::files::{self, Misread, Object, Unreadable};
 use crate::output::show;
 use crate::source::{self, Scope};
 use finding::{Finding, Report};
@@ -29,7 +32,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 
 pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(), Failure> {
     let namespace = cluster.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    let (objects, unreadable) = files::read(&arguments.files, namespace)?;
+    let (objects, unreadable) = files::read(&arguments.files, namespace);
     let mut live = Vec::new();
     if arguments.live {
         let client = connect(cluster).await?;
@@ -55,22 +58,39 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Ti
     let mut known: Vec<Known<'_>> = Vec::new();
     let mut pods = pods::of_files(objects);
     for object in objects {
-        findings.extend(schema::check(object));
-        findings.extend(workload::check(object));
+        findings.extend(ours::check(object));
+        let schema = schema::check(object);
+        findings.extend(workload::check(object, schema.is_empty()));
         match Known::read(object) {
             Ok(read) => known.extend(read),
             // The schema has said so already, and better.
-            Err(_) if findings.iter().any(|finding| finding.is_error_of(object)) => {}
-            Err(text) => findings.push(Finding::error(object, object.node.line, text)),
+            Err(_) if !schema.is_empty() => {}
+            Err(Misread { line, text }) => findings.push(Finding::error(object, line, text)),
         }
+        findings.extend(schema);
     }
     pods.extend(live.iter().cloned());
-    findings.extend(known.iter().flat_map(single::check));
-    findings.extend(together::duplicates(&known));
+    let single: Vec<Finding> = known.iter().flat_map(|each| single::check(each, &findings)).collect();
+    findings.extend(single);
+    findings.extend(together::duplicates(objects));
     findings.extend(traffic::check(objects));
-    findings.extend(never::check(&known, &pods, now));
+    let never = never::check(&known, &pods, &findings, now);
+    findings.extend(never);
+    findings.extend(unlimited::check(&known, &pods));
     findings.extend(together::check(&known, &pods, now));
     Report::new(findings, objects.len())
+}
+
+/// What the API server would refuse or drop of an object that limits operations, with its place: `plan` takes what it can read.
+pub(crate) fn refused(object: &Object) -> Vec<String> {
+    let found = ours::check(object).into_iter().chain(schema::check(object));
+    found.map(|each| format!("{}:{}: {}: {}", each.file, each.line, each.object, each.text)).collect()
+}
+
+/// What is wrong with an object, better said than by who could not read it.
+pub(crate) fn better(object: &Object, misread: Misread) -> Misread {
+    let first = schema::check(object).into_iter().next();
+    first.map_or(misread, |found| Misread { line: found.line, text: found.text })
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ mod wait;
 mod why;
 mod write;
 
-use std::io::{ErrorKind, Write, stdout};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -40,6 +40,7 @@ use kube::Client;
 
 use crate::args::{Cli, ClusterArgs, Command, SetCommand};
 use crate::failure::{Failure, USAGE};
+use crate::output::{remark, say};
 use crate::source::Scope;
 
 fn main() -> ExitCode {
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
         // `kubectl hitless status -w | head` is meant to end like this.
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            remark(&format!("error: {failure}"));
             ExitCode::from(failure.code())
         }
     }
@@ -116,12 +117,4 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 pub(crate) async fn connect(cluster: &ClusterArgs) -> Result<Client, Failure> {
     let act_as = ActAs { user: cluster.as_user.clone(), groups: cluster.as_groups.clone() };
     Ok(client::from_kubeconfig_as(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), act_as).await?)
-}
-
-/// Prints a line.
-fn say(line: &str) -> Result<(), Failure> {
-    let mut out = stdout().lock();
-    writeln!(out, "{line}")?;
-    out.flush()?;
-    Ok(())
 }

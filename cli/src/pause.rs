@@ -8,6 +8,7 @@ use kube::Client;
 
 use crate::args::Selection;
 use crate::failure::Failure;
+use crate::output::remark;
 use crate::say;
 use crate::select::{self, name};
 use crate::snapshot::Snapshot;
@@ -57,7 +58,7 @@ async fn each(
             Ok(words) => say(&format!("{name} {words}"))?,
             // As many as possible: a brake that stops at the first failure is none.
             Err(failure) => {
-                eprintln!("error: {failure}");
+                remark(&format!("error: {failure}"));
                 failed = Some(failure);
             }
         }

@@ -2,7 +2,9 @@
 //! there, with an assumed time for each operation; nothing is written.
 
 mod from_files;
+mod notes;
 mod pace;
+mod place;
 mod report;
 mod simulate;
 mod target;
@@ -32,13 +34,13 @@ pub(crate) async fn of_cluster(client: Client, namespace: String, arguments: &Pl
 }
 
 pub(crate) fn of_files(namespace: Option<&str>, arguments: &PlanArgs) -> Result<(), Failure> {
-    let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
-    let (objects, unreadable) = files::read(&arguments.files, namespace)?;
+    let (objects, unreadable) = files::read(&arguments.files, namespace.unwrap_or(DEFAULT_NAMESPACE));
     if let Some(first) = unreadable.first() {
         return Err(Failure::Failed(format!("{}:{}: {}", first.file, first.line, first.text)));
     }
+    let namespace = place::namespace(&objects, namespace, &arguments.target)?;
     let (mut snapshot, notes) = from_files::snapshot(&objects, arguments.nodes)?;
-    snapshot.namespace = Some(namespace.to_owned());
+    snapshot.namespace = Some(namespace);
     let assumed = Assumed { operation_seconds: arguments.operation_seconds, from_files: true };
     let mut report = plan(&snapshot, arguments, &assumed, Timestamp::now())?;
     report.notes.extend(notes);
@@ -52,6 +54,7 @@ fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Times
     let change = target::change(snapshot, &arguments.target, &arguments.images)?;
     let mut report = Report::new(&change, assumed, now);
     report.notes.extend(snapshot.notes());
+    report.notes.extend(notes::of_rules(snapshot, &change.namespace));
     let all = observe_all(snapshot, &snapshot.explain(now, |_| false), now);
     report.notes.extend(all.only(Some(&arguments.target)).workloads.into_iter().filter_map(|workload| workload.reload));
     match &change.way {
@@ -67,11 +70,15 @@ fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Times
             simulate::run(prepared, &arguments.target, assumed, &mut report);
         }
         Way::Native(why) => report.why.clone_from(why),
+        Way::Nothing if snapshot.find(&arguments.target).is_some_and(|found| found.pods.is_empty()) => {
+            "it has no pods".clone_into(&mut report.why);
+        }
         Way::Nothing if change.images.values().all(|image| image.from == image.to) => {
             "all pods have these images already".clone_into(&mut report.why);
         }
-        Way::Nothing => "no pod would get them: there is none, or its update strategy leaves all out (partition)"
-            .clone_into(&mut report.why),
+        Way::Nothing => {
+            "no pod would get them: its update strategy leaves all out (partition)".clone_into(&mut report.why);
+        }
     }
     Ok(report)
 }
@@ -80,7 +87,9 @@ fn show(report: &Report, output: Format) -> Result<(), Failure> {
     crate::output::show(report, output, || text::render(report))?;
     match report.ending() {
         Ending::Complete => Ok(()),
-        Ending::Stuck(rule) => Err(Failure::Blocked(format!("rule {rule} would stop the rollout"))),
+        Ending::Stuck(rule) => {
+            Err(Failure::Blocked(format!("rule {} would stop the rollout", crate::output::one_line(rule))))
+        }
         Ending::LeftOut(pod) => Err(Failure::Failed(format!("pod {pod} would not be operated"))),
     }
 }

@@ -22,7 +22,7 @@ use self::table::Shape;
 
 use crate::args::{Output, StatusArgs, Target, TargetKind};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, remark};
 use crate::snapshot::Snapshot;
 use crate::source::{self, Live, Scope};
 
@@ -40,7 +40,7 @@ pub(crate) async fn run(client: Client, scope: Scope, arguments: &StatusArgs) ->
         }
     }
     for note in first.notes() {
-        eprintln!("note: {note}");
+        remark(&format!("note: {note}"));
     }
     let mut screen = Screen::new(arguments, matches!(scope, Scope::All));
     screen.show(&first_report)?;
@@ -124,6 +124,7 @@ impl Screen {
 
     fn show(&mut self, report: &Report) -> Result<(), Failure> {
         let text = self.text(report)?;
+        let text = output::printable(&text);
         // Times go on although nothing has changed; that is no news for who reads line by line.
         let news = self.text(&report.without_times())?;
         let mut out = stdout().lock();

@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_path_to_error::{Path, Segment};
 use serde_saphyr::Spanned;
+use serde_saphyr::budget::BudgetBreach;
 
 /// A value and the line on which it, or in a mapping its key, stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,11 +37,7 @@ impl Node {
             }
             Err(error) => {
                 let line = error.location().map_or(0, |location| location.line());
-                let text = error.without_snippet().to_string();
-                let text = text.lines().next().unwrap_or_default();
-                // Its own place counts from the top of the document.
-                let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
-                Err((offset + line.max(1), text.to_owned()))
+                Err((offset + line.max(1), words(error.without_snippet())))
             }
         }
     }
@@ -81,6 +79,21 @@ impl Node {
         }
     }
 
+    /// What stands at the path, or at the deepest part of it that is there.
+    pub(crate) fn at(&self, path: &Path) -> &Self {
+        let mut node = self;
+        for segment in path {
+            let next = match segment {
+                Segment::Seq { index } => node.items().get(*index),
+                Segment::Map { key } => node.get(key),
+                Segment::Enum { .. } | Segment::Unknown => None,
+            };
+            let Some(next) = next else { break };
+            node = next;
+        }
+        node
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         match &self.content {
             Content::Scalar(value) => value.clone(),
@@ -90,6 +103,30 @@ impl Node {
             }
         }
     }
+}
+
+/// Why the text can't be read.
+fn words(error: &serde_saphyr::Error) -> String {
+    if let serde_saphyr::Error::AliasError { error, .. } = error {
+        return words(error);
+    }
+    if let serde_saphyr::Error::Budget { breach, .. } = error {
+        // The count is the one that was too many.
+        let most = |count: &usize| count.saturating_sub(1);
+        match breach {
+            BudgetBreach::Depth { depth } => return format!("is nested deeper than {} levels", most(depth)),
+            BudgetBreach::Nodes { nodes: values } | BudgetBreach::Events { events: values } => {
+                return format!("has more than {} values, with what its aliases expand to", most(values));
+            }
+            BudgetBreach::Aliases { aliases } => return format!("has more than {} aliases", most(aliases)),
+            // Whatever else a later version of the parser limits.
+            _ => {}
+        }
+    }
+    let text = error.to_string();
+    let text = text.lines().next().unwrap_or_default();
+    // Its own place counts from the top of the document.
+    format!("is no YAML: {}", text.rsplit_once(" at line ").map_or(text, |(text, _)| text))
 }
 
 fn node(parsed: Spanned<Content>) -> Node {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::files::{Object, Unreadable};
+use crate::output;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -27,28 +28,28 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn error(object: &Object, line: u64, text: impl Into<String>) -> Self {
-        Self::new(Severity::Error, object, line, text.into())
+    pub(super) fn error(object: &Object, line: u64, text: impl AsRef<str>) -> Self {
+        Self::new(Severity::Error, object, line, text.as_ref())
     }
 
-    pub(super) fn warning(object: &Object, line: u64, text: impl Into<String>) -> Self {
-        Self::new(Severity::Warning, object, line, text.into())
+    pub(super) fn warning(object: &Object, line: u64, text: impl AsRef<str>) -> Self {
+        Self::new(Severity::Warning, object, line, text.as_ref())
     }
 
-    fn new(severity: Severity, object: &Object, line: u64, text: String) -> Self {
-        let name = format!("{}/{}", object.kind(), object.name());
-        Self { file: object.file.clone(), line, severity, object: name, text }
+    fn new(severity: Severity, object: &Object, line: u64, text: &str) -> Self {
+        let name = output::one_line(&format!("{}/{}", object.kind(), object.name()));
+        Self { file: object.file.clone(), line, severity, object: name, text: output::one_line(text) }
     }
 
     pub(super) fn unreadable(what: Unreadable) -> Self {
         let Unreadable { file, line, text } = what;
-        Self { file, line, severity: Severity::Error, object: String::new(), text }
+        Self { file, line, severity: Severity::Error, object: String::new(), text: output::one_line(&text) }
     }
 
     pub(super) fn is_error_of(&self, object: &Object) -> bool {
         self.severity == Severity::Error
             && self.file == object.file
-            && self.object == format!("{}/{}", object.kind(), object.name())
+            && self.object == output::one_line(&format!("{}/{}", object.kind(), object.name()))
     }
 }
 

@@ -8,6 +8,7 @@ use hitless_gate::{
     Approvals, Candidate, Decision, Gate, GateInput, PodFacts, Reason, RuleVerdict, Settings, selector,
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::finding::Finding;
 use super::object::{Known, Limits};
@@ -16,7 +17,8 @@ use super::pods::{MANY, Pods};
 /// Most pods of one workload that are tried.
 const MOST: u32 = 5000;
 
-pub(super) fn check(known: &[Known<'_>], pods: &[Pods], now: Timestamp) -> Vec<Finding> {
+/// `said`: what was found before. What it says of a rule is not said again.
+pub(super) fn check(known: &[Known<'_>], pods: &[Pods], said: &[Finding], now: Timestamp) -> Vec<Finding> {
     let mut found = Vec::new();
     for each in known {
         // One that can't be understood has been named already, with what is wrong.
@@ -30,7 +32,8 @@ pub(super) fn check(known: &[Known<'_>], pods: &[Pods], now: Timestamp) -> Vec<F
                         it together with the workload (or with --live)";
             found.push(Finding::warning(each.object, each.object.node.line_of(&["spec", "selector"]), text));
         }
-        found.extend(hopeless(each, &selected, now).into_iter().map(|(rule, of, because)| {
+        let hopeless = hopeless(each, &selected, now).into_iter().filter(|(rule, ..)| !each.is_said(rule, said));
+        found.extend(hopeless.map(|(rule, of, because)| {
             let text = match of {
                 Some(of) => format!("rule {rule}: never lets a pod of {of} go, even if all are available: {because}"),
                 None => format!("rule {rule}: never lets a pod go: {because}"),
@@ -70,9 +73,9 @@ fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeSet<(
     for (index, pods) in tried.iter().enumerate().filter(|(_, pods)| pods.count > 0) {
         let verdicts = gate.decide(&[Candidate::new(uid(index, 0))], &Approvals::new(), now);
         let denied = verdicts.iter().flat_map(hitless_gate::Verdict::denied);
-        for rule in denied.filter(|rule| never_passes(rule, selected.is_empty())) {
+        for rule in denied.filter(|rule| never_passes(rule, selected)) {
             let of = (!pods.of.is_empty()).then(|| pods.of.clone());
-            found.insert((rule.rule_name().trim_start_matches("pdb:").to_owned(), of, words(rule, &limits)));
+            found.insert((rule.rule_name().trim_start_matches("pdb:").to_owned(), of, words(rule, &limits, selected)));
         }
     }
     found
@@ -80,7 +83,7 @@ fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeSet<(
 
 /// Whether the rule stays as it is although everybody is back. Labels may still be set, approvers may still agree, and times
 /// come.
-fn never_passes(rule: &RuleVerdict, unknown_pods: bool) -> bool {
+fn never_passes(rule: &RuleVerdict, selected: &[&Pods]) -> bool {
     match &rule.because {
         Reason::MaxUnavailable { .. }
         | Reason::MinAvailable { .. }
@@ -88,21 +91,44 @@ fn never_passes(rule: &RuleVerdict, unknown_pods: bool) -> bool {
         | Reason::TooManyFailures { .. }
         | Reason::MaxUnavailableDomains { .. } => rule.verdict == Decision::Denied,
         // No node is known here; only one that lets nobody go on any number of nodes is certain.
-        Reason::MaxUnavailableNodes { quota, total, .. } => *quota == 0 && (*total > 1 || unknown_pods),
+        Reason::MaxUnavailableNodes { quota, total, .. } => *quota == 0 && (*total > 1 || selected.is_empty()),
+        Reason::PerNodeMinAvailable { fewest, .. } => most_on_a_node(selected).is_some_and(|most| *fewest >= most),
         _ => false,
     }
 }
 
+/// Most pods that can be on one node, if they are known.
+fn most_on_a_node(selected: &[&Pods]) -> Option<u64> {
+    let on_one = |pods: &&Pods| if pods.of.starts_with("DaemonSet/") { 1 } else { u64::from(pods.count) };
+    (!selected.is_empty()).then(|| selected.iter().map(on_one).sum())
+}
+
 /// The gate's words and advice; a percentage that rounded to nothing is named.
-fn words(rule: &RuleVerdict, limits: &Limits) -> String {
-    let advice = rule.unblock().map(|unblock| format!("; {unblock}")).unwrap_or_default();
-    if let (Reason::MaxUnavailable { quota: 0, total, .. }, Limits::Budget(budget)) = (&rule.because, limits)
-        && let Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::String(percent)) =
-            &budget.spec.max_unavailable
+fn words(rule: &RuleVerdict, limits: &Limits, selected: &[&Pods]) -> String {
+    let spec = match limits {
+        Limits::Budget(budget) => Some(&budget.spec),
+        Limits::Rules(_) | Limits::Disruption(_) => None,
+    };
+    let rounded = match &rule.because {
+        Reason::MaxUnavailable { quota: 0, total, .. } => {
+            Some((spec.and_then(|spec| spec.max_unavailable.as_ref()), *total, "pods"))
+        }
+        Reason::MaxUnavailableNodes { quota: 0, total, .. } if !selected.is_empty() => {
+            Some((spec.and_then(|spec| spec.max_unavailable_nodes.as_ref()), *total, "nodes"))
+        }
+        _ => None,
+    };
+    if let Some((Some(IntOrString::String(percent)), total, what)) = rounded
         && percent != "0%"
     {
-        return format!("{percent} of {total} rounds down to 0; use a count, or a higher percentage");
+        return format!("{percent} of {total} {what} rounds down to 0; use a count, or a higher percentage");
     }
+    if let (Reason::PerNodeMinAvailable { fewest, .. }, Some(most)) = (&rule.because, most_on_a_node(selected)) {
+        return format!(
+            "at least {fewest} must stay on each node, and no node has more than {most}; lower it below {most}, or add pods"
+        );
+    }
+    let advice = rule.unblock().map(|unblock| format!("; {unblock}")).unwrap_or_default();
     // The advice says what the words end with, and by how much.
     let because = in_words(rule);
     format!("{}{advice}", because.split_once("; so no").map_or(because.as_str(), |(because, _)| because))

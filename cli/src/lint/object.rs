@@ -1,13 +1,13 @@
 //! What lint knows of rules and budgets.
 
-use hitless_api::{PodTransitionRule, TrafficProvider, TransitionBudget};
+use hitless_api::{PodTransitionRule, TransitionBudget};
 use hitless_gate::{Budget, DisruptionBudget, RuleSet};
 use hitless_rollout::snapshot::RuleView;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::Value;
 
-use crate::files::Object;
+use super::finding::Finding;
+use crate::files::{Misread, Object};
 
 /// An object that limits operations.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(super) enum Limits {
 
 impl<'a> Known<'a> {
     /// `None` if the object is of no interest; an error if it can't be understood.
-    pub(super) fn read(object: &'a Object) -> Result<Option<Self>, String> {
+    pub(super) fn read(object: &'a Object) -> Result<Option<Self>, Misread> {
         let limits = match (object.group(), object.kind()) {
             ("apps.kusionstack.io", "PodTransitionRule") => {
                 Limits::Rules(RuleSet::from(&RuleView::from(object.read::<PodTransitionRule>()?)))
@@ -35,7 +35,8 @@ impl<'a> Known<'a> {
             _ => return Ok(None),
         };
         if object.name().is_empty() {
-            return Err("has no metadata.name; give it one".to_owned());
+            let text = "has no metadata.name; give it one".to_owned();
+            return Err(Misread { line: object.node.line_of(&["metadata"]), text });
         }
         Ok(Some(Self { object, limits }))
     }
@@ -64,6 +65,35 @@ impl<'a> Known<'a> {
         matches!(&self.limits, Limits::Budget(budget) if budget.is_cluster_wide())
     }
 
+    /// Where one of its rules or limits stands, as the schema's findings begin.
+    pub(super) fn path_of_rule(&self, rule: &str) -> String {
+        match &self.limits {
+            Limits::Rules(set) => {
+                let index = set.spec.rules.iter().position(|each| each.name == rule);
+                index.map_or_else(|| "spec.rules".to_owned(), |index| format!("spec.rules[{index}]"))
+            }
+            Limits::Budget(_) | Limits::Disruption(_) => format!("spec.{}", self.field_of(rule)),
+        }
+    }
+
+    /// Whether one of these says already what is wrong with the rule.
+    pub(super) fn is_said(&self, rule: &str, findings: &[Finding]) -> bool {
+        let path = self.path_of_rule(rule);
+        findings.iter().filter(|said| said.is_error_of(self.object)).any(|said| {
+            let rest = said.text.strip_prefix(&path);
+            rest.is_some_and(|rest| rest.starts_with(['.', '[', ' ']))
+        })
+    }
+
+    /// The field of a budget's limit.
+    fn field_of<'r>(&self, rule: &'r str) -> &'r str {
+        let spec = self.object.node.get("spec");
+        match rule {
+            "windows" if spec.is_some_and(|spec| spec.get("windows").is_none()) => "blackouts",
+            other => other,
+        }
+    }
+
     /// The line of one of its rules or limits, as verdicts name it.
     pub(super) fn line_of_rule(&self, rule: &str) -> u64 {
         let node = &self.object.node;
@@ -74,26 +104,6 @@ impl<'a> Known<'a> {
                 .find(|item| item.get("name").is_some_and(|name| name.to_json().as_str() == Some(rule)));
             return named.map_or(rules.line, |item| item.line);
         }
-        let spec = node.get("spec");
-        let field = match rule {
-            "windows" if spec.is_some_and(|spec| spec.get("windows").is_none()) => "blackouts",
-            other => other,
-        };
-        node.line_of(&["spec", field])
+        node.line_of(&["spec", self.field_of(rule)])
     }
 }
-
-/// The schema of a kind of ours, as its CRD has it.
-pub(super) fn schema_of(group: &str, kind: &str) -> Option<Value> {
-    use kube::CustomResourceExt;
-    let crd = match (group, kind) {
-        ("apps.kusionstack.io", "PodTransitionRule") => PodTransitionRule::crd(),
-        ("hitless.dev", "TransitionBudget") => TransitionBudget::crd(),
-        ("hitless.dev", "TrafficProvider") => TrafficProvider::crd(),
-        _ => return None,
-    };
-    let schema = crd.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
-    serde_json::to_value(schema).ok()
-}
-
-pub(super) type Disruption = PodDisruptionBudget;

@@ -7,7 +7,8 @@ use hitless_api::pod_transition_rule::TransitionRule;
 use super::finding::Finding;
 use super::object::{Known, Limits};
 
-pub(super) fn check(known: &Known<'_>) -> Vec<Finding> {
+/// `schema`: what was found before. What it says of a rule is not said again in the gate's words.
+pub(super) fn check(known: &Known<'_>, schema: &[Finding]) -> Vec<Finding> {
     let faults = match &known.limits {
         Limits::Rules(set) => set.faults(),
         Limits::Budget(budget) => budget.faults(),
@@ -16,7 +17,7 @@ pub(super) fn check(known: &Known<'_>) -> Vec<Finding> {
         }
         Limits::Disruption(_) => Vec::new(),
     };
-    let mut found: Vec<Finding> = faults.into_iter().map(|text| fault(known, text)).collect();
+    let mut found: Vec<Finding> = faults.into_iter().filter_map(|text| fault(known, text, schema)).collect();
     if let Limits::Rules(set) = &known.limits {
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
         for (index, rule) in set.spec.rules.iter().enumerate() {
@@ -30,11 +31,6 @@ pub(super) fn check(known: &Known<'_>) -> Vec<Finding> {
             }
             found.extend(doubts(rule).into_iter().map(|text| Finding::warning(known.object, line, text)));
         }
-        if set.spec.rules.is_empty() {
-            let text = "has no rules, so the pods that it selects have no limit at all, not even the built-in one; \
-                        add a rule or remove it";
-            found.push(Finding::warning(known.object, known.object.node.line_of(&["spec"]), text));
-        }
     }
     if let Limits::Budget(budget) = &known.limits
         && budget.spec.paused
@@ -46,13 +42,13 @@ pub(super) fn check(known: &Known<'_>) -> Vec<Finding> {
 }
 
 /// The gate's texts begin with what they are about.
-fn fault(known: &Known<'_>, text: String) -> Finding {
+fn fault(known: &Known<'_>, text: String, schema: &[Finding]) -> Option<Finding> {
     let rule = text.strip_prefix("rule ").and_then(|rest| rest.split_once(": ")).map(|(rule, _)| rule);
-    let line = match rule {
-        Some(rule) => known.line_of_rule(rule),
-        None => known.object.node.line_of(&["spec", "selector"]),
+    let Some(rule) = rule else {
+        return Some(Finding::error(known.object, known.object.node.line_of(&["spec", "selector"]), text));
     };
-    Finding::error(known.object, line, text)
+    let line = known.line_of_rule(rule);
+    (!known.is_said(rule, schema)).then(|| Finding::error(known.object, line, text))
 }
 
 fn line_of_index(known: &Known<'_>, index: usize) -> u64 {

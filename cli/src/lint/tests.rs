@@ -1,3 +1,6 @@
+mod input;
+mod limits;
+
 use super::*;
 
 fn now() -> Timestamp {

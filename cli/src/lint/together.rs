@@ -10,20 +10,21 @@ use super::finding::Finding;
 use super::never::{gate, selects, uid};
 use super::object::{Known, Limits};
 use super::pods::Pods;
+use crate::files::Object;
 
 /// Times at which windows open that are looked at; two a day are more than a year.
 const OPENINGS: usize = 800;
 
 /// Objects of one kind and name: the later one would replace the earlier one.
-pub(super) fn duplicates(known: &[Known<'_>]) -> Vec<Finding> {
-    let mut seen: BTreeMap<(&str, &str, &str), &Known<'_>> = BTreeMap::new();
+pub(super) fn duplicates(objects: &[Object]) -> Vec<Finding> {
+    let mut seen: BTreeMap<(&str, &str, &str, &str), &Object> = BTreeMap::new();
     let mut found = Vec::new();
-    for each in known {
-        let object = each.object;
-        if let Some(first) = seen.insert((object.kind(), object.namespace(), object.name()), each) {
+    for object in objects.iter().filter(|object| !object.name().is_empty()) {
+        let key = (object.group(), object.kind(), object.namespace(), object.name());
+        if let Some(first) = seen.insert(key, object) {
             let text = format!(
                 "has the name of the one at {}:{} and would replace it; rename one",
-                first.object.file, first.object.node.line
+                first.file, first.node.line
             );
             found.push(Finding::error(object, object.node.line, text));
         }

@@ -8,10 +8,10 @@ use hitless_workloads::restart_annotations::OwnList;
 use super::finding::Finding;
 use crate::files::Object;
 
-/// All findings about one workload.
-pub(super) fn check(object: &Object) -> Vec<Finding> {
+/// All findings about one workload. `fits`: its schema has nothing to say.
+pub(super) fn check(object: &Object, fits: bool) -> Vec<Finding> {
     let mut findings = restart_annotations(object);
-    findings.extend(of_kusionstack(object));
+    findings.extend(of_kusionstack(object).filter(|_| fits));
     findings
 }
 

@@ -15,7 +15,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::files::{self, Object};
+use crate::files::{self, Misread, Object};
+use crate::lint;
 use crate::snapshot::{Snapshot, WorkloadObject};
 
 /// The picture, and what was assumed. `nodes`: over how many made pods are spread.
@@ -53,6 +54,9 @@ pub(super) fn snapshot(objects: &[Object], nodes: Option<u32>) -> Result<(Snapsh
             }
             _ => {}
         }
+        if !is_of_workload(object.group(), object.kind()) && object.kind() != "Pod" {
+            said.extend(lint::refused(object));
+        }
     }
     let names: Vec<String> = match nodes {
         Some(count) => (1..=count).map(|number| format!("node-{number}")).collect(),
@@ -81,24 +85,29 @@ fn workload(object: &Object) -> Result<WorkloadObject, Failure> {
     const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "labels"];
     let maps = [&TEMPLATE[..2], &["spec", "template", "spec"], &TEMPLATE[..3], &TEMPLATE];
     if let Some(path) = files::no_map(&object.value, &maps) {
-        return Err(misread(object, &format!("{} is no map of fields", path.join("."))));
+        let text = format!("{} is no map of fields", path.join("."));
+        return Err(misread(object, Misread { line: object.node.line_of(path), text }));
     }
-    match kind::read(with_uid(object)) {
-        Some(Err(error)) => Err(misread(object, &error.to_string())),
-        Some(Ok(_)) | None => {
-            WorkloadObject::of(with_uid(object)).ok_or_else(|| misread(object, "it is of no workload's kind"))
-        }
+    if let Some(Err(error)) = kind::read(with_uid(object)) {
+        return Err(misread(object, lint::better(object, whole(object, error.to_string()))));
     }
+    let none = || misread(object, whole(object, "it is of no workload's kind".to_owned()));
+    WorkloadObject::of(with_uid(object)).ok_or_else(none)
+}
+
+fn whole(object: &Object, text: String) -> Misread {
+    Misread { line: object.node.line, text }
 }
 
 fn kept<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K, Failure> {
-    object.read().map_err(|text| misread(object, &text))
+    object.read().map_err(|error| misread(object, lint::better(object, error)))
 }
 
-fn misread(object: &Object, text: &str) -> Failure {
-    let Object { file, node, .. } = object;
+fn misread(object: &Object, misread: Misread) -> Failure {
+    let Misread { line, text } = misread;
     let what = format!("{}/{}", object.kind(), object.name());
-    Failure::Failed(format!("{file}:{}: {what}: {text}; check it with: kubectl hitless lint {file}", node.line))
+    let file = &object.file;
+    Failure::Failed(format!("{file}:{line}: {what}: {text}; check it with: kubectl hitless lint {file}"))
 }
 
 /// Objects that were never created have no uid.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hitless_gate::RuleVerdict;
+use hitless_gate::{Reason, RuleVerdict};
 use hitless_rollout::round::{WaitReason, words};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -58,6 +58,15 @@ pub(super) enum Step {
     },
     /// Nobody goes before then, although nobody is being operated.
     Wait { at: Timestamp, seconds: i64, until: Timestamp, held: Vec<Held> },
+    /// Nobody goes before these pods are available again. What follows assumes that they are at once.
+    Back {
+        at: Timestamp,
+        seconds: i64,
+        pods: Vec<String>,
+        /// So many more are not created yet.
+        missing: usize,
+        held: Vec<Held>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -105,8 +114,16 @@ impl Held {
         Self { rule, text: waiting.what(), unblock: waiting.unblock().map(ToOwned::to_owned), pods: 1 }
     }
 
-    pub(super) fn of(rule: &RuleVerdict) -> Self {
-        Self { rule: String::from(&*rule.rule), text: words(rule), unblock: rule.unblock(), pods: 1 }
+    /// `on_node`: the pod's node is known.
+    pub(super) fn of(rule: &RuleVerdict, on_node: bool) -> Self {
+        let (text, unblock) = match &rule.because {
+            Reason::PerNodeMinAvailable { fewest, .. } if !on_node => (
+                format!("at least {fewest} must stay on the pod's node, and how many are there is not known"),
+                Some("say how many nodes there are, with --nodes".to_owned()),
+            ),
+            _ => (words(rule), rule.unblock()),
+        };
+        Self { rule: String::from(&*rule.rule), text, unblock, pods: 1 }
     }
 }
 

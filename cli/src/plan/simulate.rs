@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_api::Hook;
 use hitless_gate::{Decision, Reason, RuleVerdict, Verdict};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::round::{PodVerdict, Round, WaitReason, explain, round};
 use jiff::{SignedDuration, Timestamp, Unit};
 
+use super::notes;
 use super::pace::Pace;
 use super::report::{Going, Held, LeftOut, Report, Step};
-use super::world::World;
+use super::world::{Back, World};
 use crate::args::Target;
 use crate::forecast::Expected;
 use crate::obstacle::InTheWay;
@@ -65,6 +67,12 @@ pub(super) fn run(prepared: &Snapshot, target: &Target, assumed: &Assumed, repor
     report.notes.extend(
         first.asked.iter().map(|rule| format!("rule {rule} asks an approver, who is assumed to agree at once")),
     );
+    report.notes.extend(notes::of_hooks(&first.hooks));
+    // Those that go together see it in what their clients would notice.
+    report.notes.extend(first.alone.iter().filter(|_| own.len() == 1).map(|pod| notes::only_pod(pod)));
+    if first.steps.iter().any(|step| matches!(step, Step::Back { .. })) {
+        report.notes.push("pods that are not available now are assumed to come back at once".to_owned());
+    }
     if learns(&first.steps) {
         report.notes.push(
             "how long the workload is away is learned from the first pods; those that go later may be held then"
@@ -79,7 +87,7 @@ pub(super) fn run(prepared: &Snapshot, target: &Target, assumed: &Assumed, repor
 fn learns(steps: &[Step]) -> bool {
     let waves = steps.iter().filter_map(|step| match step {
         Step::Wave { pods, .. } => Some(pods),
-        Step::Wait { .. } => None,
+        Step::Wait { .. } | Step::Back { .. } => None,
     });
     let is_open = |pod: &Going| pod.expected.as_ref().is_some_and(Expected::is_for_unknown_gap);
     waves.skip(1).flatten().any(is_open)
@@ -103,6 +111,10 @@ struct Outcome {
     stuck: Vec<Held>,
     asked: BTreeSet<String>,
     has_post_check: bool,
+    /// Hooks of the target's pods by their names.
+    hooks: BTreeMap<String, Hook>,
+    /// The pod that goes for another image while no other one serves, and nobody knows how long it is away.
+    alone: Option<String>,
     end: Timestamp,
 }
 
@@ -127,7 +139,12 @@ impl Course {
             let seconds = at.duration_since(self.start).as_secs();
             let went = !going.is_empty();
             if went {
-                self.outcome.steps.push(Step::Wave { at, seconds, pods: going, held: held(waits(), false) });
+                self.outcome.steps.push(Step::Wave {
+                    at,
+                    seconds,
+                    pods: going,
+                    held: held(&self.world, waits(), false),
+                });
             }
             let landing = self.flights.values().min().copied();
             let gates = waits().filter_map(|verdict| verdict.gate.as_ref());
@@ -140,14 +157,24 @@ impl Course {
             match next {
                 Some(next) if next.duration_since(self.start) <= HORIZON => {
                     if !went && landing.is_none() {
-                        self.outcome.steps.push(Step::Wait { at, seconds, until: next, held: held(waits(), true) });
+                        let held = held(&self.world, waits(), true);
+                        self.outcome.steps.push(Step::Wait { at, seconds, until: next, held });
                     }
                     at = next;
                 }
                 // Those that take no time at all are back now.
                 None if went => self.flights.values_mut().for_each(|back| *back = at),
+                None if landing.is_none() && waits().any(waits_for_pods) => {
+                    let held = held(&self.world, waits(), true);
+                    let Back { pods, missing } = self.world.bring_back(at);
+                    if pods.is_empty() && missing == 0 {
+                        self.outcome.stuck = held;
+                        return self.outcome;
+                    }
+                    self.outcome.steps.push(Step::Back { at, seconds, pods, missing, held });
+                }
                 Some(_) | None => {
-                    self.outcome.stuck = held(waits(), true);
+                    self.outcome.stuck = held(&self.world, waits(), true);
                     return self.outcome;
                 }
             }
@@ -209,6 +236,13 @@ impl Course {
         } else {
             self.pace.seconds_of(pod)
         };
+        if self.due.contains(&verdict.pod.uid) {
+            let named = forecast.hooks.iter().map(|hook| (hook.name.clone(), hook.clone()));
+            self.outcome.hooks.extend(named);
+            if is_known && forecast.is_alone && forecast.gap_milliseconds.is_none() {
+                self.outcome.alone.get_or_insert_with(|| verdict.pod.name.clone());
+            }
+        }
         let expected = is_known.then(|| Expected::from(forecast));
         let going = Going { pod: verdict.pod.name.clone(), node: self.world.node(pod), expected };
         self.flights.insert(verdict.pod.uid.clone(), later(at, seconds));
@@ -220,16 +254,32 @@ fn later(at: Timestamp, seconds: u32) -> Timestamp {
     at.checked_add(SignedDuration::from_secs(i64::from(seconds))).unwrap_or(Timestamp::MAX)
 }
 
+/// Whether nothing is in the pod's way but other pods that are not available.
+fn waits_for_pods(verdict: &PodVerdict) -> bool {
+    let is_for_pods = |rule: &RuleVerdict| match &rule.because {
+        Reason::MaxUnavailable { quota, .. } | Reason::MaxUnavailableNodes { quota, .. } => *quota > 0,
+        Reason::MinAvailable { quota, total, .. } => quota < total,
+        Reason::MaxUnavailableDomains { most, .. } => *most > 0,
+        Reason::PerNodeMinAvailable { .. } | Reason::AwaitingApproval { .. } => true,
+        _ => false,
+    };
+    let gate = verdict.gate.as_ref().filter(|_| verdict.waiting == Some(WaitReason::Rules));
+    gate.is_some_and(|gate| gate.denied().all(is_for_pods))
+}
+
 /// What holds pods back, each once with the number of pods and the words for the first of them: first what is no rule. Waiting for
 /// an approver is not counted: it is assumed to agree as soon as there is room. `all`: what passes in a moment counts, too.
-fn held<'a>(verdicts: impl Iterator<Item = &'a PodVerdict>, all: bool) -> Vec<Held> {
+fn held<'a>(world: &World, verdicts: impl Iterator<Item = &'a PodVerdict>, all: bool) -> Vec<Held> {
     let (mut waits, mut rules) = (BTreeMap::<String, Held>::new(), BTreeMap::<&str, Held>::new());
     for verdict in verdicts {
         match (&verdict.waiting, &verdict.gate) {
             (Some(WaitReason::Rules), Some(gate)) => {
                 let denied = gate.rules.iter().filter(|rule| rule.verdict == Decision::Denied);
                 for rule in denied.filter(|rule| !matches!(rule.because, Reason::AwaitingApproval { .. })) {
-                    rules.entry(&rule.rule).and_modify(|held| held.pods += 1).or_insert_with(|| Held::of(rule));
+                    rules
+                        .entry(&rule.rule)
+                        .and_modify(|held| held.pods += 1)
+                        .or_insert_with(|| Held::of(rule, world.is_on_node(&verdict.pod.uid)));
                 }
             }
             (Some(waiting), _)

@@ -1,3 +1,5 @@
+mod said;
+
 use serde_json::json;
 
 use super::*;

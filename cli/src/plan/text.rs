@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::report::{Going, Held, Report, Step};
 use crate::forecast::Expected;
-use crate::output;
+use crate::output::{self, one_line};
 use crate::status::span;
 
 /// Most pods that are named of one wave.
@@ -27,7 +27,7 @@ fn all(out: &mut String, report: &Report) -> std::fmt::Result {
         "Nothing" => writeln!(out, "nothing to do: {}", report.why)?,
         _ => in_place(out, report)?,
     }
-    report.notes.iter().try_for_each(|note| writeln!(out, "note: {note}"))
+    report.notes.iter().try_for_each(|note| writeln!(out, "note: {}", one_line(note)))
 }
 
 fn in_place(out: &mut String, report: &Report) -> std::fmt::Result {
@@ -59,6 +59,15 @@ fn in_place(out: &mut String, report: &Report) -> std::fmt::Result {
                 writeln!(out, "after {}: nobody goes until {}", span(*seconds), time(*until))?;
                 rules(out, "because", held)?;
             }
+            Step::Back { seconds, pods, missing, held, .. } => {
+                let missing = (*missing > 0).then(|| {
+                    format!("{} that {} not created yet", count(*missing), if *missing == 1 { "is" } else { "are" })
+                });
+                let who: Vec<String> = pods.iter().cloned().chain(missing).collect();
+                writeln!(out, "after {}: nobody goes until these are available: {}", span(*seconds), names(&who))?;
+                rules(out, "because", held)?;
+                writeln!(out, "if they come back:")?;
+            }
         }
     }
     for left in &report.left_out {
@@ -70,7 +79,10 @@ fn in_place(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "then nothing moves any more; what is left: {}", count(pods))?;
         rules(out, "because", &report.stuck)?;
         for held in &report.stuck {
-            held.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "    to unblock {}: {unblock}", held.rule))?;
+            held.unblock.as_ref().map_or(Ok(()), |unblock| {
+                let (rule, unblock) = (one_line(&held.rule), one_line(unblock));
+                writeln!(out, "    to unblock {rule}: {unblock}")
+            })?;
         }
     }
     if let Some(seconds) = report.seconds {
@@ -106,7 +118,7 @@ fn ways(out: &mut String, ways: &[(&Expected, Vec<&str>)]) -> std::fmt::Result {
 }
 
 fn rules(out: &mut String, before: &str, held: &[Held]) -> std::fmt::Result {
-    held.iter().try_for_each(|held| writeln!(out, "    {before} {}: {}", held.rule, held.text))
+    held.iter().try_for_each(|held| writeln!(out, "    {before} {}: {}", one_line(&held.rule), one_line(&held.text)))
 }
 
 fn going(pods: &[Going]) -> String {

@@ -10,7 +10,19 @@ use hitless_gate::{Answer, Approval, Approvals, Question};
 use hitless_rollout::Ask;
 use hitless_rollout::round::{Round, Write};
 use hitless_rollout::snapshot::{Evidence, LedgerView, NodeTransitionView, OperationKey, Snapshot as Cluster, Version};
+use hitless_workloads::{World as Workloads, kind};
 use jiff::Timestamp;
+
+/// Most pods that are made for a workload.
+const MOST_MADE: usize = 10_000;
+
+/// Pods that were not available, and now are.
+#[derive(Default)]
+pub(crate) struct Back {
+    pub(crate) pods: Vec<String>,
+    /// So many more were not there.
+    pub(crate) missing: usize,
+}
 
 #[derive(Clone)]
 pub(crate) struct World {
@@ -50,6 +62,31 @@ impl World {
     /// The pod's node, if it was not made up.
     pub(crate) fn node(&self, pod: &PodView) -> Option<String> {
         pod.node.clone().filter(|_| !self.without_node.contains(&pod.id.uid))
+    }
+
+    /// Whether the pod is known to be on a node.
+    pub(crate) fn is_on_node(&self, uid: &str) -> bool {
+        !self.without_node.contains(uid)
+    }
+
+    /// All pods that are not available and not operated are available from now on, and those that are missing are there.
+    pub(crate) fn bring_back(&mut self, at: Timestamp) -> Back {
+        let running: BTreeSet<String> = self.running().into_iter().collect();
+        let mut back = Back::default();
+        let away = |pod: &Arc<PodView>| !pod.available() && !pod.finished && !running.contains(&pod.id.uid);
+        for pod in self.cluster.pods.iter_mut().filter(|pod| away(pod)) {
+            let pod = Arc::make_mut(pod);
+            back.pods.push(pod.id.name.clone());
+            pod.terminating = false;
+            serve(pod, at);
+        }
+        let missing = missing(&self.cluster);
+        back.missing = missing.len();
+        for pod in missing {
+            self.index.insert(pod.id.uid.clone(), self.cluster.pods.len());
+            self.cluster.pods.push(Arc::new(pod));
+        }
+        back
     }
 
     /// uids of pods with an operation that has not ended.
@@ -170,10 +207,38 @@ fn operate(pod: &mut PodView, grant: &Grant, at: Timestamp) {
     }
     write(&mut pod.annotations, &grant.annotations);
     write(&mut pod.labels, &grant.labels);
+    serve(pod, at);
+}
+
+fn serve(pod: &mut PodView, at: Timestamp) {
     for condition in ["Ready", IN_SERVICE] {
         let is_true = ConditionView { is_true: true, reason: String::new(), message: String::new(), since: Some(at) };
         pod.conditions.insert(condition.to_owned(), is_true);
     }
+}
+
+/// Pods that workloads want and that are not there, each made like one that is.
+fn missing(cluster: &Cluster) -> Vec<PodView> {
+    let world = Workloads::new(&cluster.objects, &cluster.pods, BTreeSet::new());
+    let mut own: HashMap<&str, Vec<&PodView>> = HashMap::new();
+    for pod in cluster.pods.iter().filter(|pod| !pod.finished) {
+        if let Some(top) = world.top(pod) {
+            own.entry(&top.uid).or_default().push(pod);
+        }
+    }
+    let mut made = Vec::new();
+    for object in &cluster.objects {
+        let Some(pods) = own.get(object.id.uid.as_str()) else { continue };
+        let desired = kind::size(object).map_or(0, |size| usize::try_from(size.desired).unwrap_or(usize::MAX));
+        let like = pods.first().into_iter().cycle().take(desired.saturating_sub(pods.len()).min(MOST_MADE));
+        made.extend(like.enumerate().map(|(number, like)| {
+            let mut pod = (*like).clone();
+            pod.id.uid = format!("{} missing {number}", object.id.uid);
+            pod.id.name = format!("{} missing {number}", object.id.name);
+            pod
+        }));
+    }
+    made
 }
 
 fn write(values: &mut BTreeMap<String, String>, changes: &BTreeMap<String, Change>) {

@@ -315,7 +315,8 @@ pub(crate) const BLOCKED: &str = "RolloutBlocked";
 /// The last thing that the controller said of an object, if it was of the kind that explains waiting.
 fn last_event<'a>(events: impl IntoIterator<Item = &'a EventView>, uid: &str) -> Option<String> {
     let last = events.into_iter().filter(|event| event.regarding == uid).max_by_key(|event| event.time)?;
-    let waits = !matches!(last.reason.as_str(), "RolloutHeld" | "RolloutFinished" | "NativeRollout");
+    let explains_nothing = ["RolloutHeld", "RolloutFinished", "NativeRollout", "RestartRequested", "OptInRemoved"];
+    let waits = !explains_nothing.contains(&last.reason.as_str());
     waits.then(|| format!("{}: {}", last.reason, last.note))
 }
 

@@ -49,6 +49,15 @@ fn windows_zones_and_budgets_of_the_whole_cluster_are_asked_too() {
 }
 
 #[test]
+fn texts_of_objects_stay_on_their_line() {
+    let frozen = json!({"selector": {}, "blackouts": [{"start": "2025-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z",
+        "reason": "audit\u{1b}[2J\nnote: all is well"}]});
+    let (text, _) = why(&with_budget(rollout(&[old("a")]), "frozen", "team", &frozen), "web");
+    assert!(text.contains(r"audit\u001b[2J\nnote: all is well"), "{text}");
+    assert!(!text.lines().any(|line| line.starts_with("note: all")), "{text}");
+}
+
+#[test]
 fn what_is_no_rule_is_named_with_what_to_do() {
     let mut ungated = old("a");
     ungated["spec"]["readinessGates"] = json!([]);

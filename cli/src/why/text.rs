@@ -7,7 +7,7 @@ use hitless_gate::{BudgetConsumer, Consumption, Decision};
 use jiff::Timestamp;
 
 use super::answer::{Answer, PodAnswer, RuleAnswer};
-use crate::output;
+use crate::output::{self, one_line};
 use crate::status::State;
 
 /// Most pods that are named where all have the same answer.
@@ -92,13 +92,13 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
 fn rule(out: &mut String, answer: &RuleAnswer) -> std::fmt::Result {
     let verdict = &answer.verdict;
     let mark = if verdict.verdict == Decision::Allowed { '+' } else { '-' };
-    writeln!(out, "  {mark} {}: {}", verdict.rule, answer.text)?;
+    writeln!(out, "  {mark} {}: {}", one_line(&verdict.rule), one_line(&answer.text))?;
     if !verdict.holders.is_empty() {
         let holders: Vec<String> = verdict.holders.iter().map(holder).collect();
         writeln!(out, "      held by: {}", holders.join(", "))?;
     }
     verdict.since.map_or(Ok(()), |since| writeln!(out, "      since: {}", time(since)))?;
-    answer.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {unblock}"))
+    answer.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {}", one_line(unblock)))
 }
 
 fn holder(holder: &BudgetConsumer) -> String {

@@ -24,6 +24,11 @@ pub enum OptIn {
     InPlaceOnly,
 }
 
+impl OptIn {
+    /// For people, where one was there.
+    pub(crate) const GONE: &str = "hitless.dev/update asks for nothing any more, so its hold is lifted";
+}
+
 /// An object of a workload's kind, or of a kind that such a workload consists of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {

@@ -66,6 +66,9 @@ pub(super) fn complete(
         return None;
     }
     let count = made.count.min(MOST);
+    if count == 0 {
+        return None;
+    }
     let width = count.to_string().len();
     for number in 0..count {
         let name = match made.first_ordinal {

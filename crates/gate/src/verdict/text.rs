@@ -44,6 +44,10 @@ fn pods(count: u64) -> String {
     if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
 }
 
+fn nodes(count: u64) -> String {
+    if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") }
+}
+
 fn more(count: u64) -> String {
     if count == 1 { "1 more pod is".to_owned() } else { format!("{count} more pods are") }
 }
@@ -72,18 +76,23 @@ impl Reason {
             Self::Blackout { until, .. } => format!("wait until {until}, or end the blackout"),
             Self::WaveRunning { running } => format!("wait until {} are back", pods(*running)),
             Self::Soaking { until } => format!("wait until {until}, or lower soakSeconds"),
+            Self::TooManyFailures { most: 0, .. } => "raise maxFailures to 1 at least".to_owned(),
             Self::TooManyFailures { failed, .. } => {
                 format!("mend what failed and change the template (or back), or raise maxFailures to {}", failed + 1)
             }
+            Self::MaxUnavailableNodes { quota: 0, .. } => "raise maxUnavailableNodes to 1 at least".to_owned(),
             Self::MaxUnavailableNodes { quota, unavailable, .. } => {
                 let back = unavailable.saturating_sub(*quota) + 1;
-                format!("wait until {back} more nodes are whole, or raise maxUnavailableNodes to {}", unavailable + 1)
+                let back = if back == 1 { "1 more node is".to_owned() } else { format!("{back} more nodes are") };
+                format!("wait until {back} whole, or raise maxUnavailableNodes to {}", unavailable + 1)
             }
-            Self::MaxUnavailableDomains { key, most, unavailable, .. } => {
+            Self::MaxUnavailableDomains { most: 0, .. } => "raise maxUnavailableDomains to 1 at least".to_owned(),
+            Self::MaxUnavailableDomains { most, unavailable, .. } => {
                 let back = unavailable.saturating_sub(*most) + 1;
-                let raised = unavailable + 1;
-                format!("wait until {back} more of {key} are whole, or raise maxUnavailableDomains to {raised}")
+                let back = if back == 1 { "1 of them is".to_owned() } else { format!("{back} of them are") };
+                format!("wait until {back} whole, or raise maxUnavailableDomains to {}", unavailable + 1)
             }
+            Self::PerNodeMinAvailable { node, .. } if node.is_empty() => "wait until the pod has a node".to_owned(),
             Self::PerNodeMinAvailable { node, fewest, available } if available <= fewest => {
                 format!("bring {} more to node {node}, or lower perNodeMinAvailable", pods(fewest + 1 - available))
             }
@@ -129,8 +138,29 @@ fn said(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
+impl Reason {
+    /// Of a limit that lets nobody go, whatever there is: what it is compared with says nothing.
+    fn of_none(&self) -> Option<String> {
+        match self {
+            Self::TooManyFailures { most: 0, .. } => Some("maxFailures is 0, so nobody ever goes".to_owned()),
+            Self::MaxUnavailableDomains { most: 0, .. } => {
+                Some("maxUnavailableDomains is 0, so no available pod ever goes".to_owned())
+            }
+            // A count of 0 is meant so. A percentage that is too low for the nodes is not.
+            Self::MaxUnavailableNodes { quota: 0, total, .. } => Some(format!(
+                "at most 0 of {} may have an unavailable pod (a percentage rounds down); so no available pod ever goes",
+                nodes(*total)
+            )),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(text) = self.of_none() {
+            return f.write_str(&text);
+        }
         match self {
             Self::AlreadyReserved => write!(f, "the pod is reserved already"),
             Self::AlreadyUnavailable => write!(f, "the pod is unavailable anyway, operating it costs nothing"),
@@ -186,24 +216,32 @@ impl fmt::Display for Reason {
             Self::Soaking { until } => write!(f, "the last wave soaks until {until}"),
             Self::FewFailures => write!(f, "few operations have failed"),
             Self::TooManyFailures { most, failed } => {
-                write!(f, "{failed} operations have failed, and the budget stops at {most}")
+                let have =
+                    if *failed == 1 { "1 operation has".to_owned() } else { format!("{failed} operations have") };
+                write!(f, "{have} failed, and the budget stops at {most}")
             }
             Self::WithinNodes { quota, unavailable, total } => {
                 write!(f, "of {total} nodes {unavailable} have an unavailable pod (at most {quota})")
             }
             Self::MaxUnavailableNodes { quota, unavailable, total } => {
-                write!(f, "of {total} nodes {unavailable} have an unavailable pod, and at most {quota} may")
+                let have = if *unavailable == 1 { "has" } else { "have" };
+                write!(f, "of {} {unavailable} {have} an unavailable pod, and at most {quota} may", nodes(*total))
             }
             Self::WithinDomains { key } => write!(f, "there is room by {key}"),
             Self::MaxUnavailableDomains { key, most, domains, .. } => {
-                let domains = domains.join(", ");
+                let name = |domain: &String| if domain.is_empty() { "(not set)".to_owned() } else { domain.clone() };
+                let domains = domains.iter().map(name).collect::<Vec<_>>().join(", ");
                 write!(f, "pods are unavailable where {key} is {domains}, and at most {most} may be at a time")
             }
             Self::EnoughOnNode { node, fewest, available } => {
                 write!(f, "{available} are available on node {node} (at least {fewest} must stay)")
             }
+            Self::PerNodeMinAvailable { node, fewest, .. } if node.is_empty() => {
+                write!(f, "the pod has no node yet, and at least {fewest} must stay on it")
+            }
             Self::PerNodeMinAvailable { node, fewest, available } => {
-                write!(f, "{available} are available on node {node}, and at least {fewest} must stay")
+                let are = if *available == 1 { "1 is".to_owned() } else { format!("{available} are") };
+                write!(f, "{are} available on node {node}, and at least {fewest} must stay")
             }
             Self::FewRunning { most, running } => write!(f, "{running} are being operated (at most {most})"),
             Self::MaxConcurrent { most, running } => {
@@ -219,5 +257,57 @@ impl fmt::Display for Reason {
             Self::Misconfigured { text } => write!(f, "the rule can't be understood: {text}"),
             Self::NoSuchPod => write!(f, "there is no such pod (any more)"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(because: &Reason) -> (String, String) {
+        (because.to_string(), because.unblock().unwrap_or_default())
+    }
+
+    #[test]
+    fn a_limit_of_0_is_said_and_not_what_it_is_compared_with() {
+        let failures = said(&Reason::TooManyFailures { most: 0, failed: 0 });
+        assert_eq!(failures.0, "maxFailures is 0, so nobody ever goes");
+        assert_eq!(failures.1, "raise maxFailures to 1 at least");
+        let domains = |most, domains: &[&str]| Reason::MaxUnavailableDomains {
+            key: "zone".to_owned(),
+            most,
+            unavailable: domains.len() as u64,
+            domains: domains.iter().map(|domain| (*domain).to_owned()).collect(),
+        };
+        let none = said(&domains(0, &[]));
+        assert_eq!(none.0, "maxUnavailableDomains is 0, so no available pod ever goes");
+        assert_eq!(none.1, "raise maxUnavailableDomains to 1 at least");
+        let unnamed = said(&domains(1, &["", "b"]));
+        assert_eq!(unnamed.0, "pods are unavailable where zone is (not set), b, and at most 1 may be at a time");
+        assert_eq!(unnamed.1, "wait until 2 of them are whole, or raise maxUnavailableDomains to 3");
+        let nodes = said(&Reason::MaxUnavailableNodes { quota: 0, unavailable: 0, total: 2 });
+        assert_eq!(
+            nodes.0,
+            "at most 0 of 2 nodes may have an unavailable pod (a percentage rounds down); so no available pod ever goes"
+        );
+        assert_eq!(nodes.1, "raise maxUnavailableNodes to 1 at least");
+    }
+
+    #[test]
+    fn one_is_not_several() {
+        let nodes = said(&Reason::MaxUnavailableNodes { quota: 1, unavailable: 1, total: 3 });
+        assert_eq!(nodes.0, "of 3 nodes 1 has an unavailable pod, and at most 1 may");
+        assert_eq!(nodes.1, "wait until 1 more node is whole, or raise maxUnavailableNodes to 2");
+        let failures = Reason::TooManyFailures { most: 1, failed: 1 };
+        assert_eq!(failures.to_string(), "1 operation has failed, and the budget stops at 1");
+        let node = Reason::PerNodeMinAvailable { node: "a".to_owned(), fewest: 1, available: 1 };
+        assert_eq!(node.to_string(), "1 is available on node a, and at least 1 must stay");
+    }
+
+    #[test]
+    fn a_pod_without_a_node_is_told_so() {
+        let said = said(&Reason::PerNodeMinAvailable { node: String::new(), fewest: 1, available: 1 });
+        assert_eq!(said.0, "the pod has no node yet, and at least 1 must stay on it");
+        assert_eq!(said.1, "wait until the pod has a node");
     }
 }

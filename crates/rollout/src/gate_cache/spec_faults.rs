@@ -71,7 +71,8 @@ fn reference(group: &'static str, kind: &'static str, (namespace, name): &Key, u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_api::{Lenient, TransitionBudget};
+    use crate::snapshot::RuleView;
+    use hitless_api::{Lenient, PodTransitionRule, TransitionBudget};
     use hitless_gate::Settings;
     use serde_json::{Value, json};
 
@@ -103,6 +104,25 @@ mod tests {
         assert!(note.text.contains("spec.soakSeconds can't be read"), "{}", note.text);
         faults.set_budget(&key(), &budget(&json!({"selector": {}, "soakSeconds": 3})));
         assert!(faults.notes(&gate, &BTreeMap::new()).is_empty());
+    }
+
+    #[test]
+    fn who_governs_nobody_is_told_so() {
+        let gate = Gate::new(Settings::default());
+        for (spec, words) in [
+            (json!({}), "spec.selector is absent"),
+            (json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}), "spec.selector: "),
+        ] {
+            let notes = of(&budget(&spec)).notes(&gate, &BTreeMap::new());
+            assert!(notes.len() == 1 && notes[0].text.starts_with(words), "{notes:?}");
+            let object =
+                json!({"apiVersion": "x/v1", "kind": "PodTransitionRule", "metadata": {"name": "a"}, "spec": spec});
+            let rule = serde_json::from_value::<Lenient<PodTransitionRule>>(object).unwrap();
+            let mut faults = SpecFaults::default();
+            faults.set_rule(&key(), "u", &RuleSet::from(&RuleView::from(rule)));
+            let notes = faults.notes(&gate, &BTreeMap::new());
+            assert!(notes.len() == 1 && notes[0].text.starts_with(words), "{notes:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is expected of an operation of a pod.
 
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, Grant};
+use hitless_api::{DrainSpec, Grant, Hook};
 
 use super::{Mode, OperationSettings, Serving, StandIn, Traffic};
 
@@ -16,6 +16,8 @@ pub struct Forecast {
     pub gap_milliseconds: Option<u32>,
     /// The pod serves, and no other pod does where its connections come from.
     pub is_alone: bool,
+    /// What the pod is told or asked meanwhile.
+    pub hooks: Vec<Hook>,
 }
 
 impl Forecast {
@@ -33,6 +35,7 @@ impl Forecast {
             drain: settings.drain.clone(),
             gap_milliseconds: settings.gap_milliseconds(),
             is_alone: pod.ready() && traffic.stand_in(pod, serving) != StandIn::Serves,
+            hooks: settings.hooks.clone(),
         }
     }
 
@@ -41,6 +44,6 @@ impl Forecast {
     pub fn granted(grant: &Grant, gap_milliseconds: Option<u32>) -> Self {
         let Grant { mode, mode_reason, unless_serving, .. } = grant;
         let mode = Mode { mode: mode.clone(), reason: mode_reason.clone(), unless_serving: *unless_serving };
-        Self { mode, drain: grant.drain.clone(), gap_milliseconds, is_alone: false }
+        Self { mode, drain: grant.drain.clone(), gap_milliseconds, is_alone: false, hooks: grant.hooks.clone() }
     }
 }

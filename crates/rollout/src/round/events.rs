@@ -1,10 +1,10 @@
 //! What people should know of workloads, as Events: the same note for as long as it is true.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY, annotations};
-use hitless_api::{GrantOp, Outcome, PodRef};
+use hitless_api::{GrantOp, ObjectRef, Outcome, PodRef};
 use hitless_workloads::{Pause, Plan, kind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -36,10 +36,12 @@ pub(super) fn notes(
         if halted || moving.contains(plan.workload.uid.as_str()) { None } else { blocked(plan, &own) }
     });
     let refused = wishes.plans.iter().filter_map(|plan| refused(plan, own));
+    // First: what is in the way is the newer Event.
+    let requested = requested(wishes).into_iter();
     let restarts = verdicts.iter().filter_map(|verdict| lone(wishes, verdict));
     let failed = ended.failures.iter().map(|failure| failed(wishes, failure));
     let not_ready = ended.not_ready_after_end.iter().map(|failure| not_ready(wishes, failure));
-    stages.chain(refused).chain(blocked).chain(restarts).chain(failed).chain(not_ready).collect()
+    requested.chain(stages).chain(refused).chain(blocked).chain(restarts).chain(failed).chain(not_ready).collect()
 }
 
 /// Workloads whose opt-in means nothing: the next change of each rolls natively, and its owner may not expect that.
@@ -78,6 +80,23 @@ fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<EventNote> {
     }
     let text = format!("{} pods wait; pod {}: {}", own.len(), verdict.pod.name, verdict.text().unwrap_or_default());
     Some(note(regarding(plan), Severity::Warning, "RolloutBlocked", text))
+}
+
+/// Workloads with pods that are to be restarted because annotations on these ask for it, each with the last token. How many are left is
+/// `status`'s to say.
+fn requested(wishes: &Wishes<'_>) -> Vec<EventNote> {
+    let mut tokens: BTreeMap<&ObjectRef, &str> = BTreeMap::new();
+    for wish in wishes.by_pod.values() {
+        if let Some((token, owner)) = wish.restart_token().and_then(|token| Some((token, wishes.owner(wish.pod)?))) {
+            let last = tokens.entry(owner).or_insert(token);
+            *last = token.max(last);
+        }
+    }
+    let said = |(owner, token): (&ObjectRef, &str)| {
+        let text = format!("its pods are to be restarted in place: {} on them is {token}", annotations::RESTART);
+        note(owner.reference(kind::version(&owner.group_kind)), Severity::Normal, "RestartRequested", text)
+    };
+    tokens.into_iter().map(said).collect()
 }
 
 /// A restart of a pod that no workload of ours stands behind.

@@ -77,6 +77,8 @@ pub fn rule_stays(rule: &RuleVerdict) -> bool {
     let nobody_comes_back = || !rule.holders.iter().any(|holder| comes_back(holder.why));
     match &rule.because {
         Reason::MaxUnavailable { quota: 0, .. }
+        | Reason::MaxUnavailableNodes { quota: 0, .. }
+        | Reason::MaxUnavailableDomains { most: 0, .. }
         | Reason::MaxConcurrent { most: 0, .. }
         | Reason::LabelsDiffer { .. }
         | Reason::Paused
@@ -145,6 +147,8 @@ mod tests {
         assert!(!rule_stays(&denied(budget(1), &[Consumption::Unavailable, Consumption::RecentlyReady])));
         assert!(rule_stays(&denied(budget(1), &[Consumption::Unavailable])), "a pod is down, and nobody operates it");
         assert!(rule_stays(&denied(budget(0), &[Consumption::Reserved])), "nobody ever goes");
+        let nodes = Reason::MaxUnavailableNodes { quota: 0, unavailable: 1, total: 3 };
+        assert!(rule_stays(&denied(nodes, &[Consumption::Reserved])), "10% of 3 nodes are none");
         assert!(rule_stays(&denied(Reason::MinAvailable { quota: 3, available: 3, total: 3 }, &[])));
     }
 

@@ -42,6 +42,13 @@ impl<'a> Wish<'a> {
         self.intent.as_ref().is_ok_and(|intent| intent.operation.annotations.contains_key(annotations::RESTARTED))
     }
 
+    /// The token of a restart that an annotation on the pod asks for, and nobody else.
+    pub(super) fn restart_token(&self) -> Option<&str> {
+        let operation = &self.intent.as_ref().ok()?.operation;
+        let change = operation.annotations.get(annotations::RESTARTED)?;
+        change.to.as_deref().filter(|_| operation.op == GrantOp::Restart && self.asked_by.is_none())
+    }
+
     /// One that nobody has.
     pub(super) fn assumed(pod: &'a PodView, intent: PodIntent, workload: Option<usize>) -> Self {
         Self { pod, intent: Ok(intent), workload, rank: 0, delay_seconds: 0, asked_by: None, ends: false }

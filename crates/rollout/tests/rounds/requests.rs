@@ -73,6 +73,27 @@ fn no_other_restart_begins_before_the_job_says_what_was_done() {
     assert_eq!(grants(&gone).unwrap().len(), 1, "nobody asks for that any more");
 }
 
+/// Restarts by annotation are told on the workload, once for each token; a job tells of itself.
+#[test]
+fn a_restart_that_was_asked_for_is_told_on_the_workload() {
+    let asked = |pod: &mut Value| {
+        pod["metadata"]["annotations"] = json!({"hitless.dev/restart": "now"});
+        pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": true}]);
+    };
+    let told = |round: &Round| {
+        let events = round.events.iter().filter(|note| note.reason == "RestartRequested");
+        events.map(|note| (note.regarding.name.clone().unwrap(), note.text.clone())).collect::<Vec<_>>()
+    };
+    let text = "its pods are to be restarted in place: hitless.dev/restart on them is now";
+    assert_eq!(told(&decide(&snapshot(&[], pod(asked)))), [("db".to_owned(), text.to_owned())]);
+    assert!(told(&decide(&snapshot(&[job(&json!({}), &json!({}))], pod(|_| {})))).is_empty());
+    let done = |pod: &mut Value| {
+        asked(pod);
+        pod["metadata"]["annotations"]["hitless.dev/restarted"] = json!("now");
+    };
+    assert!(told(&decide(&snapshot(&[], pod(done)))).is_empty());
+}
+
 /// One pod is restarted, the other one is an operator's, both are allowed to go, and a Service has nobody else.
 #[test]
 fn a_pod_is_held_where_the_other_one_leaves_for_an_operator_in_the_same_round() {

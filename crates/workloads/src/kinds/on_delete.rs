@@ -84,7 +84,9 @@ impl<'a> Subject<'a> {
             return self.idle(Stage::NotOurs, None);
         }
         if self.object.opt_in() == OptIn::No {
-            return self.idle(Stage::NotOurs, held.then(|| self.put_back()));
+            let text = || format!("{}; the native controller rolls pods that are not at its template", OptIn::GONE);
+            let tells = || self.note(Severity::Normal, "OptInRemoved", text());
+            return self.idle(Stage::NotOurs, held.then(|| self.put_back().telling(Some(tells()))));
         }
         if !is_on_delete(self.strategy) {
             // A mark without its strategy guards nothing.

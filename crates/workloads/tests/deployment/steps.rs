@@ -139,6 +139,17 @@ fn opting_out_in_the_middle_takes_everything_off() {
     }
     // The guard keeps the annotation, so this is somebody who may: our own uninstall, or an administrator without the policies.
     world.deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/update");
+    let mut told = Vec::new();
+    for _ in 0..20 {
+        told.extend(world.plan(&BTreeSet::new()).writes.first().and_then(|write| write.tells.clone()));
+        let _ = world.step();
+    }
+    assert_eq!(
+        told.iter().map(|note| note.reason).collect::<Vec<_>>(),
+        ["OptInRemoved"],
+        "with the write that lifts the hold"
+    );
+    assert!(told[0].text.contains("the Deployment controller rolls"), "{}", told[0].text);
     world.settle();
     assert_eq!(world.deployment["spec"]["paused"], false);
     assert!(world.deployment["metadata"]["annotations"].get(MARK).is_none());

@@ -122,6 +122,17 @@ fn before_the_native_controller_has_made_the_revision_nobody_goes() {
 }
 
 #[test]
+fn who_takes_the_opt_in_off_is_told_that_the_hold_is_lifted() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"})).held();
+    scene.workload["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/update");
+    let plan = scene.plan();
+    let [write] = &plan.writes[..] else { panic!("{:?}", plan.writes) };
+    let told = write.tells.as_ref().unwrap();
+    assert_eq!((plan.stage, told.reason), (Stage::NotOurs, "OptInRemoved"));
+    assert!(told.text.contains("the native controller rolls"), "{}", told.text);
+}
+
+#[test]
 fn an_owners_own_on_delete_is_driven_and_never_put_back() {
     let mut scene = Scene::new("StatefulSet", &["web-0"], &json!({"type": "OnDelete"}));
     assert!(scene.plan().permanent);

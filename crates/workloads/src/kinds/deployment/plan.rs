@@ -59,7 +59,9 @@ impl<'a> Planner<'a> {
         }
         if deployment.opt_in() == OptIn::No {
             let settled = || self.strip(&[labels::SETTLED]);
-            return self.idle(Stage::NotOurs, self.let_go(None).or_else(settled));
+            let text = format!("{}; the Deployment controller rolls pods that are not at its template", OptIn::GONE);
+            let tells = self.note(Severity::Normal, "OptInRemoved", text);
+            return self.idle(Stage::NotOurs, self.let_go(Some(tells)).or_else(settled));
         }
         let Some(live) = live::live(self.owned, &deployment.body.template) else {
             if !deployment.body.paused {
@@ -71,7 +73,7 @@ impl<'a> Planner<'a> {
             }
             let text = "no ReplicaSet is there that could be updated in place".to_owned();
             let because = Because { reason: "NoReplicaSet", text };
-            return self.idle(Stage::SteppingAside(because.clone()), self.let_go(Some(&because)));
+            return self.idle(Stage::SteppingAside(because.clone()), self.let_go(Some(self.rolls(&because))));
         };
         if live.settled_at(deployment).is_some_and(|settled| settled > deployment.generation) {
             // An old view of the Deployment: what was to be done at this generation has been done, or is wished no more.
@@ -115,13 +117,15 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Takes everything of ours off, then lifts the guard's pause. A pause without the mark is somebody else's. `because`: the
-    /// Deployment controller rolls it then.
-    fn let_go(&self, because: Option<&Because>) -> Option<Write> {
-        let tells = because.map(|because| {
-            let text = format!("{}; the Deployment controller rolls it", because.text);
-            self.note(Severity::Normal, "NativeRollout", text)
-        });
+    /// That the Deployment controller rolls it, because.
+    fn rolls(&self, because: &Because) -> EventNote {
+        let text = format!("{}; the Deployment controller rolls it", because.text);
+        self.note(Severity::Normal, "NativeRollout", text)
+    }
+
+    /// Takes everything of ours off, then lifts the guard's pause. A pause without the mark is somebody else's. `tells`: what lifting it
+    /// means.
+    fn let_go(&self, tells: Option<EventNote>) -> Option<Write> {
         let strip = || self.strip(&[labels::HISTORY, labels::LIVE]);
         self.restore_template().or_else(strip).or_else(|| Some(self.unpause()?.telling(tells)))
     }
@@ -217,7 +221,7 @@ impl<'a> Planner<'a> {
         if self.permanent || only {
             return self.idle(Stage::Refused(because), None);
         }
-        let write = self.let_go(Some(&because));
+        let write = self.let_go(Some(self.rolls(&because)));
         self.idle(Stage::SteppingAside(because), write)
     }
 
