@@ -1,6 +1,6 @@
 //! Settings of the agent.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use hitless_api::names::AGENT_PORT;
@@ -38,7 +38,7 @@ impl Config {
     pub fn read<F: Fn(&str) -> Option<String>>(settings: &Settings<F>) -> Result<Self, ConfigError> {
         Ok(Self {
             node: settings.required("NODE_NAME")?,
-            listen: settings.parsed("HITLESS_LISTEN", SocketAddr::from(([0, 0, 0, 0], AGENT_PORT)))?,
+            listen: settings.parsed("HITLESS_LISTEN", SocketAddr::from((Ipv6Addr::UNSPECIFIED, AGENT_PORT)))?,
             socket: settings.or_off("HITLESS_SOCKET", SOCKET).map(PathBuf::from),
             trusted: settings.parsed("HITLESS_TRUSTED", Prefixes::default())?.0,
             log: settings.optional("HITLESS_LOG").unwrap_or_else(|| "info".to_owned()),

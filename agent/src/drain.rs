@@ -16,11 +16,34 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hitless_api::PortTreatment;
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_kernel::{KernelError, PodNetns};
 use tokio::sync::Notify;
 
 use crate::view::Observation;
 use hold::HoldThreads;
 use observer::Observer;
+
+/// Whether somebody must be seen to listen in the pod: a container is ready that is probed by connections, or has TCP ports. One that
+/// is being deleted may listen no more.
+pub(crate) fn must_listen(pod: &PodView) -> bool {
+    let is_ready = |container: &&ContainerView| container.status.as_ref().is_some_and(|status| status.ready);
+    let mut ready = pod.containers.iter().filter(is_ready);
+    !pod.terminating
+        && ready.any(|container| {
+            let has_tcp = container.ports.iter().any(|port| port.treatment != PortTreatment::Udp);
+            has_tcp || !container.probe_periods.is_empty()
+        })
+}
+
+/// Fails if somebody must listen, and nobody is seen to: then a count of 0 says nothing.
+fn ensure_listened(netns: &PodNetns, pod_uid: &str, must_listen: bool) -> Result<(), KernelError> {
+    if must_listen && netns.listeners()?.is_empty() {
+        return Err(KernelError::NobodyListens { pod_uid: pod_uid.to_owned() });
+    }
+    Ok(())
+}
 
 /// All of them.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Settings of the controller.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
@@ -41,7 +41,7 @@ impl Config {
         Ok(Self {
             pod: settings.required("POD_NAME")?,
             lease: settings.optional("HITLESS_LEASE").unwrap_or_else(|| CONTROLLER.to_owned()),
-            listen: settings.parsed("HITLESS_LISTEN", SocketAddr::from(([0, 0, 0, 0], CONTROLLER_PORT)))?,
+            listen: settings.parsed("HITLESS_LISTEN", SocketAddr::from((Ipv6Addr::UNSPECIFIED, CONTROLLER_PORT)))?,
             log: settings.optional("HITLESS_LOG").unwrap_or_else(|| "info".to_owned()),
             log_format: settings.parsed("HITLESS_LOG_FORMAT", Format::default())?,
             gate: hitless_gate::Settings {

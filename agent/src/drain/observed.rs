@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use rustix::fd::{AsFd as _, BorrowedFd};
 
 use super::ambiguous::ambiguous_unused;
+use super::ensure_listened;
 use super::quiet::Quiet;
 use super::restart::Restart;
 use super::stragglers;
@@ -227,6 +228,7 @@ impl Observed {
         node: &mut Option<NodeSockets>,
         now: Instant,
     ) -> Result<(), KernelError> {
+        ensure_listened(netns, &self.uid, self.target.must_listen)?;
         let counters = netns.counters()?;
         let was_quiet = self.count.quiet;
         if self.target.stage != Stage::Leaving {

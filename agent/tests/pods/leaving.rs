@@ -9,7 +9,7 @@ use std::time::Duration;
 use hitless_agent::decision::{Direction, Hold};
 use hitless_agent::drain::observed::{self, Stage as Looking};
 use hitless_agent::drain::observer::Observer;
-use hitless_agent::view::{Count, Observation};
+use hitless_agent::view::{Count, Observation, Stage};
 use hitless_api::DrainSpec;
 use hitless_kernel::{HoldSpec, SynHold, list_holds};
 use tokio::sync::Notify;
@@ -46,15 +46,38 @@ pub(crate) fn late_comers(lab: &Lab) {
     eventually("that block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));
 }
 
+/// gVisor's pods, for instance: a count of 0 says nothing, and nobody can be held.
+pub(crate) fn silent(lab: &Lab) {
+    let _silent = lab.start_silent();
+    let looker = Looker { must_listen: true, ..Looker::new(lab) };
+    looker.set_target(Looking::Draining, drain());
+    let words = eventually("the count fails", || match looker.observer.observations().remove(&lab.pod_uid)? {
+        Observation::Failed(why) if why.contains("no process") => None,
+        other => Some(other),
+    });
+    assert!(matches!(&words, Observation::Failed(why) if why.contains("another network stack")), "{words:?}");
+    let shop = Shop { must_listen: true, ..Shop::new(lab, drain()) };
+    shop.set_target(Hold::Prepare(Direction::Forward));
+    let held = eventually("the Hold fails", || shop.held());
+    assert!(matches!(&held.stage, Stage::Failed(why) if why.contains("another network stack")), "{held:?}");
+    // A worker that listens to nothing, and says so.
+    looker.observer.set_targets(BTreeMap::new());
+    let looker = Looker::new(lab);
+    looker.set_target(Looking::Draining, drain());
+    looker.counted("it is drained", |count| count.drained());
+}
+
 /// Looks at the pod that leaves.
 struct Looker<'a> {
     lab: &'a Lab,
     observer: Observer,
+    must_listen: bool,
 }
 
 impl<'a> Looker<'a> {
     fn new(lab: &'a Lab) -> Self {
-        Self { lab, observer: Observer::start("/proc".into(), Arc::new(Notify::new())).unwrap() }
+        let observer = Observer::start("/proc".into(), Arc::new(Notify::new())).unwrap();
+        Self { lab, observer, must_listen: false }
     }
 
     fn set_target(&self, stage: Looking, drain: DrainSpec) {
@@ -63,7 +86,8 @@ impl<'a> Looker<'a> {
 
     fn order_with(&self, stage: Looking, drain: DrainSpec, probe_periods: Vec<u32>) {
         let containers = vec![self.lab.container_id.clone()];
-        let target = observed::Target { stage, drain, probe_periods, containers };
+        let must_listen = self.must_listen;
+        let target = observed::Target { stage, drain, probe_periods, containers, must_listen };
         self.observer.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 

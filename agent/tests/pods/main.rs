@@ -55,7 +55,7 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 13] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
@@ -66,6 +66,7 @@ fn main() {
         ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leaving::leave),
         ("an answer in pieces that is asked for late is not broken off", leaving::late),
         ("connections that nobody uses are not waited for where that is wished", leaving::unused),
+        ("a pod whose sockets can't be seen is neither drained nor held", leaving::silent),
         ("a pod that is deleted drains while its preStop hook waits", deletion::deletion),
         ("a pod that is not there is a failure and never a hold", missing),
     ];
@@ -88,18 +89,26 @@ struct Shop<'a> {
     holds: HoldThreads,
     drain: DrainSpec,
     has_left: bool,
+    must_listen: bool,
 }
 
 impl<'a> Shop<'a> {
     fn new(lab: &'a Lab, drain: DrainSpec) -> Self {
-        Self { lab, holds: HoldThreads::new("/proc".into(), Arc::new(Notify::new())), drain, has_left: false }
+        Self {
+            lab,
+            holds: HoldThreads::new("/proc".into(), Arc::new(Notify::new())),
+            drain,
+            has_left: false,
+            must_listen: false,
+        }
     }
 
     fn set_target(&self, hold: Hold) {
         let containers = vec![self.lab.container_id.clone()];
         let drain = self.drain.clone();
         let (unless_serving, has_left) = (false, self.has_left);
-        let target = hold::Target { hold, containers, unless_serving, has_left, drain, grace: GRACE };
+        let must_listen = self.must_listen;
+        let target = hold::Target { hold, containers, unless_serving, has_left, must_listen, drain, grace: GRACE };
         self.holds.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 

@@ -32,6 +32,15 @@ pub enum KernelError {
         /// The pod's uid.
         pod_uid: String,
     },
+    /// Somebody must listen in the pod, and nobody is seen to: its sockets are in another network stack, as with gVisor.
+    #[error(
+        "nobody is seen to listen in pod {pod_uid}, although a container is ready that has ports or probes: another network stack, such as \
+         gVisor's? Its connections can't be counted"
+    )]
+    NobodyListens {
+        /// The pod's uid.
+        pod_uid: String,
+    },
     /// A hold of no ports, of more than 1024, or one that lasts less than a millisecond.
     #[error("a hold needs 1 to 1024 ports (got {ports}) and limits of at least a millisecond")]
     HoldSpec {

@@ -1,6 +1,7 @@
 //! `/healthz`, `/readyz` and `/metrics`; programs merge their own routes into the router.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,6 +10,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::registry::Registry;
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 use crate::liveness::Heartbeat;
 use crate::readiness::Readiness;
 
+/// Connections that may wait to be accepted, as in tokio.
+const BACKLOG: i32 = 1024;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What the three routes answer from.
@@ -55,9 +60,31 @@ pub fn router(health: Health) -> Router {
         .with_state(health)
 }
 
-/// Takes the port, so that a taken one is an error at start-up.
+/// Takes the port, so that a taken one is an error at start-up. `[::]` is all addresses of both families, whatever
+/// `net.ipv6.bindv6only` says; where the kernel has no IPv6 it is those of IPv4.
+///
+/// # Errors
+/// If the port is taken, or the address is none of this host's.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address).await.map_err(|source| BindError { address, source })
+    let is_all = address.is_ipv6() && address.ip().is_unspecified();
+    let bound = match is_all.then(|| bind_both(address)) {
+        None => TcpListener::bind(address).await,
+        Some(Err(error)) if error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        Some(bound) => bound,
+    };
+    bound.map_err(|source| BindError { address, source })
+}
+
+fn bind_both(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_only_v6(false)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
 }
 
 /// Serves until `token` is cancelled, then finishes the requests that have begun.
@@ -103,6 +130,18 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
+    }
+
+    #[tokio::test]
+    async fn all_addresses_are_those_of_both_families() {
+        let listener = bind("[::]:0".parse().unwrap()).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "::1"] {
+            let client = TcpStream::connect((host, port)).await.unwrap();
+            let (_, from) = listener.accept().await.unwrap();
+            assert_eq!(from.ip().to_canonical(), client.local_addr().unwrap().ip(), "{host}");
+        }
+        assert!(bind(SocketAddr::from(([0, 0, 0, 0], port))).await.is_err(), "the port is taken for IPv4, too");
     }
 
     #[tokio::test]

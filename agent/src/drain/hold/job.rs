@@ -23,6 +23,8 @@ pub struct Target {
     /// The pod has left service, and nobody should come any more: who does is held, and nothing is told. What is decided about the pod
     /// rests on its counts.
     pub has_left: bool,
+    /// Somebody is certain to listen in the pod: if nobody is seen to, nobody can be held.
+    pub must_listen: bool,
     /// Treatment of the ports, the cap, and what becomes of stragglers.
     pub drain: DrainSpec,
     /// How long after SIGTERM the kubelet kills a process that has not ended.

@@ -8,6 +8,7 @@ use hitless_kernel::{HoldSpec, KernelError, PodNetns, SynHold, exposure, sweep_h
 
 use super::job::{JobHandle, Target};
 use crate::decision::{Direction, Hold};
+use crate::drain::ensure_listened;
 use crate::drain::in_flight::InFlight;
 use crate::drain::restart::Restart;
 use crate::drain::stragglers;
@@ -140,6 +141,7 @@ impl<'a> HoldSession<'a> {
     fn open(job: &'a JobHandle<'a>, target: &Target, listened: &mut ListenedPorts) -> Result<Self, KernelError> {
         let netns = PodNetns::open(job.proc_root(), job.uid)?;
         sweep_holds(&netns)?;
+        ensure_listened(&netns, job.uid, target.must_listen)?;
         let (proc_root, drain) = (job.proc_root(), &target.drain);
         let restart = Restart::note(proc_root, job.uid, &netns, &target.containers, &listened.0, drain)?;
         listened.0.extend(restart.ports());

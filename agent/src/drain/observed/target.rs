@@ -3,6 +3,8 @@
 use hitless_api::DrainSpec;
 use hitless_api::pod::PodView;
 
+use crate::drain::must_listen;
+
 /// How a pod is to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -14,6 +16,8 @@ pub struct Target {
     pub probe_periods: Vec<u32>,
     /// containerID of each container that is operated, as the pod's status has it.
     pub containers: Vec<String>,
+    /// Somebody is certain to listen in the pod: if nobody is seen to, nothing can be counted.
+    pub must_listen: bool,
 }
 
 impl Target {
@@ -21,7 +25,7 @@ impl Target {
     #[must_use]
     pub fn new(pod: &PodView, stage: Stage, drain: DrainSpec, containers: Vec<String>) -> Self {
         let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
-        Self { stage, drain, probe_periods, containers }
+        Self { stage, drain, probe_periods, containers, must_listen: must_listen(pod) }
     }
 }
 

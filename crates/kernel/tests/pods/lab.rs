@@ -123,6 +123,11 @@ impl Lab {
     }
 
     /// Starts a container with namespaces and a root of its own, as user 1000, that does nothing.
+    pub(crate) fn start_silent(&self) -> Silent {
+        let namespace = Some(&self.pod);
+        Silent(entering(&self.cgroup, namespace).args(["sleep", "1000"]).stdin(Stdio::null()).spawn().unwrap())
+    }
+
     pub(crate) fn start_container(&self) -> Container {
         Container::start(&self.cgroup)
     }
@@ -239,6 +244,26 @@ fn server_program() -> PathBuf {
     option_env!("CARGO_BIN_EXE_pod-server").map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from)
 }
 
+/// Runs a program in a container and its network. The shell enters the control group and then becomes `nsenter`, which becomes the
+/// program, all with one pid.
+fn entering(cgroup: &Cgroup, namespace: Option<&Namespace>) -> Command {
+    let enter = namespace.map_or(String::new(), |ns| format!("nsenter --net={} --", ns.path().display()));
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!(r#"echo $$ > "$1/cgroup.procs" && shift && exec {enter} "$@""#), "sh"]);
+    command.arg(cgroup.leaf());
+    command
+}
+
+/// A process of the pod whose network stack the kernel does not show: here it has no socket at all.
+pub(crate) struct Silent(Child);
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 /// The server process; commands go to its standard input, answers come on its standard error output.
 pub(crate) struct Server {
     child: Child,
@@ -246,12 +271,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The shell enters the control group and then becomes `nsenter`, which becomes the server, all with one pid.
     fn start(cgroup: &Cgroup, namespace: Option<&Namespace>) -> Self {
-        let enter = namespace.map_or(String::new(), |ns| format!("nsenter --net={} --", ns.path().display()));
-        let mut child = Command::new("sh")
-            .args(["-c", &format!(r#"echo $$ > "$1/cgroup.procs" && shift && exec {enter} "$@""#), "sh"])
-            .arg(cgroup.leaf())
+        let mut child = entering(cgroup, namespace)
             .args([server_program(), "serve".into()])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

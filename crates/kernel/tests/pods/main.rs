@@ -302,6 +302,16 @@ fn the_end_of_a_connection_is_an_event_in_its_own_namespace() {
     assert!(wait(10) && events.clear().unwrap(), "more than there is room for is no failure");
 }
 
+/// A count of nothing that is no failure: whoever asks must know whether somebody should listen.
+#[test]
+fn a_pod_whose_sockets_are_elsewhere_has_neither_listeners_nor_connections() {
+    let Some(lab) = Lab::new() else { return };
+    let _silent = lab.start_silent();
+    let netns = eventually("its process is there", || PodNetns::open(proc_root(), &lab.pod_uid).ok());
+    assert_eq!(netns.listeners().unwrap().len(), 0);
+    assert_eq!(netns.connections().unwrap().inbound.len(), 0);
+}
+
 #[test]
 fn pods_without_a_namespace_of_their_own_are_refused() {
     let Some(lab) = Lab::new() else { return };
