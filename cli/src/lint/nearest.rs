@@ -2,18 +2,7 @@
 
 /// How many letters have to be changed, added or left out to make one name of the other; upper and lower case are the same.
 pub(super) fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.to_lowercase().chars().collect();
-    let mut before: Vec<usize> = (0..=other.len()).collect();
-    for (row, letter) in one.to_lowercase().chars().enumerate() {
-        let mut corner = before[0];
-        before[0] = row + 1;
-        for (column, theirs) in other.iter().enumerate() {
-            let changed = corner + usize::from(letter != *theirs);
-            corner = before[column + 1];
-            before[column + 1] = changed.min(corner + 1).min(before[column] + 1);
-        }
-    }
-    before.last().copied().unwrap_or_default()
+    strsim::levenshtein(&one.to_lowercase(), &other.to_lowercase())
 }
 
 /// The one of these names that is meant by `name`, if one is near enough.

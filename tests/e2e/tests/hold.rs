@@ -44,6 +44,18 @@ fn ensure_planned(stack: &Stack, app: &App, version: &str, words: &str) -> anyho
 /// New connections from each of the two nodes.
 const FRESH: Rate = Rate { fresh: 100, keepalive: 0, connections: 0, delay_ms: 0 };
 
+/// No request has failed, and both versions have answered.
+fn finish_with_both_versions(traffic: Vec<Traffic>) -> anyhow::Result<()> {
+    for traffic in traffic {
+        traffic.wait_for_more(100, PATIENCE)?;
+        let report = traffic.stop()?;
+        println!("{}", serde_json::to_string(&report)?);
+        ensure!(report.fresh.failed == 0, "requests failed: {report:?}");
+        ensure!(report.versions.contains_key("v1") && report.versions.contains_key("v2"), "{:?}", report.versions);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_single_replica_changes_its_image_and_no_connection_fails() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
@@ -61,13 +73,7 @@ fn a_single_replica_changes_its_image_and_no_connection_fails() -> anyhow::Resul
     services.wait("the Service to be closed again", PATIENCE, |services| {
         services.get("web").filter(|web| is_closed(web)).map(drop)
     })?;
-    for traffic in traffic {
-        traffic.wait_for_more(100, PATIENCE)?;
-        let report = traffic.stop()?;
-        println!("{}", serde_json::to_string(&report)?);
-        ensure!(report.fresh.failed == 0, "requests failed: {report:?}");
-        ensure!(report.versions.contains_key("v1") && report.versions.contains_key("v2"), "{:?}", report.versions);
-    }
+    finish_with_both_versions(traffic)?;
     ensure!(app.identities() == before, "the pod was replaced: {before:?} became {:?}", app.identities());
     app.workloads.wait("the gap to be learned", PATIENCE, |deployments| {
         deployments.get("web")?["metadata"]["annotations"]["hitless.dev/gap"].as_str().map(drop)
@@ -150,13 +156,7 @@ fn who_comes_to_a_pod_that_has_left_waits_for_its_new_process_and_is_not_refused
     traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(100, PATIENCE))?;
     app.set_version("v2")?;
     app.rollout_status()?;
-    for traffic in traffic {
-        traffic.wait_for_more(100, PATIENCE)?;
-        let report = traffic.stop()?;
-        println!("{}", serde_json::to_string(&report)?);
-        ensure!(report.fresh.failed == 0, "requests failed: {report:?}");
-        ensure!(report.versions.contains_key("v1") && report.versions.contains_key("v2"), "{:?}", report.versions);
-    }
+    finish_with_both_versions(traffic)?;
     ensure!(app.identities() == before, "pods were replaced: {before:?} became {:?}", app.identities());
     Ok(())
 }
