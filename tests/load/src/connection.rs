@@ -47,8 +47,10 @@ pub(crate) enum Idle {
 }
 
 impl Connection {
+    /// One that is given up before it is open goes on by itself, so that nobody gets its port meanwhile: a node's connection tracking knows
+    /// for two minutes to which pod an unanswered SYN from there went, and would send the next one to it, too, gone or not.
     pub(crate) async fn open(target: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(target).await?;
+        let stream = tokio::spawn(TcpStream::connect(target)).await.map_err(io::Error::other)??;
         stream.set_nodelay(true)?;
         Ok(Self { stream, answered_by: None })
     }
