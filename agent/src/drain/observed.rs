@@ -50,6 +50,8 @@ pub(super) struct Observed {
     uid: String,
     target: Target,
     netns: Option<PodNetns>,
+    /// Somebody was seen to listen there, where that is asked.
+    has_listened: bool,
     /// From when on only ends of connections are waited for; without it the counters are read again and again.
     destroy_events: Option<DestroyEvents>,
     start: Instant,
@@ -87,6 +89,7 @@ impl Observed {
             udp: None,
             target,
             netns: None,
+            has_listened: false,
             destroy_events: None,
             start: now,
             established: 0,
@@ -166,7 +169,7 @@ impl Observed {
             }
             Err(error) => {
                 // What the namespace was is not certain any more; quiet must be shown anew.
-                self.netns = None;
+                (self.netns, self.has_listened) = (None, false);
                 self.watch = ConnectionWatch::default();
                 self.forget_quiet();
                 self.next = now + RETRY;
@@ -228,7 +231,11 @@ impl Observed {
         node: &mut Option<NodeSockets>,
         now: Instant,
     ) -> Result<(), KernelError> {
-        ensure_listened(netns, &self.uid, self.target.must_listen)?;
+        // Whose listeners were seen once has a network stack that can be seen, and may stop listening before its connections end.
+        if !self.has_listened {
+            ensure_listened(netns, &self.uid, self.target.must_listen)?;
+            self.has_listened = self.target.must_listen;
+        }
         let counters = netns.counters()?;
         let was_quiet = self.count.quiet;
         if self.target.stage != Stage::Leaving {

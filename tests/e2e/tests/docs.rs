@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Desk {
 
     fn shell(&self, command: &str) -> anyhow::Result<Command> {
         let mut shell = self.kubectl.program("bash")?;
-        shell.args(["-euc", command]).env("KUBECONFIG", self.kubeconfig()).current_dir(Path::new(&self.directory));
+        shell.args(["-euc", command]).env("KUBECONFIG", self.kubeconfig()).current_dir(&self.directory);
         Ok(shell)
     }
 

@@ -19,7 +19,7 @@ use crate::view::{Held, HoldNumbers, Listening, Stage};
 const FINE: Duration = Duration::from_millis(1);
 /// The same while the old process runs.
 const MEDIUM: Duration = Duration::from_millis(4);
-/// The same when nobody waits any more.
+/// The same when nobody waits any more, or is likely to.
 const COARSE: Duration = Duration::from_millis(10);
 /// How often the kernel is asked since when clients have been held.
 const ASK_EVERY: Duration = Duration::from_millis(10);
@@ -264,7 +264,11 @@ impl<'a> HoldSession<'a> {
                 }
             }
             self.collect();
-            self.job.wait(if self.restart.is_under_way() { FINE } else { MEDIUM });
+            self.job.wait(match self.restart.is_under_way() {
+                _ if self.target.has_left => COARSE,
+                true => FINE,
+                false => MEDIUM,
+            });
         }
     }
 
@@ -293,7 +297,9 @@ impl<'a> HoldSession<'a> {
     /// Nobody is held any more. It is to be known how long the restart takes, and whether clients must be held again.
     fn watch_listeners(&mut self) {
         while self.job.target().is_some_and(|target| !matches!(target.hold, Hold::Prepare(_))) {
-            if self.listening.is_some() || self.restart.ports().is_empty() {
+            // Nobody is told of the listeners of a pod that has left.
+            let is_over = self.target.has_left && self.again.is_none();
+            if is_over || self.listening.is_some() || self.restart.ports().is_empty() {
                 self.job.wait_for(LONG, |hold| matches!(hold, Hold::Prepare(_)));
                 continue;
             }
