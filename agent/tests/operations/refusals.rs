@@ -53,20 +53,7 @@ impl Situation {
     }
 
     fn report(&self, phase: Phase) -> Transition {
-        Transition {
-            id: self.grant.id.clone(),
-            granted: self.grant.granted.clone(),
-            phase,
-            since: hitless_api::MicroTime(start()),
-            deadline: None,
-            connections: None,
-            gap_milliseconds: None,
-            hooks_done: Vec::new(),
-            hooks: Vec::new(),
-            rollback: None,
-            message: String::new(),
-            result: None,
-        }
+        Transition::at(&self.grant, phase, hitless_api::MicroTime(start()))
     }
 
     fn begun(mut self) -> Self {

@@ -181,20 +181,8 @@ fn unwritten() -> Version {
 }
 
 fn done(grant: &Grant, at: Timestamp) -> Transition {
-    Transition {
-        id: grant.id.clone(),
-        granted: grant.granted.clone(),
-        phase: Phase::Returning,
-        since: MicroTime(at),
-        deadline: None,
-        connections: None,
-        gap_milliseconds: None,
-        hooks_done: Vec::new(),
-        hooks: Vec::new(),
-        rollback: None,
-        message: String::new(),
-        result: Some(TransitionResult { outcome: Outcome::Done, reason: "Done".to_owned(), report: BTreeMap::new() }),
-    }
+    let result = TransitionResult { outcome: Outcome::Done, reason: "Done".to_owned(), report: BTreeMap::new() };
+    Transition { result: Some(result), ..Transition::at(grant, Phase::Returning, MicroTime(at)) }
 }
 
 fn operate(pod: &mut PodView, grant: &Grant, at: Timestamp) {

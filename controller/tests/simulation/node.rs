@@ -45,20 +45,7 @@ impl Cluster {
         let result =
             result.map(|(outcome, reason)| TransitionResult { outcome, reason: reason.into(), report: report.clone() });
         node.transitions.retain(|each| each.id != grant.id);
-        node.transitions.push(Transition {
-            id: grant.id.clone(),
-            granted: grant.granted.clone(),
-            phase,
-            since,
-            deadline: None,
-            connections: None,
-            gap_milliseconds,
-            hooks_done: Vec::new(),
-            hooks: Vec::new(),
-            rollback: None,
-            message: String::new(),
-            result,
-        });
+        node.transitions.push(Transition { gap_milliseconds, result, ..Transition::at(grant, phase, since) });
         node.agent = Some(self.agent.clone());
         node.version.resource_version = version;
     }

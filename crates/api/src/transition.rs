@@ -131,6 +131,25 @@ impl TransitionResult {
 }
 
 impl Transition {
+    /// Of `grant` in this phase since then, and nothing else is known.
+    #[must_use]
+    pub fn at(grant: &Grant, phase: Phase, since: MicroTime) -> Self {
+        Self {
+            id: grant.id.clone(),
+            granted: grant.granted.clone(),
+            phase,
+            since,
+            deadline: None,
+            connections: None,
+            gap_milliseconds: None,
+            hooks_done: Vec::new(),
+            hooks: Vec::new(),
+            rollback: None,
+            message: String::new(),
+            result: None,
+        }
+    }
+
     /// Whether this is about `grant`, and not about an earlier grant of the same wish.
     #[must_use]
     pub fn is_of(&self, grant: &Grant) -> bool {

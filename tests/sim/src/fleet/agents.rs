@@ -85,18 +85,6 @@ impl World {
 }
 
 fn done(grant: &Grant, wall: jiff::Timestamp) -> Transition {
-    Transition {
-        id: grant.id.clone(),
-        granted: grant.granted.clone(),
-        phase: Phase::Returning,
-        since: MicroTime(wall),
-        deadline: None,
-        connections: None,
-        gap_milliseconds: None,
-        hooks_done: Vec::new(),
-        hooks: Vec::new(),
-        rollback: None,
-        message: String::new(),
-        result: Some(TransitionResult { outcome: Outcome::Done, reason: "Done".to_owned(), report: BTreeMap::new() }),
-    }
+    let result = TransitionResult { outcome: Outcome::Done, reason: "Done".to_owned(), report: BTreeMap::new() };
+    Transition { result: Some(result), ..Transition::at(grant, Phase::Returning, MicroTime(wall)) }
 }
