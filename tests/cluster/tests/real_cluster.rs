@@ -10,6 +10,8 @@ use std::process::Command;
 use hitless_cluster::image::{ImageSpec, from_dockerfile};
 use hitless_cluster::{Cluster, Place, Tools, UpOptions, count_writes, missing_requirements};
 use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 const NAME: &str = "self-test";
 
@@ -96,12 +98,10 @@ fn makes_commands_inside(cluster: &Cluster) {
 
 fn reports_a_dead_part(cluster: &Cluster) {
     let pid = cluster.process("kube-scheduler").unwrap();
-    assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
-    // A killed process is a zombie or gone when its status says so; the kernel tells nobody else.
-    let status = format!("/proc/{pid}/status");
-    while fs::read_to_string(&status).is_ok_and(|text| !text.contains("State:\tZ")) {
-        std::thread::yield_now();
-    }
+    // It becomes readable when the last thread has ended; the status in `/proc` is the first thread's.
+    let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+    pidfd_send_signal(&process, Signal::KILL).unwrap();
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
     let died = cluster.check().unwrap_err().to_string();
     assert!(died.starts_with("kube-scheduler has died"), "{died}");
     let listed = Cluster::list().unwrap().into_iter().find(|summary| summary.name == NAME).unwrap();

@@ -150,6 +150,16 @@ impl App {
             .collect()
     }
 
+    /// Waits until none of these pods is left, but for such that are being deleted. `kubectl rollout status` may say that it
+    /// is so before our own watch does.
+    pub fn wait_replaced(&self, before: &[Identity]) -> anyhow::Result<()> {
+        let is_left = |pod: &Value| {
+            pod["metadata"]["deletionTimestamp"].is_null()
+                && before.iter().any(|before| pod["metadata"]["uid"].as_str() == Some(&before.uid))
+        };
+        self.pods.wait("no old pod", PATIENCE, |pods| (!pods.values().any(is_left)).then_some(()))
+    }
+
     /// ReplicaSets that have, or wish to have, pods.
     pub fn live_replica_sets(&self) -> anyhow::Result<Vec<Value>> {
         let all = self.kubectl.list(&["replicasets"])?;

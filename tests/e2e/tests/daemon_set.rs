@@ -67,6 +67,6 @@ fn a_daemon_set_on_the_hosts_network_rolls_natively() -> anyhow::Result<()> {
     ensure!(!app::is_held(&web), "pods that are never operated hold their DaemonSet: {web}");
     app.rollout_status()?;
     app.wait_version("v2", 2)?;
-    ensure!(app.identities().iter().all(|pod| !before.contains(pod)), "an old pod is still there");
+    app.wait_replaced(&before)?;
     Ok(())
 }
