@@ -4,6 +4,8 @@
 pub const GROUP: &str = "hitless.dev";
 /// Namespace that the agent and the controller run in; also named by the admission policies.
 pub const SYSTEM_NAMESPACE: &str = "hitless-system";
+/// Namespace of the cluster's own programs. hitless changes no template there.
+pub const KUBE_SYSTEM: &str = "kube-system";
 /// User name of the agent's service account, as admission sees it.
 pub const AGENT_USER: &str = "system:serviceaccount:hitless-system:hitless-agent";
 /// User name of the controller's service account, as admission sees it.

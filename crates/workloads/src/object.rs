@@ -114,6 +114,11 @@ impl Object {
         }
     }
 
+    /// Whether it belongs to the cluster or to hitless itself.
+    pub(crate) fn is_system(&self) -> bool {
+        matches!(self.id.namespace.as_str(), names::KUBE_SYSTEM | names::SYSTEM_NAMESPACE)
+    }
+
     /// What its annotation for the opt-in says, if that means nothing.
     #[must_use]
     pub fn unknown_opt_in(&self) -> Option<&str> {

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::intent::PodWish;
 use crate::object::{Object, OptIn};
+use crate::template::Template;
 use crate::write::Write;
 
 /// Why a template change is left to the native controller, or refused.
@@ -44,9 +45,16 @@ impl Because {
 }
 
 impl Because {
-    /// Pods on their node's network are never operated.
-    pub(crate) fn host_network() -> Self {
-        Self { reason: "HostNetwork", text: "its pods use their nodes' network; such pods are not operated".to_owned() }
+    /// Why a workload with this template is never brought to another one in place, whatever the change is.
+    pub(crate) fn never(workload: &Object, template: &Template) -> Option<Self> {
+        // The controller changes no template there: whoever takes it over must not reach what the cluster itself consists of.
+        if workload.is_system() {
+            let text = format!("it is in {}, where hitless changes no workload", workload.id.namespace);
+            return Some(Self { reason: "SystemNamespace", text });
+        }
+        let text = || "its pods use their nodes' network; such pods are not operated".to_owned();
+        let on_host = template.content()["spec"]["hostNetwork"] == true;
+        on_host.then(|| Self { reason: "HostNetwork", text: text() })
     }
 }
 

@@ -130,7 +130,6 @@ fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
     });
     let pods = world.pods(&set.object.id.uid).iter().copied();
     let pods: Vec<_> = pods.filter(|pod| !pod.terminating && !pod.finished).collect();
-    let host_network = template.content()["spec"]["hostNetwork"] == true;
     Subject {
         object: set.object,
         resource: const { &DAEMON_SET },
@@ -144,6 +143,6 @@ fn subject<'a>(set: DaemonSet<'a>, world: &World<'a>) -> Subject<'a> {
         pods,
         at_a_time: None,
         counts: is_current.then(|| usize::try_from(status.updated_number_scheduled).unwrap_or_default()),
-        impossible: host_network.then(Because::host_network),
+        impossible: Because::never(set.object, template),
     }
 }

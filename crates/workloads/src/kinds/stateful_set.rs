@@ -131,7 +131,6 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
     let (mut in_order, below): (Vec<_>, Vec<_>) =
         all.partition(|(ordinal, _)| *ordinal >= start.saturating_add(set.partition()));
     in_order.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
-    let host_network = template.content()["spec"]["hostNetwork"] == true;
     Subject {
         object: set.object,
         resource: const { &STATEFUL_SET },
@@ -145,7 +144,7 @@ fn subject<'a>(set: StatefulSet<'a>, world: &World<'a>) -> Subject<'a> {
         in_order: in_order.into_iter().map(|(_, pod)| pod).collect(),
         at_a_time: Some(set.at_a_time()),
         counts: is_current.then(|| usize::try_from(status.updated_replicas).unwrap_or_default()),
-        impossible: host_network.then(Because::host_network),
+        impossible: Because::never(set.object, template),
     }
 }
 

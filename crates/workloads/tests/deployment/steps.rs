@@ -253,3 +253,23 @@ fn an_empty_native_replica_set_with_the_target_template_is_removed_before_the_pa
     );
     assert_eq!(world.images(), BTreeSet::from([image(1)]));
 }
+
+#[test]
+fn neither_the_clusters_own_programs_nor_pods_on_their_nodes_network_are_updated_in_place() {
+    let mut world = World::new("in-place", 2);
+    world.deployment["metadata"]["namespace"] = json!("kube-system");
+    world.set_image(2);
+    assert!(
+        matches!(&world.plan(&BTreeSet::new()).stage, Stage::SteppingAside(because) if because.reason == "SystemNamespace")
+    );
+    let mut world = World::new("in-place", 2);
+    world.deployment["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
+    for set in world.sets.values_mut() {
+        set["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
+    }
+    assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Idle);
+    world.set_image(2);
+    assert!(
+        matches!(&world.plan(&BTreeSet::new()).stage, Stage::SteppingAside(because) if because.reason == "HostNetwork")
+    );
+}

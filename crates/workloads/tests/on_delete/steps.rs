@@ -196,6 +196,14 @@ fn pods_on_their_nodes_network_are_refused_by_name() {
 }
 
 #[test]
+fn what_belongs_to_the_cluster_is_refused_by_name() {
+    let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
+    scene.workload["metadata"]["namespace"] = json!("kube-system");
+    let scene = scene.held();
+    assert!(matches!(scene.plan().stage, Stage::SteppingAside(because) if because.reason == "SystemNamespace"));
+}
+
+#[test]
 fn a_kind_of_the_same_name_in_another_group_is_none_of_ours() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
     scene.workload["apiVersion"] = json!("apps.kruise.io/v1beta1");

@@ -21,7 +21,7 @@ pub(crate) use pods::{pod, pods};
 pub(crate) use sets::{Set, set};
 use sets::{create_sets, system_sets};
 use workloads::create_workloads;
-pub(crate) use workloads::{apps, workload};
+pub(crate) use workloads::{apps, owned, system_replica_sets, workload};
 
 /// The agent's node; no machine stands behind it.
 pub(crate) const NODE: &str = "policy-test-here";
@@ -70,6 +70,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
             "kusionstack/operationjobs.yaml",
             "-f",
             "kusionstack/poddecorations.yaml",
+            "-f",
+            "kusionstack/rbac.yaml",
         ])
         .output()?;
     ensure!(output.status.success(), "kubectl apply: {}", String::from_utf8_lossy(&output.stderr));
@@ -142,6 +144,7 @@ impl Fixture {
             format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{ROLE}"),
         ];
         paths.extend([Set::StatefulSet, Set::DaemonSet].map(|of| format!("{}/held", system_sets(of))));
+        paths.push(format!("{}/owner", system_replica_sets()));
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/apis/hitless.dev/v1alpha1/nodetransitions/{name}")));
         paths.extend([NAMESPACE, BARE, GATED].map(|name| format!("/api/v1/namespaces/{name}")));
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/api/v1/nodes/{name}")));

@@ -5,7 +5,9 @@
 //! installed; a controller that runs is stopped meanwhile, because it would tidy the fixture up.
 
 mod fixture;
+mod pod_status;
 mod request;
+mod rights;
 mod rows;
 
 use std::time::Duration;
@@ -90,6 +92,8 @@ async fn judge(api: &Api, fixture: &Fixture) -> anyhow::Result<(usize, Vec<Strin
     for row in &rows {
         wrong.extend(row.judge(&api).await);
     }
+    wrong.extend(pod_status::judge(&api).await?);
+    wrong.extend(rights::judge(&api).await?);
     Ok((rows.len(), wrong))
 }
 

@@ -1,7 +1,7 @@
 //! A pod of a CollaSet, as it is made.
 
+use hitless_api::GroupKind;
 use hitless_api::names::{IN_SERVICE, labels};
-use hitless_api::{GroupKind, names as own};
 use serde_json::{Value, json};
 
 use super::roster::Instance;
@@ -76,9 +76,8 @@ fn mount(pod: &mut Value, claims: &[(String, String)]) {
 
 /// The same pods that the policy `hitless-gate` gives it to.
 fn can_be_gated(set: CollaSet<'_>, pod: &Value) -> bool {
-    let is_system = matches!(set.object.id.namespace.as_str(), "kube-system" | own::SYSTEM_NAMESPACE);
     let is_refused = pod["metadata"]["labels"][labels::GATE].as_str().is_some_and(|value| value != "enabled");
-    !is_system && !is_refused && pod["spec"]["hostNetwork"] != true
+    !set.object.is_system() && !is_refused && pod["spec"]["hostNetwork"] != true
 }
 
 /// Without the readiness gate a pod can't be taken out of service.

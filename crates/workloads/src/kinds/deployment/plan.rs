@@ -102,7 +102,10 @@ impl<'a> Planner<'a> {
             let text = "a native rollout was under way".to_owned();
             return Some(Because { reason: "NativeRollout", text });
         }
-        first_native_change(self.deployment.object, &live.body.template, &self.deployment.body.template)
+        let (from, to) = (&live.body.template, &self.deployment.body.template);
+        let never = || Because::never(self.deployment.object, to);
+        let because = first_native_change(self.deployment.object, from, to);
+        because.or_else(|| (from.is_mixed() || from.revision() != to.revision()).then(never).flatten())
     }
 
     fn idle(&self, stage: Stage, write: Option<Write>) -> Plan {
@@ -134,6 +137,9 @@ impl<'a> Planner<'a> {
     /// mark into the Deployment's template otherwise. Not if that is the Deployment's template: the Deployment controller
     /// would believe that all pods have it.
     fn restore_template(&self) -> Option<Write> {
+        if self.deployment.is_system() {
+            return None;
+        }
         let mixed = self.owned.iter().find(|set| set.body.template.is_mixed())?;
         let complete = self.owned.iter().filter(|set| set.is_history() && !set.body.template.is_mixed());
         let last = complete.max_by_key(|set| set.number())?;

@@ -2,6 +2,7 @@
 
 mod deployments;
 mod reload;
+mod replica_sets;
 mod sets;
 
 use hitless_api::names::{CONTROLLER, IN_SERVICE, SYSTEM_NAMESPACE};
@@ -11,12 +12,13 @@ use super::{allowed, allowed_as, denied};
 use crate::Row;
 use crate::fixture::{BARE, NAMESPACE, pods};
 use crate::request::{Call, Who};
-use deployments::{deployments, halt_reports, replica_sets};
+use deployments::{deployments, halt_reports};
 use reload::reload;
+use replica_sets::{nothing_else, replica_sets};
 use sets::sets;
 
 pub(super) fn rows() -> Vec<Row> {
-    [stand_in(), deployments(), halt_reports(), reload(), sets(), replica_sets(), services(), rights()]
+    [stand_in(), deployments(), halt_reports(), reload(), sets(), replica_sets(), services(), rights(), nothing_else()]
         .into_iter()
         .flatten()
         .collect()

@@ -35,7 +35,8 @@ pub(super) fn rows() -> Vec<Row> {
         allowed(Who::Controller, "the controller creates a ledger", new_ledger("ledger")),
         denied(Who::Controller, "under the name that admission looks for", "named 'ledger'", new_ledger("other")),
         allowed(Who::Controller, "the controller reserves", reserve()),
-        denied(Who::Controller, "the controller does not report", theirs, report()),
+        // By this fence, or by its own catch-all.
+        denied(Who::Controller, "the controller does not report", "denied request", report()),
         denied(Who::User, "a user creates no NodeTransition", ours, new_transition()),
         denied(Who::User, "a user grants nothing", ours, grant()),
         denied(Who::User, "a user creates no ledger", ours, new_ledger("ledger")),

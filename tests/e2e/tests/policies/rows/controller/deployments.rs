@@ -1,10 +1,10 @@
-//! What the controller may do to Deployments and their ReplicaSets.
+//! What the controller may do to Deployments.
 
 use serde_json::{Value, json};
 
 use super::{allowed, allowed_as, denied};
 use crate::Row;
-use crate::fixture::{apps, workload};
+use crate::fixture::apps;
 use crate::request::{Call, Who};
 
 pub(super) fn deployments() -> Vec<Row> {
@@ -21,6 +21,24 @@ pub(super) fn deployments() -> Vec<Row> {
             [("/spec/paused", Value::Null), ("/metadata/annotations/hitless.dev~1rollout", Value::Null)],
         ),
         allowed_as(Who::Uninstall, "and so does the account it leaves by", held(lift), [("/spec/paused", Value::Null)]),
+        denied(
+            Who::Controller,
+            "not the pause without the mark",
+            "only end a pause",
+            held(json!({"spec": {"paused": false}})),
+        ),
+        denied(
+            Who::Controller,
+            "nor a pause of somebody else",
+            "only end a pause",
+            Call::merge(format!("{}/owners", apps("deployments")), json!({"spec": {"paused": false}})),
+        ),
+        denied(
+            Who::Controller,
+            "and it pauses nobody",
+            "only end a pause",
+            Call::merge(format!("{}/plain", apps("deployments")), json!({"spec": {"paused": true}})),
+        ),
         allowed(Who::Controller, "it notes the learned gap", held(gap)),
         denied(Who::Controller, "it does not scale", spec, held(json!({"spec": {"replicas": 5}}))),
         denied(Who::Controller, "it does not change the template", "where the Deployment opted in", held(image)),
@@ -83,39 +101,5 @@ pub(super) fn halt_reports() -> Vec<Row> {
             deployment("halted", json!({"conditions": ended()})),
             [("/status/conditions/0/reason", json!("ProgressDeadlineExceeded"))],
         ),
-    ]
-}
-
-pub(super) fn replica_sets() -> Vec<Row> {
-    let history = json!({"labels": {"hitless.dev/history": "x"}});
-    let of = |name: &str| format!("{}/{name}", apps("replicasets"));
-    let template = json!({"metadata": {"labels": {"hitless.dev/live": "x"}}, "spec": {"template": {"metadata": {"annotations": {"hitless.dev/mixed": "1"}}}}});
-    vec![
-        allowed(
-            Who::Controller,
-            "the controller keeps history",
-            Call::create(apps("replicasets"), workload("new", 0, &history)),
-        ),
-        denied(
-            Who::Controller,
-            "history has no pods",
-            "only create history entries",
-            Call::create(apps("replicasets"), workload("new", 1, &history)),
-        ),
-        denied(
-            Who::Controller,
-            "it makes no other ReplicaSet",
-            "only create history entries",
-            Call::create(apps("replicasets"), workload("new", 0, &json!({}))),
-        ),
-        allowed(Who::Controller, "it writes the mixed template", Call::merge(of("ordinary"), template)),
-        denied(
-            Who::Controller,
-            "it does not scale",
-            "does not scale",
-            Call::merge(of("ordinary"), json!({"spec": {"replicas": 0}})),
-        ),
-        allowed(Who::Controller, "it deletes history", Call::delete(of("history"))),
-        denied(Who::Controller, "and no other ReplicaSet", "only delete history entries", Call::delete(of("ordinary"))),
     ]
 }
