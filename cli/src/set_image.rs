@@ -9,9 +9,8 @@ use serde_json::Value;
 use crate::args::{ImageArg, SetImageArgs, TargetKind, workload_targets};
 use crate::failure::Failure;
 use crate::say;
-use crate::snapshot::Snapshot;
 use crate::source::{self, Scope};
-use crate::write::patch;
+use crate::write::{held, patch};
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &SetImageArgs) -> Result<(), Failure> {
     let target = &arguments.target;
@@ -21,9 +20,11 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &SetImageA
     let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
     let missing = || snapshot.missing(&format!("{target} does not exist"));
     let object = snapshot.find(target).and_then(|found| found.workload).ok_or_else(missing)?;
-    let Some(change) = change(raw(&snapshot, &object.id.uid).ok_or_else(missing)?, &arguments.images)? else {
+    let raw = snapshot.raw(&object.id.uid).ok_or_else(missing)?;
+    let Some(change) = change(raw, &arguments.images)? else {
         return say(&format!("{target} has these images already"));
     };
+    let change = held(change, object, raw);
     patch(&client, &object.id, change, &format!("set the image of {target}")).await?;
     say(&format!("{target} image updated"))?;
     if let Some(pause) = object.pause() {
@@ -35,10 +36,6 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &SetImageA
         ));
     }
     say(&format!("watch it with: kubectl hitless wait -n {namespace} {target}"))
-}
-
-fn raw<'a>(snapshot: &'a Snapshot, uid: &str) -> Option<&'a Value> {
-    snapshot.objects.iter().find(|object| object.view.id.uid == uid).map(|object| &object.raw)
 }
 
 /// One patch that tests the name and the image of each container that it changes; `None`: all have these images.

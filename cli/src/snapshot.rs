@@ -9,6 +9,7 @@ use hitless_api::pod::PodView;
 use hitless_gate::Settings;
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::{self, Kuperator};
 use hitless_rollout::round::{Explanation, explain};
 use hitless_rollout::snapshot::Snapshot as Cluster;
@@ -40,6 +41,8 @@ pub(crate) struct Snapshot {
     pub(crate) installed: Option<Installed>,
     /// KusionStack's own manager, if the user may see it and it is there.
     pub(crate) kuperator: Option<Kuperator>,
+    /// Which policies keep native controllers from rolling what has opted in, if the user may see them.
+    pub(crate) guards: Option<Guards>,
     /// What could not be read, and why.
     pub(crate) unread: BTreeMap<Part, String>,
 }
@@ -56,6 +59,11 @@ impl Snapshot {
         self.cluster.pods.iter().map(|pod| &**pod).filter(is_shown)
     }
 
+    /// A workload's object as the API server has it.
+    pub(crate) fn raw(&self, uid: &str) -> Option<&Value> {
+        self.objects.iter().find(|object| object.view.id.uid == uid).map(|object| &object.raw)
+    }
+
     /// Whether the namespace is looked at.
     pub(crate) fn shows(&self, namespace: &str) -> bool {
         self.namespace.as_ref().is_none_or(|own| own == namespace)
@@ -65,6 +73,7 @@ impl Snapshot {
     pub(crate) fn observed(&self, now: Timestamp) -> Cluster {
         let mut cluster = self.cluster.clone();
         cluster.unknown.modes |= self.unread.keys().any(|part| part.matters_to_modes());
+        cluster.guards.clone_from(&self.guards);
         cluster.as_observer(now).leaving_alone(&self.installed(), self.kuperator.clone())
     }
 
@@ -102,7 +111,24 @@ impl Snapshot {
     /// What the reader has to know about what was not read: one note, however much it is.
     pub(crate) fn notes(&self) -> Vec<String> {
         let left = self.kuperator.iter().map(|there| format!("{there}; hitless leaves its kinds to it"));
-        left.chain(self.unread_note()).collect()
+        left.chain(self.unguarded_notes()).chain(self.unread_note()).collect()
+    }
+
+    /// What nothing keeps from rolling natively: one note for each kind.
+    fn unguarded_notes(&self) -> Vec<String> {
+        let cluster =
+            Cluster { guards: self.guards.clone(), objects: self.cluster.objects.clone(), ..Cluster::default() };
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (object, why) in cluster.unguarded().filter(|(object, _)| self.shows(&object.id.namespace)) {
+            names.entry(why).or_default().push(format!("{}/{}", object.id.namespace, object.id.name));
+        }
+        let note = |(why, names): (String, Vec<String>)| match names.split_first() {
+            Some((first, rest)) if !rest.is_empty() => {
+                format!("{first} and {} more have opted in, but {why}", rest.len())
+            }
+            _ => format!("{} has opted in, but {why}", names.join("")),
+        };
+        names.into_iter().map(note).collect()
     }
 
     fn unread_note(&self) -> Option<String> {

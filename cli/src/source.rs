@@ -11,8 +11,10 @@ use futures::future::try_join_all;
 
 use hitless_api::names;
 use hitless_api::pod::PodView;
+use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::{self, Kuperator, LeaseView};
 use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, Snapshot as Cluster, Unknown, agents};
+use hitless_runtime::admission;
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -131,7 +133,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     let controllers = optional(Part::Controller, controller, &mut unread)?.unwrap_or_default();
     let (settings, installed) = controllers.first().map(|found| (**found).clone()).unzip();
     let settings = settings.unwrap_or_default();
-    let kuperator = kuperator(client).await;
+    let (kuperator, guards) = futures::join!(kuperator(client), guards(client));
     let cluster_budgets = optional(Part::ClusterBudgets, cluster_budgets, &mut unread)?.unwrap_or_default();
     cluster.budgets.extend(cluster_budgets.into_iter().filter(|budget| budget.is_cluster_wide()));
     let events = optional(Part::Events, events, &mut unread)?.unwrap_or_default();
@@ -145,6 +147,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
         settings,
         installed,
         kuperator,
+        guards,
         unread,
     };
     let mut snapshot = snapshot.with_objects(objects.concat());
@@ -182,6 +185,12 @@ pub(crate) async fn kuperator(client: &Client) -> Option<Kuperator> {
     let names = [first.map(|found| found.map(|_| mutating)), second.map(|found| found.map(|_| validating))];
     let names: Vec<String> = names.into_iter().filter_map(|found| found.ok().flatten()).map(str::to_owned).collect();
     Kuperator::seen(lease.as_ref(), &names, Timestamp::now())
+}
+
+/// Which policies keep native controllers from rolling what has opted in. Few may read them: the controller says it on the objects, too.
+async fn guards(client: &Client) -> Option<Guards> {
+    let (policies, bindings) = admission::policies(client, None).await.ok()?;
+    Some(Guards { policies, bindings })
 }
 
 /// Adds what follows from what was read: which nodes have an agent, and what is not known.

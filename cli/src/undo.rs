@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hitless_workloads::{Object, World, Write, kind};
+use hitless_workloads::{Object, Request, World, Write, kind};
 use kube::Client;
 
 use crate::args::{Target, TargetArgs, UndoArgs};
@@ -10,12 +10,20 @@ use crate::failure::Failure;
 use crate::say;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Scope};
-use crate::write::carry_out;
+use crate::write::{carry_out, held};
 
 pub(crate) async fn undo(client: Client, namespace: String, arguments: &UndoArgs) -> Result<(), Failure> {
     let target = &arguments.target;
     let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
-    let write = of_workload(&snapshot, target, |kind, root, world| kind.undo(root, world, arguments.to_revision))?;
+    let write = of_workload(&snapshot, target, |kind, root, world| {
+        let write = kind.undo(root, world, arguments.to_revision)?;
+        Ok(match (&write.request, snapshot.raw(&root.id.uid)) {
+            (Request::Patch(change), Some(raw)) => {
+                Write { request: Request::Patch(held(change.clone(), root, raw)), ..write }
+            }
+            _ => write,
+        })
+    })?;
     carry_out(&client, &write, &format!("go back with {target}")).await?;
     say(&format!("{target} goes back; watch it with: kubectl hitless wait -n {namespace} {target}"))
 }

@@ -32,6 +32,7 @@ use crate::watches::Caches;
 use crate::writer::{Outcome, Writer};
 use hitless_api::ObjectRef;
 use hitless_rollout::gate_cache::GateCache;
+use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::Kuperator;
 use hitless_rollout::reload::Uses;
 use hitless_rollout::round::{Read, Round, Step, round, under_way};
@@ -75,6 +76,8 @@ pub struct Controller {
     pub metrics: Metrics,
     /// What holds for all rules.
     pub gate: hitless_gate::Settings,
+    /// What was last seen of the guard; absent where that is not known.
+    pub guards: Receiver<Option<Guards>>,
 }
 
 /// What the loop keeps between its turns.
@@ -154,6 +157,7 @@ impl Controller {
         }
         snapshot.epoch = leadership.epoch;
         snapshot.holder.clone_from(&self.holder);
+        snapshot.guards.clone_from(&self.guards.borrow());
         if memory.has_to_read_workloads(leadership.epoch) {
             if !self.read_workloads(&under_way(&snapshot)).await {
                 return Instant::now() + AGAIN;

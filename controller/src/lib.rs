@@ -9,6 +9,7 @@ pub mod approval;
 pub mod config;
 pub mod configs;
 pub mod controller;
+pub mod guards;
 pub mod metrics;
 pub mod traffic;
 pub mod uninstall;

@@ -10,6 +10,7 @@ use hitless_controller::config::Config;
 use hitless_controller::configs::Configs;
 use hitless_controller::controller::Controller;
 use hitless_controller::controller::epoch_repair::LeaseEpoch;
+use hitless_controller::guards;
 use hitless_controller::metrics::Metrics;
 use hitless_controller::uninstall;
 use hitless_controller::watches::Caches;
@@ -82,6 +83,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let election = Election::new(leases, lease, &config.pod, LeaseConfig::default(), writes.clone());
     let holder = election.identity().to_owned();
     let (uninstall_client, uninstall_writes) = (client.clone(), writes.clone());
+    let (guards, guards_seen) = tokio::sync::watch::channel(None);
+    tasks.spawn("guards", guards::look(client.clone(), guards, wake.clone(), tasks.token()));
     let controller = Controller {
         writer: Writer::new(client.clone(), writes.clone(), caches.clone(), election.subscribe()),
         events: Events::new(client.clone(), names::CONTROLLER, config.pod, writes.clone()),
@@ -94,6 +97,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         wake,
         metrics,
         gate: config.gate,
+        guards: guards_seen,
     };
     // The Lease is given back only after the loop has sent its last write.
     let last_write = CancellationToken::new();

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use hitless_cluster::image::ImageSpec;
-use hitless_cluster::{Cluster as Up, Place, Tools, UpOptions};
+use hitless_cluster::{Cluster as Up, Kubernetes, Place, Tools, UpOptions};
 use jiff::Timestamp;
 
 /// The arguments of `cargo xtask cluster`.
@@ -23,7 +23,7 @@ pub(crate) struct Cluster {
 #[derive(Subcommand)]
 enum Verb {
     /// Build Kubernetes, etcd, containerd, runc, CNI plugins and a registry from their pinned Go modules.
-    Build,
+    Build(Version),
     /// Bring a cluster up. What an interrupted `up` has left is removed first.
     Up {
         #[command(flatten)]
@@ -31,6 +31,8 @@ enum Verb {
         /// How many nodes; they are called n1, n2, ….
         #[arg(long, default_value_t = 2)]
         nodes: u8,
+        #[command(flatten)]
+        version: Version,
     },
     /// Remove a cluster: processes, mounts, namespaces, cgroups, files.
     Down(Name),
@@ -79,6 +81,13 @@ enum Verb {
 }
 
 #[derive(Args)]
+struct Version {
+    /// The version of Kubernetes: 1.36 or 1.35.
+    #[arg(long, default_value_t)]
+    kubernetes: Kubernetes,
+}
+
+#[derive(Args)]
 struct Name {
     /// The cluster's name.
     #[arg(long, default_value = "dev")]
@@ -88,11 +97,11 @@ struct Name {
 /// Runs one of the verbs.
 pub(crate) fn run(arguments: Cluster) -> Result<ExitCode> {
     match arguments.verb {
-        Verb::Build => {
-            let tools = Tools::ensure(&progress)?;
+        Verb::Build(Version { kubernetes }) => {
+            let tools = Tools::ensure(kubernetes, &progress)?;
             println!("all built; kubectl is {}", tools.path("kubectl")?.display());
         }
-        Verb::Up { name: Name { name }, nodes } => up(name, nodes)?,
+        Verb::Up { name: Name { name }, nodes, version } => up(name, nodes, version.kubernetes)?,
         Verb::Down(Name { name }) => {
             Up::down(&name)?;
             println!("cluster {name} is removed");
@@ -109,9 +118,9 @@ pub(crate) fn run(arguments: Cluster) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn up(name: String, nodes: u8) -> Result<()> {
+fn up(name: String, nodes: u8, kubernetes: Kubernetes) -> Result<()> {
     let begin = Instant::now();
-    let cluster = Up::up(&UpOptions { name, nodes }, &progress)?;
+    let cluster = Up::up(&UpOptions { name, nodes, kubernetes }, &progress)?;
     let (name, seconds) = (cluster.name(), begin.elapsed().as_secs_f64());
     println!("cluster {name} is up with {} after {seconds:.1} s", cluster.node_names().join(", "));
     println!("  cargo xtask cluster exec --name {name} -- kubectl get nodes");

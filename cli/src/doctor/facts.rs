@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::Kuperator;
 use jiff::Timestamp;
 
@@ -30,10 +31,8 @@ pub(crate) struct Facts {
     pub(crate) server: Seen<(u32, u32, String)>,
     /// Names of the definitions of custom resources.
     pub(crate) definitions: Seen<BTreeSet<String>>,
-    /// Names of the mutating policies.
-    pub(crate) policies: Seen<BTreeSet<String>>,
-    /// Names of their bindings.
-    pub(crate) bindings: Seen<BTreeSet<String>>,
+    /// The admission policies and their bindings.
+    pub(crate) guards: Seen<Guards>,
     pub(crate) controller: Seen<Option<Program>>,
     pub(crate) agent: Seen<Option<Program>>,
     pub(crate) nodes: Seen<Vec<NodeFacts>>,

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use hitless_api::{
     DrainPolicy, Hook, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger,
 };
+use hitless_rollout::guard::Guards;
+use hitless_workloads::KINDS;
 use jiff::Timestamp;
 use kube::CustomResourceExt;
 use serde::Serialize;
@@ -52,7 +54,6 @@ impl Finding {
 
 const INSTALL: &str = "install it again: kubectl apply -k manifests";
 const FIRST_SERVER: (u32, u32) = (1, 36);
-const GUARDS: [&str; 3] = ["hitless-guard", "hitless-guard-statefulsets", "hitless-guard-daemonsets"];
 const GATE: &str = "hitless-gate";
 const GATE_BINDINGS: [&str; 2] = ["hitless-gate-pods", "hitless-gate-namespaces"];
 /// An agent that began so short a time ago may have replaced one that has failed.
@@ -82,11 +83,12 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
 
 fn server(facts: &Facts) -> Option<Finding> {
     let (major, minor, version) = facts.server.known()?;
-    Some(if (*major, *minor) < FIRST_SERVER {
+    let can_hold = (*major, *minor) >= FIRST_SERVER;
+    Some(if !can_hold && facts.guards.known().is_none_or(|guards| !refuses(guards)) {
         Finding::error(
             format!("the API server is {version}"),
             "mutating admission policies are served from Kubernetes 1.36 on; without them no workload is held, and its changes roll natively",
-            "upgrade the cluster to 1.36 or later",
+            "upgrade the cluster to 1.36 or later, or let such changes be refused: kubectl apply -k overlays/refusing",
         )
     } else {
         Finding::ok(format!("API server {version}, kubectl-hitless {}", facts.client))
@@ -119,24 +121,43 @@ fn missing<'n>(there: &BTreeSet<String>, names: impl IntoIterator<Item = &'n str
     names.into_iter().filter(|name| !there.contains(*name)).collect()
 }
 
+/// Whether changes that nobody holds are refused, and nothing holds them.
+fn refuses(guards: &Guards) -> bool {
+    let mut all = KINDS.iter().filter_map(|kind| kind.guard());
+    all.all(|guard| !guards.policies.contains(guard.holds) && guards.policies.contains(guard.refuses))
+}
+
 fn guard(facts: &Facts) -> Option<Finding> {
-    let policies = missing(facts.policies.known()?, GUARDS);
-    let bindings = missing(facts.bindings.known()?, GUARDS);
-    if policies.is_empty() && bindings.is_empty() {
-        return Some(Finding::ok("the guard is there: changes of workloads that opted in are held"));
+    let guards = facts.guards.known()?;
+    let missing: Vec<String> = KINDS.iter().filter_map(|kind| guards.missing(*kind)).collect();
+    if !missing.is_empty() {
+        return Some(Finding::error(
+            format!("the guard is not whole: {}", missing.join("; ")),
+            "a change of a workload that opted in is not held: its native controller rolls it at once, and requests are lost",
+            INSTALL,
+        ));
     }
-    let kind = if policies.is_empty() { "MutatingAdmissionPolicyBinding" } else { "MutatingAdmissionPolicy" };
-    let names = if policies.is_empty() { bindings } else { policies };
-    Some(Finding::error(
-        format!("the guard is not whole: {kind} {} is missing", names.join(", ")),
-        "a change of a workload that opted in is not held: its native controller rolls it at once, and requests are lost",
-        INSTALL,
-    ))
+    Some(if refuses(guards) {
+        Finding::ok(
+            "the guard is there: changes of workloads that opted in are refused unless they are held in the same write, as kubectl hitless \
+             set image and undo do",
+        )
+    } else {
+        Finding::ok("the guard is there: changes of workloads that opted in are held")
+    })
 }
 
 fn gate(facts: &Facts) -> Option<Finding> {
-    let policies = missing(facts.policies.known()?, [GATE]);
-    let names: Vec<&str> = policies.into_iter().chain(missing(facts.bindings.known()?, GATE_BINDINGS)).collect();
+    let guards = facts.guards.known()?;
+    if refuses(guards) {
+        return Some(Finding::warning(
+            "nothing gives new pods the readiness gate",
+            "pods without hitless.dev/InService can be held and never leave service",
+            "name it in the templates: readinessGates: [{conditionType: hitless.dev/InService}]",
+        ));
+    }
+    let policies = missing(&guards.policies, [GATE]);
+    let names: Vec<&str> = policies.into_iter().chain(missing(&guards.bindings, GATE_BINDINGS)).collect();
     Some(if names.is_empty() {
         Finding::ok("new pods get the readiness gate where they or their namespace have hitless.dev/gate: enabled")
     } else {
@@ -290,8 +311,7 @@ fn unread(facts: &Facts) -> Option<Finding> {
     let all = [
         ("the API server's version", why(&facts.server)),
         ("definitions", why(&facts.definitions)),
-        ("mutating admission policies", why(&facts.policies)),
-        ("their bindings", why(&facts.bindings)),
+        ("admission policies and their bindings", why(&facts.guards)),
         ("the controller's Deployment", why(&facts.controller)),
         ("the agents' DaemonSet", why(&facts.agent)),
         ("nodes", why(&facts.nodes)),

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use hitless_api::{NodeTransition, names};
+use hitless_rollout::guard::Guards;
+use hitless_runtime::admission;
 use hitless_runtime::list;
 use hitless_runtime::telemetry;
 use hitless_runtime::write::WriteError;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -27,11 +28,10 @@ use crate::source::kuperator;
 const VIRTUAL: [&str; 2] = ["virtual-kubelet", "kwok"];
 
 pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
-    let (server, definitions, policies, bindings, reports, nodes, runtime_classes) = futures::join!(
+    let (server, definitions, policies, reports, nodes, runtime_classes) = futures::join!(
         server(client),
         names::<CustomResourceDefinition>(Api::all(client.clone())),
-        names::<MutatingAdmissionPolicy>(Api::all(client.clone())),
-        names::<MutatingAdmissionPolicyBinding>(Api::all(client.clone())),
+        admission::policies(client, None),
         reports(client),
         each(Api::all(client.clone()), |node: Node| Some(node_facts(&node))),
         each(Api::all(client.clone()), |class: RuntimeClass| Some((class.name_any(), class.handler.clone()))),
@@ -55,8 +55,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         client: telemetry::VERSION.to_owned(),
         server,
         definitions: seen(definitions)?,
-        policies: seen(policies)?,
-        bindings: seen(bindings)?,
+        guards: seen(policies.map(|(policies, bindings)| Guards { policies, bindings }))?,
         controller: seen(controller)?,
         agent: seen(agent)?,
         nodes: seen(nodes)?,

@@ -1,5 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use hitless_rollout::guard::Guards;
+use hitless_workloads::KINDS;
 use jiff::{SignedDuration, Timestamp};
 
 use super::facts::{AgentPod, Facts, NodeFacts, Program, Report, Seen};
@@ -31,6 +33,22 @@ fn report() -> Report {
     Report { version: "0.1.0".to_owned(), features }
 }
 
+/// Names of the bindings where workloads are held.
+const HOLDS: [&str; 5] = [
+    "hitless-guard",
+    "hitless-guard-statefulsets",
+    "hitless-guard-daemonsets",
+    "hitless-gate-pods",
+    "hitless-gate-namespaces",
+];
+/// Names of policies and of their bindings where changes are refused.
+const REFUSES: [&str; 3] = ["hitless-refuse-deployments", "hitless-refuse-statefulsets", "hitless-refuse-daemonsets"];
+
+fn guards(policies: &[&str], bindings: &[&str]) -> Seen<Guards> {
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Seen::Known(Guards { policies: set(policies), bindings: set(bindings) })
+}
+
 /// A cluster that has all that is asked for.
 fn healthy() -> Facts {
     Facts {
@@ -44,14 +62,10 @@ fn healthy() -> Facts {
             "trafficproviders.hitless.dev",
             "podtransitionrules.apps.kusionstack.io",
         ]),
-        policies: names(&["hitless-guard", "hitless-guard-statefulsets", "hitless-guard-daemonsets", "hitless-gate"]),
-        bindings: names(&[
-            "hitless-guard",
-            "hitless-guard-statefulsets",
-            "hitless-guard-daemonsets",
-            "hitless-gate-pods",
-            "hitless-gate-namespaces",
-        ]),
+        guards: guards(
+            &["hitless-guard", "hitless-guard-statefulsets", "hitless-guard-daemonsets", "hitless-gate"],
+            &HOLDS,
+        ),
         controller: program("hitless/controller:1", 2),
         agent: program("hitless/agent:1", 2),
         nodes: Seen::Known(vec![node("n1"), node("n2")]),
@@ -92,8 +106,13 @@ fn a_healthy_cluster_has_neither_errors_nor_warnings() {
 fn an_old_cluster_has_no_guard_at_all() {
     let mut facts = healthy();
     facts.server = Seen::Known((1, 35, "v1.35.1".to_owned()));
-    let found = error(&facts);
-    assert!(found.what.contains("v1.35.1") && found.to_do.contains("1.36"), "{found:?}");
+    facts.guards = guards(&[], &[]);
+    let errors = of(&facts, Level::Error);
+    assert!(errors[0].what.contains("v1.35.1") && errors[0].to_do.contains("overlays/refusing"), "{errors:?}");
+    assert!(
+        errors[1].what.contains("neither admission policy hitless-guard nor hitless-refuse-deployments"),
+        "{errors:?}"
+    );
 }
 
 #[test]
@@ -113,17 +132,24 @@ fn a_definition_that_is_missing_is_named() {
 #[test]
 fn a_guard_without_its_binding_guards_nothing() {
     let mut facts = healthy();
-    facts.bindings = names(&[
-        "hitless-guard-statefulsets",
-        "hitless-guard-daemonsets",
-        "hitless-gate-pods",
-        "hitless-gate-namespaces",
-    ]);
+    facts.guards = guards(&[&HOLDS[..3], &["hitless-gate"]].concat(), &HOLDS[1..]);
     let found = error(&facts);
-    assert!(found.what.contains("MutatingAdmissionPolicyBinding hitless-guard is missing"), "{found:?}");
+    assert!(found.what.contains("admission policy hitless-guard has no binding"), "{found:?}");
     facts = healthy();
-    facts.policies = names(&["hitless-guard", "hitless-guard-statefulsets", "hitless-guard-daemonsets"]);
+    facts.guards = guards(&HOLDS[..3], &HOLDS);
     assert!(error(&facts).why.contains("without hitless.dev/InService"));
+}
+
+#[test]
+fn where_changes_are_refused_an_old_cluster_is_well_and_the_gate_is_the_templates_to_name() {
+    let mut facts = healthy();
+    facts.server = Seen::Known((1, 33, "v1.33.13".to_owned()));
+    facts.guards = guards(&REFUSES, &REFUSES);
+    assert!(of(&facts, Level::Error).is_empty(), "{:?}", of(&facts, Level::Error));
+    let warnings = of(&facts, Level::Warning);
+    assert!(warnings[0].to_do.contains("conditionType: hitless.dev/InService"), "{warnings:?}");
+    let text = text(&findings(&facts));
+    assert!(text.contains("are refused unless they are held in the same write"), "{text}");
 }
 
 #[test]
@@ -195,8 +221,7 @@ fn what_may_not_be_read_is_one_line_and_never_ok() {
     let no = || "is forbidden".to_owned();
     let facts = Facts {
         definitions: Seen::Unread(no()),
-        policies: Seen::Unread(no()),
-        bindings: Seen::Unread(no()),
+        guards: Seen::Unread(no()),
         controller: Seen::Unread(no()),
         agent: Seen::Unread(no()),
         nodes: Seen::Unread(no()),
@@ -214,12 +239,15 @@ fn what_may_not_be_read_is_one_line_and_never_ok() {
 /// The names that are looked for are those that are installed.
 #[test]
 fn the_names_are_those_of_the_manifests() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/policies");
-    let installed: String =
-        std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
-    let (Seen::Known(policies), Seen::Known(bindings)) = (healthy().policies, healthy().bindings) else { panic!() };
-    for name in policies.iter().chain(&bindings) {
-        assert!(installed.contains(&format!("  name: {name}\n")), "{name}");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
+    let files = ["policies", "refusing"].iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap());
+    let installed: String = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    let Seen::Known(guards) = healthy().guards else { panic!() };
+    let of_kinds = KINDS.iter().filter_map(|kind| kind.guard()).flat_map(|guard| [guard.holds, guard.refuses]);
+    let labelled = of_kinds.map(|name| format!("  name: {name}\n  labels: {{hitless.dev/guard: \"\"}}\n"));
+    let all = guards.policies.iter().chain(&guards.bindings).map(|name| format!("  name: {name}\n"));
+    for name in all.chain(labelled) {
+        assert!(installed.contains(&name), "{name}");
     }
 }
 

@@ -185,6 +185,7 @@ impl Live {
             settings: self.first.settings.clone(),
             installed: self.first.installed.clone(),
             kuperator: self.first.kuperator.clone(),
+            guards: self.first.guards.clone(),
             unread: self.first.unread.clone(),
         };
         let mut snapshot = snapshot.with_objects(self.objects.iter().flat_map(Cache::values).collect());

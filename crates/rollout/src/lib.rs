@@ -5,6 +5,7 @@
 pub mod ask;
 pub mod companion;
 pub mod gate_cache;
+pub mod guard;
 pub mod kuperator;
 pub mod mode;
 mod owner_reference;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::companion;
+use crate::guard::Guards;
 use crate::kuperator::Kuperator;
 use crate::mode::{AgentStatus, PolicyView, ServiceView};
 use crate::pools::{PoolKey, PoolReading, ProviderView};
@@ -190,6 +191,8 @@ pub struct Snapshot {
     pub left_objects: Vec<Arc<Object>>,
     /// KusionStack's own manager is there.
     pub kuperator: Option<Kuperator>,
+    /// Which policies keep native controllers from rolling what has opted in; absent where that is not known.
+    pub guards: Option<Guards>,
     /// All pods but those that fetch images, and companions that were never put in service.
     pub pods: Vec<Arc<PodView>>,
     /// Companion pods. Those that were ever put in service are among [`Self::pods`], too; the others are nobody's.

@@ -4,6 +4,7 @@
 //! Order in `main`: [`config`] → [`telemetry::init`] → [`client::in_cluster`] → [`shutdown::Tasks`] with the tasks of
 //! [`watch`], [`http`], [`lease`] and the program's own loop.
 
+pub mod admission;
 pub mod backoff;
 pub mod client;
 pub mod config;

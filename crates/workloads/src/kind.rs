@@ -99,6 +99,15 @@ impl FromStr for Components {
     }
 }
 
+/// Names of the admission policies, and of their bindings, that keep the native controller from rolling a kind's workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The one that holds a workload in the write that changes its template (`manifests/policies`).
+    pub holds: &'static str,
+    /// The one that refuses such a write where nothing can hold (`manifests/refusing`).
+    pub refuses: &'static str,
+}
+
 /// How many pods a workload is meant to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -187,6 +196,11 @@ pub trait Kind: Sync {
     fn surge<'r>(&self, root: &'r Object) -> Result<&'r Value, String> {
         let _ = root;
         Err(NO_SURGE.to_owned())
+    }
+
+    /// What keeps the native controller from rolling its workloads; none where hitless is their controller.
+    fn guard(&self) -> Option<Guard> {
+        None
     }
 
     /// The workload as the guard policy stores it when its template changes: held. For forecasts; the policy itself is in

@@ -15,8 +15,8 @@ use crate::part::Parts;
 use crate::pki::Pki;
 use crate::state::{self, State, Summary};
 use crate::{
-    Error, Place, Progress, Registry, Result, Tools, Write, address, audit, down, missing_requirements, network,
-    packages, run, workspace,
+    Error, Kubernetes, Place, Progress, Registry, Result, Tools, Write, address, audit, down, missing_requirements,
+    network, packages, run, workspace,
 };
 
 /// The environment variables that would send the cluster's traffic through a proxy.
@@ -29,6 +29,8 @@ pub struct UpOptions {
     pub name: String,
     /// How many nodes, 1 to 100; they are called n1, n2, ….
     pub nodes: u8,
+    /// Its version of Kubernetes.
+    pub kubernetes: Kubernetes,
 }
 
 /// A cluster that is up.
@@ -54,9 +56,9 @@ impl Cluster {
         }
         check_machine()?;
         packages::ensure_for_running(progress)?;
-        let tools = Tools::ensure(progress)?;
+        let tools = Tools::ensure(options.kubernetes, progress)?;
         let _lock = lock(&options.name)?;
-        if let Some(cluster) = Self::existing(options)? {
+        if let Some(cluster) = Self::existing(options, &tools)? {
             progress(&format!("cluster {} is already up", options.name));
             return Ok(cluster);
         }
@@ -228,7 +230,7 @@ impl Cluster {
     }
 
     /// The cluster of that name if it is complete and well; none if it must be made (again).
-    fn existing(options: &UpOptions) -> Result<Option<Self>> {
+    fn existing(options: &UpOptions, tools: &Tools) -> Result<Option<Self>> {
         let Some(state) = State::read(&options.name)?.filter(|state| state.complete) else { return Ok(None) };
         if network::namespaces(&options.name).is_empty() {
             // The machine was restarted.
@@ -238,6 +240,12 @@ impl Cluster {
             return Err(Error::Invalid(format!(
                 "cluster {0} is up with {1} nodes; `cargo xtask cluster down --name {0}` removes it",
                 state.name, state.nodes
+            )));
+        }
+        if state.tools != *tools {
+            return Err(Error::Invalid(format!(
+                "cluster {0} is up with other versions of its programs; `cargo xtask cluster down --name {0}` removes it",
+                state.name
             )));
         }
         let cluster = Self::of(state)?;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Error, Progress, Result, packages, run, workspace};
+use crate::{Error, Kubernetes, Progress, Result, packages, run, workspace};
 
 /// One Go module of `modules/` and the programs that are built from it.
 struct Module {
@@ -79,7 +79,7 @@ const MODULES: [Module; 7] = [
 ];
 
 /// The built programs, each in the directory of its module and version.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tools {
     directories: Vec<PathBuf>,
 }
@@ -89,7 +89,7 @@ impl Tools {
     ///
     /// From nothing this takes about six minutes on two cores. A build that was interrupted is never used: programs
     /// are built elsewhere and moved into place when the module is complete.
-    pub fn ensure(progress: Progress<'_>) -> Result<Self> {
+    pub fn ensure(kubernetes: Kubernetes, progress: Progress<'_>) -> Result<Self> {
         let bin = workspace::bin();
         fs::create_dir_all(&bin).map_err(Error::file("create", &bin))?;
         // Two commands at a time must not build the same thing twice.
@@ -97,7 +97,9 @@ impl Tools {
         let lock = File::create(&lock_path).map_err(Error::file("create", &lock_path))?;
         lock.lock().map_err(Error::file("lock", &lock_path))?;
         let mut directories = Vec::new();
-        for module in &MODULES {
+        let [kube, others @ ..] = MODULES;
+        let kube = Module { directory: kubernetes.module(), ..kube };
+        for module in std::iter::once(kube).chain(others) {
             let directory = bin.join(module.key()?);
             if !directory.is_dir() {
                 module.build(&directory, progress)?;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use hitless_cluster::image::{ImageSpec, from_dockerfile};
-use hitless_cluster::{Cluster, Place, Tools, UpOptions, count_writes, missing_requirements};
+use hitless_cluster::{Cluster, Kubernetes, Place, Tools, UpOptions, count_writes, missing_requirements};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -37,15 +37,17 @@ fn a_killed_up_is_repeated_a_pod_runs_a_dead_part_is_reported_and_down_leaves_no
     assert!(Cluster::open(NAME).unwrap_err().to_string().contains("there is no cluster"));
 }
 
+fn options(nodes: u8) -> UpOptions {
+    UpOptions { name: NAME.into(), nodes, kubernetes: Kubernetes::default() }
+}
+
 fn up() -> Cluster {
-    Cluster::up(&UpOptions { name: NAME.into(), nodes: 1 }, &|line| eprintln!("{line}")).unwrap()
+    Cluster::up(&options(1), &|line| eprintln!("{line}")).unwrap()
 }
 
 /// Leaves a cluster as an `up` does that is killed when the API server has just become ready.
 fn is_interrupted() {
-    let interrupted = catch_unwind(|| {
-        Cluster::up(&UpOptions { name: NAME.into(), nodes: 2 }, &|line| assert!(!line.contains("controllers")))
-    });
+    let interrupted = catch_unwind(|| Cluster::up(&options(2), &|line| assert!(!line.contains("controllers"))));
     assert!(interrupted.is_err(), "`up` must say when it starts the controllers");
     assert!(traces().iter().any(|trace| trace.contains("kube-apiserver")));
     assert!(Cluster::open(NAME).unwrap_err().to_string().contains("half-made"));
@@ -53,7 +55,7 @@ fn is_interrupted() {
 
 /// The image is made from a Dockerfile's stage around `pause`, the one static program that is at hand.
 fn runs_a_pod(cluster: &Cluster) {
-    let pause = Tools::ensure(&|_| {}).unwrap().path("pause").unwrap();
+    let pause = Tools::ensure(Kubernetes::default(), &|_| {}).unwrap().path("pause").unwrap();
     let dockerfile = "FROM scratch AS waiter\nCOPY --from=build /out/waiter /bin/waiter\nUSER 65532\n\
                       ENTRYPOINT [\"/bin/waiter\"]\n";
     let image = from_dockerfile(dockerfile, "waiter", |_| Some(pause.clone())).unwrap().build().unwrap();

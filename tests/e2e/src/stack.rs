@@ -97,9 +97,34 @@ impl Stack {
 
     /// `kubectl apply -k` of the manifests with these images, and waits until all parts are ready.
     pub fn install(&self) -> anyhow::Result<()> {
+        if !self.can_hold()? {
+            return self.install_refusing();
+        }
         let overlay = self.write_overlay()?;
         self.system().run(&["apply", "--server-side", "-k", &overlay.to_string_lossy()])?;
         self.wait_ready()
+    }
+
+    /// Whether the API server has mutating admission policies (Kubernetes 1.36).
+    pub fn can_hold(&self) -> anyhow::Result<bool> {
+        let served = self.system().run(&["get", "--raw", "/apis/admissionregistration.k8s.io/v1"])?;
+        Ok(served.contains("\"mutatingadmissionpolicies\""))
+    }
+
+    /// The same as [`Self::install`] for API servers that have none: `manifests/refusing`.
+    pub fn install_refusing(&self) -> anyhow::Result<()> {
+        let overlay = self.write_overlay_with("refusing")?;
+        self.system().run(&["apply", "--server-side", "-k", &overlay.to_string_lossy()])?;
+        self.wait_ready()
+    }
+
+    /// Whatever policies would hold a change, or refuse one, are gone.
+    pub fn remove_guards(&self) -> anyhow::Result<()> {
+        let mut kinds = vec!["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+        if self.can_hold()? {
+            kinds.extend(["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"]);
+        }
+        self.system().run(&["delete", &kinds.join(","), "-l", hitless_rollout::guard::LABEL]).map(drop)
     }
 
     /// `kubectl delete -k` of the same.
@@ -197,12 +222,16 @@ impl Stack {
     /// A kustomization over the manifests that names this build's images.
     /// Pushes the programs and writes what a user writes who has them in a registry of their own; returns the directory.
     pub fn write_overlay(&self) -> anyhow::Result<PathBuf> {
+        self.write_overlay_with("kusionstack")
+    }
+
+    fn write_overlay_with(&self, component: &str) -> anyhow::Result<PathBuf> {
         let agent = self.push("agent", &self.programs.agent)?;
         let controller = self.push("controller", &self.programs.controller)?;
         let directory = workspace().join(".cache/install").join(self.cluster.name());
         fs::create_dir_all(&directory)?;
         let text = format!(
-            "resources: [../../../manifests]\ncomponents: [../../../manifests/kusionstack]\nimages:\n- {{name: hitless/agent, newTag: \"{agent}\"}}\n- {{name: hitless/controller, newTag: \"{controller}\"}}\n"
+            "resources: [../../../manifests]\ncomponents: [../../../manifests/{component}]\nimages:\n- {{name: hitless/agent, newTag: \"{agent}\"}}\n- {{name: hitless/controller, newTag: \"{controller}\"}}\n"
         );
         fs::write(directory.join("kustomization.yaml"), text)?;
         Ok(directory)

@@ -20,7 +20,7 @@ use super::minutes::Minutes;
 ///
 /// All others but those of [`CALM`] run alone: `faults` and `hold_faults` kill agents and controllers or take them away, `traffic`
 /// kills controllers, `kuperator` switches kinds off, `hooks` gives the agents other rights, which restarts them, `policies` stops
-/// the controller, `uninstall` removes everything. A new file runs alone until somebody has looked.
+/// the controller, `refusing` replaces the guard's policies, `uninstall` removes everything. A new file runs alone until somebody has looked.
 const SHARING: [&str; 13] = [
     "rollout",
     "gate",
@@ -44,13 +44,14 @@ const CALM: [&str; 5] = ["servers", "images", "companion", "operation_job", "doc
 const AT_A_TIME: usize = 2;
 /// Tests of one binary that run at a time; those that disturb the installation take turns by themselves.
 const THREADS: &str = "3";
-/// This one leaves an installation that is minutes younger.
-const LAST: &str = "uninstall";
+/// These leave an installation that is minutes younger, or other policies for a moment.
+const LAST: [&str; 2] = ["refusing", "uninstall"];
 
 pub(super) fn run(options: &Test, minutes: &Minutes, programs: Programs, binaries: &[Binary]) -> anyhow::Result<()> {
     let name = "e2e";
     let say = |line: &str| minutes.say(line);
-    let up = || Ok(Cluster::up(&UpOptions { name: name.to_owned(), nodes: 2 }, &say)?);
+    let up = UpOptions { name: name.to_owned(), nodes: 2, kubernetes: options.kubernetes };
+    let up = || Ok(Cluster::up(&up, &say)?);
     let cluster = Arc::new(minutes.work(&format!("bring up cluster {name}"), up)?);
     let outcome = install_and_test(options, minutes, &cluster, programs, binaries);
     if options.keep {
@@ -112,7 +113,7 @@ fn phases<'b>(all: impl Iterator<Item = &'b Binary>) -> Phases<'b> {
     for binary in all {
         let name = binary.name.as_str();
         let phase = match name {
-            LAST => &mut phases.last,
+            _ if LAST.contains(&name) => &mut phases.last,
             _ if SHARING.contains(&name) => &mut phases.sharing,
             _ if CALM.contains(&name) => &mut phases.calm,
             _ => &mut phases.alone,
@@ -122,6 +123,7 @@ fn phases<'b>(all: impl Iterator<Item = &'b Binary>) -> Phases<'b> {
     let place = |list: &[&str], binary: &Binary| list.iter().position(|name| *name == binary.name);
     phases.sharing.sort_by_key(|binary| place(&SHARING, binary));
     phases.calm.sort_by_key(|binary| place(&CALM, binary));
+    phases.last.sort_by_key(|binary| place(&LAST, binary));
     phases
 }
 
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_shares_the_cluster_is_there_and_uninstall_comes_last() {
-        for name in SHARING.into_iter().chain(CALM).chain([LAST]) {
+        for name in SHARING.into_iter().chain(CALM).chain(LAST) {
             let file = workspace().join(format!("tests/e2e/tests/{name}.rs"));
             assert!(file.is_file(), "{}", file.display());
         }

@@ -36,6 +36,8 @@ pub struct ModeInputs {
     pub node_local_service: Option<String>,
     /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish.
     pub always_published: bool,
+    /// A load balancer outside of the cluster sends connections to the pod's own address whether it is Ready or not; what shows that.
+    pub load_balancer_keeps_it: Option<String>,
     /// The containers that are replaced serve nobody as far as their spec tells, another one stays, and the agent can look and has
     /// not seen otherwise.
     pub serves_nobody: bool,
@@ -139,6 +141,11 @@ fn auto(inputs: &ModeInputs) -> Mode {
         let reason = format!("LongConnections: those to port {port} outlast a request, and another pod serves");
         return leaves(reason);
     }
+    if let (Some(shown_by), true) = (&inputs.load_balancer_keeps_it, gap.is_none_or(|gap| gap <= cap)) {
+        return hold(format!(
+            "LoadBalancerKeepsIt: {shown_by} shows a load balancer that sends it connections whether it is Ready or not"
+        ));
+    }
     match gap {
         Some(gap) if gap <= cap / SHARE_OF_CAP => {
             hold(format!("ShortGap: its workload was away for at most {gap} ms of late"))
@@ -195,6 +202,7 @@ mod tests {
             another_serves: true,
             node_local_service: None,
             always_published: false,
+            load_balancer_keeps_it: None,
             serves_nobody: false,
         }
     }
@@ -220,6 +228,18 @@ mod tests {
         check(|s| (s.serving, s.gap_milliseconds) = (false, Some(1)), leave(), "NotServing");
         check(|s| s.always_published = true, hold(), "AlwaysPublished");
         check(|s| (s.agent_can_hold, s.another_serves) = (None, false), hold(), "OnlyPod");
+    }
+
+    #[test]
+    fn a_pod_that_its_load_balancer_keeps_is_held_unless_it_is_away_for_too_long() {
+        let check = |change: &dyn Fn(&mut ModeInputs), mode: GrantMode, reason: &str| {
+            check(|s| (s.load_balancer_keeps_it, ()) = (Some("its condition a".to_owned()), change(s)), mode, reason);
+        };
+        check(&|_| {}, GrantMode::Hold, "LoadBalancerKeepsIt");
+        check(&|s| s.gap_milliseconds = Some(2500), GrantMode::Hold, "LoadBalancerKeepsIt");
+        check(&|s| s.gap_milliseconds = Some(2501), GrantMode::Leave, "LongGap");
+        check(&|s| s.long_lived_port = Some(5432), GrantMode::Leave, "LongConnections");
+        check(&|s| s.wish = ModeWish::Leave, GrantMode::Leave, "Wished");
     }
 
     #[test]

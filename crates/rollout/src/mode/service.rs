@@ -9,6 +9,15 @@ use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
+/// Annotation in which GKE's controller says which network endpoint groups it keeps for a Service (`pkg/neg` in
+/// kubernetes/ingress-gce). It removes a pod's address only when the pod is terminating.
+pub(super) const ENDPOINT_GROUPS: &str = "cloud.google.com/neg-status";
+
+/// Beginnings of the conditions by which AWS Load Balancer Controller (`target-type: ip`) and GKE tell of a pod's own address in a load
+/// balancer. Both keep it as long as the pod's containers are ready, whatever its readiness gates say (`endpoint_resolver.go` in
+/// kubernetes-sigs/aws-load-balancer-controller, `pkg/neg` in kubernetes/ingress-gce).
+pub(super) const KEEPING: [&str; 2] = ["target-health.elbv2.k8s.aws/", "cloud.google.com/load-balancer-neg-ready"];
+
 /// Where a Service's port leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -43,6 +52,8 @@ pub struct ServiceView {
     pub declared_open: bool,
     /// Whether it has any annotation.
     pub has_annotations: bool,
+    /// Google's controller has put its pods' own addresses into a network endpoint group.
+    pub has_endpoint_group: bool,
     /// Ports whose `appProtocol` says what travels on them.
     pub treatments: Vec<(Target, PortTreatment)>,
     /// What it wants of load balancers outside of the cluster, if it has the label `kusionstack.io/control: "true"`.
@@ -130,6 +141,7 @@ impl From<&Service> for ServiceView {
             held_by: annotation(annotations::HELD_BY).cloned(),
             declared_open: is_applied || (open && is_owned_by_another(service)),
             has_annotations: meta.annotations.as_ref().is_some_and(|all| !all.is_empty()),
+            has_endpoint_group: annotation(ENDPOINT_GROUPS).is_some(),
             treatments: spec.ports.iter().flatten().filter_map(treatment).collect(),
             control: control(service),
             selector: spec.selector.unwrap_or_default(),

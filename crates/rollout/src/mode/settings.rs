@@ -183,6 +183,7 @@ impl OperationSettings {
             another_serves: false,
             node_local_service: None,
             always_published: traffic.always_published(pod),
+            load_balancer_keeps_it: traffic.load_balancer_keeps(pod),
             serves_nobody: context.serves_nobody(),
         };
         // Whether it can be operated at all does not rest on who else serves.

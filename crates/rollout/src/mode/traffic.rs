@@ -9,6 +9,7 @@ use hitless_api::pod::PodView;
 use hitless_api::{GrantMode, PortTreatment};
 
 use super::ServiceView;
+use super::service::{ENDPOINT_GROUPS, KEEPING};
 
 /// Services and pods, as one finds the other.
 pub struct Traffic<'a> {
@@ -130,6 +131,15 @@ impl<'a> Traffic<'a> {
     #[must_use]
     pub fn always_published(&self, pod: &PodView) -> bool {
         self.selecting(pod).any(|service| service.has_address && service.open && service.held_by.is_none())
+    }
+
+    /// What shows that a load balancer outside of the cluster sends connections to the pod's own address whether it is Ready or not.
+    #[must_use]
+    pub fn load_balancer_keeps(&self, pod: &PodView) -> Option<String> {
+        let condition = pod.conditions.keys().find(|name| KEEPING.iter().any(|gate| name.starts_with(gate)));
+        let group = || self.selecting(pod).find(|service| service.has_endpoint_group);
+        let service = || group().map(|service| format!("annotation {ENDPOINT_GROUPS} of Service {}", service.name));
+        condition.map(|name| format!("its condition {name}")).or_else(service)
     }
 
     fn pods(&self) -> &Pods<'a> {
@@ -288,6 +298,20 @@ mod tests {
             assert_eq!((stand_in(&[]), stand_in(&["b"])), (StandIn::Serves, StandIn::None), "c is not Ready");
             assert_eq!(Traffic::new(&services, &pods[..1]).stand_in(&pods[0], &present(&[])), StandIn::None);
         }
+    }
+
+    #[test]
+    fn a_load_balancer_that_keeps_pods_is_seen_by_their_conditions_or_their_services_annotation() {
+        let mut pods = [PodView::clone(&pod("a", true))];
+        let keeps = |pod: &PodView, services: &[Arc<ServiceView>]| Traffic::new(services, &[]).load_balancer_keeps(pod);
+        let plain = service("web", &json!({}));
+        assert_eq!(keeps(&pods[0], &[Arc::clone(&plain)]), None);
+        let group = ServiceView { has_endpoint_group: true, ..ServiceView::clone(&plain) };
+        let shown = keeps(&pods[0], &[Arc::new(group)]).unwrap();
+        assert_eq!(shown, "annotation cloud.google.com/neg-status of Service web");
+        let name = "target-health.elbv2.k8s.aws/k8s-shop-web-0123456789";
+        pods[0].conditions.insert(name.to_owned(), pods[0].conditions["Ready"].clone());
+        assert_eq!(keeps(&pods[0], &[plain]).unwrap(), format!("its condition {name}"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use hitless_workloads::{Fate, Fates, REQUESTS, Reports, kind, restart};
 use super::PodVerdict;
 use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
+use crate::guard;
 use crate::snapshot::Snapshot;
 
 /// What is to be written and said of the objects of requests.
@@ -21,6 +22,7 @@ pub(super) fn reports(wishes: &Wishes<'_>, verdicts: &[PodVerdict], snapshot: &S
         all.wake_at = [all.wake_at, wake_at].into_iter().flatten().min();
     }
     all.notes.extend(left_alone(snapshot));
+    all.notes.extend(guard::notes(snapshot));
     all
 }
 

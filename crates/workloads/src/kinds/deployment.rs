@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 pub use body::{Deployment, DeploymentBody, ReplicaSet, ReplicaSetBody};
 
 use super::halted::{self, BadVersion, Halted};
-use crate::kind::{self, Kind, Resource, Size};
+use crate::kind::{self, Guard, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::Plan;
@@ -145,6 +145,10 @@ impl Kind for Deployments {
             Some(why) => Err(why),
             None => Ok(template),
         }
+    }
+
+    fn guard(&self) -> Option<Guard> {
+        Some(Guard { holds: "hitless-guard", refuses: "hitless-refuse-deployments" })
     }
 
     fn held(&self, mut root: Value) -> Value {

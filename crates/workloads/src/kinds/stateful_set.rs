@@ -12,7 +12,7 @@ pub use body::{StatefulSet, StatefulSetBody};
 use super::halted::{BadVersion, NO_OTHER, NOT_HALTED};
 use super::on_delete::{self, KeptBack, Subject, held, release};
 use super::revision::{self, CONTROLLER_REVISION};
-use crate::kind::{Kind, Resource, Size};
+use crate::kind::{Guard, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::{Because, Plan};
@@ -84,6 +84,10 @@ impl Kind for StatefulSets {
 
     fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
         root.stateful_set().is_some_and(|set| on_delete::is_way_back(root, &set.body.template, world))
+    }
+
+    fn guard(&self) -> Option<Guard> {
+        Some(Guard { holds: "hitless-guard-statefulsets", refuses: "hitless-refuse-statefulsets" })
     }
 
     fn held(&self, root: Value) -> Value {

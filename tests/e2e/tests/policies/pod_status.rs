@@ -1,4 +1,4 @@
-//! No field of a pod's status but its conditions is ours to write, whichever fields the API server has.
+//! No field of a pod's status but its conditions is ours to write, whichever fields the API server describes.
 
 use anyhow::Context as _;
 use serde_json::{Value, json};

@@ -46,12 +46,20 @@ fn release_with(object: &Object, strategy: &Value, forget_halt: bool) -> Write {
     })
 }
 
+/// A strategy in the only form in which the policies `hitless-wanted-*` let it be remembered.
+fn text(strategy: &Value) -> String {
+    let field = |name: &str| Some(format!("\"{name}\":{}", strategy["rollingUpdate"].get(name)?));
+    let fields: Vec<String> = ["partition", "maxUnavailable", "maxSurge"].into_iter().filter_map(field).collect();
+    let fields = if fields.is_empty() { String::new() } else { format!(",\"rollingUpdate\":{{{}}}", fields.join(",")) };
+    format!("{{\"type\":{}{fields}}}", strategy["type"])
+}
+
 /// The object as the guard policy stores it when its template changes.
 pub(in crate::kinds) fn held(mut root: Value) -> Value {
     let strategy = root["spec"]["updateStrategy"].clone();
     if !is_on_delete(&strategy) {
         let strategy = if strategy.is_null() { json!({"type": "RollingUpdate"}) } else { strategy };
-        root["metadata"]["annotations"][annotations::UPDATE_STRATEGY] = strategy.to_string().into();
+        root["metadata"]["annotations"][annotations::UPDATE_STRATEGY] = text(&strategy).into();
         root["metadata"]["annotations"][annotations::ROLLOUT] = names::ROLLOUT_HELD.into();
         root["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
     }

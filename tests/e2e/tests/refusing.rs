@@ -1,0 +1,84 @@
+//! A cluster whose API server has no mutating admission policies (Kubernetes before 1.36): nothing can hold a workload when its template
+//! changes, so changes that nobody holds are refused, and the plugin holds in the same write.
+
+use anyhow::ensure;
+use hitless_e2e::app::{PATIENCE, Shape, Workload};
+use hitless_e2e::traffic::Rate;
+use hitless_e2e::{App, Stack, Traffic, Watch};
+use serde_json::json;
+
+#[test]
+fn a_change_that_nobody_holds_is_refused_and_the_plugin_makes_it_without_a_failed_request() -> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    stack.remove_guards()?;
+    let outcome = stack.install_refusing().and_then(|()| {
+        let [deployment, set] = [Workload::Deployment, Workload::StatefulSet].map(|workload| start(&stack, workload));
+        changes(&stack, &deployment?)?;
+        changes(&stack, &set?)
+    });
+    stack.remove_guards()?;
+    let said = outcome.and_then(|()| it_says_that_nothing_holds(&stack));
+    stack.install()?;
+    said
+}
+
+fn start(stack: &Stack, workload: Workload) -> anyhow::Result<App> {
+    // Nothing gives pods the gate, so the template names it.
+    let gate =
+        json!({"spec": {"template": {"spec": {"readinessGates": [{"conditionType": "hitless.dev/InService"}]}}}});
+    let namespace = format!("t-refusing-{}", workload.web().split('/').next().unwrap_or_default());
+    App::start(&stack.cluster, &namespace, &Shape { workload, gate: false, patch: gate, ..Shape::default() })
+}
+
+fn changes(stack: &Stack, app: &App) -> anyhow::Result<()> {
+    let (web, image) = (app.workload.web(), format!("web={}", app.image("v2")));
+    wait_refused(app, &["set", "image", web, &image])?;
+    for change in [vec!["set", "image", web, &image], vec!["rollout", "restart", web]] {
+        let why = app.kubectl.refused(&change)?;
+        ensure!(why.contains("kubectl hitless set image"), "{change:?} was refused without a way: {why}");
+    }
+    let before = app.identities();
+    let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
+    traffic.wait_for_requests(200, PATIENCE)?;
+    stack.hitless(app, &["set", "image", web, &image])?;
+    let held = app.kubectl.get(&[web])?;
+    ensure!(held["metadata"]["annotations"]["hitless.dev/rollout"] == "held", "{web} is not held: {held}");
+    let why = app.kubectl.refused(&["annotate", web, "hitless.dev/rollout-"])?;
+    ensure!(why.contains("until that has ended"), "the hold was taken away, or refused without a reason: {why}");
+    app.wait_version("v2", 3)?;
+    app.wait_unheld()?;
+    let why = app.kubectl.refused(&["rollout", "undo", web])?;
+    ensure!(why.contains("kubectl hitless undo"), "the undo was refused without a way: {why}");
+    stack.hitless(app, &["undo", web])?;
+    app.wait_version("v1", 3)?;
+    app.wait_unheld()?;
+    app.kubectl.run(&["scale", web, "--replicas=2"])?;
+    app.wait_ready(2)?;
+    traffic.wait_for_more(200, PATIENCE)?;
+    let report = traffic.stop()?;
+    ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
+    ensure!(app.identities().iter().all(|pod| before.contains(pod)), "pods were replaced: {before:?}");
+    Ok(())
+}
+
+/// Policies come into force, and go out of it, some time after they were written.
+fn wait_refused(app: &App, change: &[&str]) -> anyhow::Result<()> {
+    let end = std::time::Instant::now() + PATIENCE;
+    while app.kubectl.output(&[change, &["--dry-run=server"]].concat())?.status.success() {
+        ensure!(std::time::Instant::now() < end, "{change:?} is never refused");
+    }
+    Ok(())
+}
+
+fn it_says_that_nothing_holds(stack: &Stack) -> anyhow::Result<()> {
+    let app = App::start(&stack.cluster, "t-no-guard", &Shape::default())?;
+    let events = Watch::start(&app.kubectl, &["events.events.k8s.io"])?;
+    events.wait("the Event NoGuard", PATIENCE, |events| {
+        let ours = |event: &&serde_json::Value| event["reason"] == "NoGuard" && event["regarding"]["name"] == "web";
+        events.values().any(|event| ours(&event)).then_some(())
+    })?;
+    let status = stack.hitless_output(&app, &["status", "deployment/web"])?;
+    let notes = String::from_utf8_lossy(&status.stderr);
+    ensure!(notes.contains("neither admission policy hitless-guard"), "status says nothing of it: {notes}");
+    Ok(())
+}
