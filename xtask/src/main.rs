@@ -6,6 +6,7 @@ mod demo;
 mod features;
 mod generate;
 mod sim;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -32,6 +33,8 @@ enum Verb {
     Generate,
     /// The real controller and agent cores in a simulated cluster with faults.
     Sim(sim::Sim),
+    /// Rollouts one after another under load, with faults at random.
+    Soak(soak::Soak),
     /// All tests, from nothing.
     Test(test::Test),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Verb::Demo(options) => demo::run(&options),
         Verb::Generate => generate::run(),
         Verb::Sim(options) => sim::run(&options),
+        Verb::Soak(options) => soak::run(&options),
         Verb::Test(options) => test::run(&options),
     };
     match done {
