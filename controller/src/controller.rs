@@ -36,7 +36,8 @@ use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::Kuperator;
 use hitless_rollout::reload::Uses;
 use hitless_rollout::round::{Read, Round, Step, round, under_way};
-use hitless_rollout::snapshot::Evidence;
+use hitless_rollout::snapshot::{Evidence, Snapshot};
+use hitless_workloads::interest;
 
 use approval_calls::ApprovalCalls;
 use epoch_repair::LeaseEpoch;
@@ -51,6 +52,9 @@ const ROUND_AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 
 /// A read at the begin of a term that was not answered is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Parts of workloads that are read before a round. Each read is bounded in time, and the loop has to be seen alive.
+const PARTS_A_ROUND: usize = 64;
 
 /// The controller of one process.
 pub struct Controller {
@@ -165,6 +169,9 @@ impl Controller {
             memory.workloads_read(leadership.epoch);
             return Instant::now();
         }
+        if let Some(next) = self.read_parts(&snapshot).await {
+            return next;
+        }
         let uses = Uses::of(&snapshot.objects);
         let wanted = uses.by_namespace();
         self.configs.watch(&wanted);
@@ -205,6 +212,23 @@ impl Controller {
             }
         }
         answers.iter().all(Result::is_ok)
+    }
+
+    /// Reads what too little is known of, if there is anything; says when to look again then.
+    async fn read_parts(&self, snapshot: &Snapshot) -> Option<Instant> {
+        let parts = interest::too_short(snapshot.objects.iter().map(|object| &**object));
+        let parts: Vec<ObjectRef> = parts.into_iter().take(PARTS_A_ROUND).cloned().collect();
+        if parts.is_empty() {
+            return None;
+        }
+        match self.caches.read_parts(&self.client, &parts).await {
+            Ok(0) => Some(Instant::now() + AGAIN),
+            Ok(_) => Some(Instant::now()),
+            Err(error) => {
+                tracing::warn!(%error, "can't read parts of workloads that have opted in");
+                Some(Instant::now() + AGAIN)
+            }
+        }
     }
 
     async fn publish(&self, note: EventNote) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use hitless_api::names::{self, AGENT, OTHER_PODS, PREFETCH_PODS};
 use hitless_api::pod::PodView;
 use hitless_api::{
@@ -19,6 +20,7 @@ use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
 use hitless_runtime::write::{WriteError, Writes};
+use hitless_workloads::interest::Interest;
 use hitless_workloads::{Component, Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, kind};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
@@ -37,6 +39,8 @@ use hitless_rollout::snapshot::{BindingView, LedgerView, NodeTransitionView, Nod
 
 /// Objects in one page of a list.
 const PAGED: Listing = Listing::Paged(500);
+/// Single objects that are read at a time.
+const READS_AT_A_TIME: usize = 16;
 
 /// A workload's resource as requests name it. Its objects are read as raw JSON: a template must survive being copied.
 #[must_use]
@@ -119,12 +123,18 @@ impl Caches {
         wake: &Arc<Notify>,
         metrics: &watch::Metrics,
     ) -> Self {
+        let interest = Arc::new(Mutex::new(Interest::default()));
         Self {
             installed: Arc::default(),
             kuperator: KuperatorCaches::new(wake, metrics),
             objects: resources
                 .map(|(holder, resource)| {
-                    let view = move |object| read(holder, resource, object);
+                    let interest = Arc::clone(&interest);
+                    let view = move |object| {
+                        let object = read(holder, resource, object)?;
+                        // What a panic has left is as good as any: too little is found, and read again.
+                        Some(interest.lock().unwrap_or_else(PoisonError::into_inner).view(object))
+                    };
                     Objects { resource, cache: Cache::new(resource.plural, view, wake.clone(), metrics.clone()) }
                 })
                 .collect(),
@@ -268,6 +278,23 @@ impl Caches {
             self.ledgers.put(ledger);
         }
         Ok(())
+    }
+
+    /// Reads parts of workloads that were seen before these opted in; says how many are there.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub(crate) async fn read_parts(&self, client: &Client, parts: &[ObjectRef]) -> Result<usize, WriteError> {
+        let read = |part: ObjectRef| async move {
+            let known = self.objects.iter().find(|known| known.resource.group_kind == part.group_kind);
+            let Some(Objects { resource, cache }) = known else { return Ok::<_, WriteError>(false) };
+            let api = Api::namespaced_with(client.clone(), &part.namespace, &api_resource(resource));
+            let object: Option<DynamicObject> = Writes::read(api.get_opt(&part.name)).await?;
+            Ok(object.map(|object| cache.put(object)).is_some())
+        };
+        let answers: Vec<bool> =
+            stream::iter(parts.to_vec()).map(read).buffer_unordered(READS_AT_A_TIME).try_collect().await?;
+        Ok(answers.into_iter().filter(|is_there| *is_there).count())
     }
 
     /// Workloads of kinds of which some resource can't be listed: without a part of their objects nothing may be decided about them.

@@ -94,6 +94,17 @@ impl Template {
         &self.content
     }
 
+    /// The same without its content: its shape tells revisions apart.
+    pub(crate) fn without_content(&self) -> Self {
+        Self { content: Arc::default(), ..self.clone() }
+    }
+
+    /// Whether it is one [`Self::without_content`].
+    #[must_use]
+    pub(crate) fn has_content(&self) -> bool {
+        !self.content.is_null()
+    }
+
     /// Name and image of each container that runs as long as the pod does, in order; entries without a name are left out.
     pub fn images(&self) -> impl Iterator<Item = (&str, &str)> {
         containers::running(&self.content).filter_map(|container| {
