@@ -1,6 +1,7 @@
 //! What hitless costs when nothing happens, and while many pods are held.
 
 mod holding;
+mod many;
 
 use std::fs;
 use std::path::Path;
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use super::process::{cpu_time, memory_mib};
 use holding::Holding;
+use many::Many;
 
 #[derive(Args)]
 pub(super) struct Footprint {
@@ -26,6 +28,9 @@ pub(super) struct Footprint {
     /// Single-replica pods of one node that are changed at once.
     #[arg(long, default_value_t = 50)]
     holds: usize,
+    /// ReplicaSets of about 25 KiB that have not opted in. 0: that is left out.
+    #[arg(long, default_value_t = 20_000)]
+    replica_sets: usize,
 }
 
 #[derive(Serialize)]
@@ -42,6 +47,7 @@ struct Figures {
     pods: u32,
     processes: Vec<Process>,
     holding: Holding,
+    many: Option<Many>,
     binary_mib: Vec<(String, f64)>,
 }
 
@@ -73,7 +79,9 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
         programs.iter().map(|(name, path)| Ok(((*name).to_owned(), file_mib(path)?))).collect::<anyhow::Result<_>>()?;
     drop(app);
     let holding = holding::measure(stack, options.holds)?;
-    let figures = Figures { pods: options.pods, processes: rows, holding, binary_mib };
+    let many = Some(options.replica_sets).filter(|count| *count > 0);
+    let many = many.map(|count| many::measure(stack, count)).transpose()?;
+    let figures = Figures { pods: options.pods, processes: rows, holding, many, binary_mib };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
         return Ok(());
@@ -88,6 +96,11 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
     let Holding { pods, at_once, rss_mib, most_mib, after_mib } = &figures.holding;
     println!("{pods} single replicas of one node changed at once: {at_once} in a Hold at the same moment");
     println!("their agent: {rss_mib:.1} MiB RSS then, {most_mib:.1} at most, {after_mib:.1} afterwards");
+    if let Some(Many { replica_sets, kib_each, rss_mib, most_mib }) = &figures.many {
+        println!(
+            "controllers beside {replica_sets} ReplicaSets of {kib_each} KiB that have not opted in: {rss_mib:.1?} MiB RSS, {most_mib:.1?} at most"
+        );
+    }
     for (name, size) in &figures.binary_mib {
         println!("{name:<20} {size:6.1} MiB binary");
     }
