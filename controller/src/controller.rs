@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use hitless_runtime::events::{EventNote, Events};
+use hitless_runtime::events::Events;
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::write::{WriteError, Writes};
@@ -193,7 +193,7 @@ impl Controller {
         let retry_at = self.write(&round, memory, retries).await;
         let (events, event_at) = event_debounce.due(&round.events, Instant::now());
         for note in events {
-            self.publish(note.clone()).await;
+            self.events.say(note.clone());
         }
         let wake_at = [round.wake_at, approval_at].into_iter().flatten().min().map(|at| {
             let wait = Timestamp::now().duration_until(at);
@@ -228,12 +228,6 @@ impl Controller {
                 tracing::warn!(%error, "can't read parts of workloads that have opted in");
                 Some(Instant::now() + AGAIN)
             }
-        }
-    }
-
-    async fn publish(&self, note: EventNote) {
-        if let Err(error) = self.events.publish(note).await {
-            tracing::debug!(%error, "an Event was not written");
         }
     }
 
@@ -280,7 +274,7 @@ impl Controller {
                     retries.succeeded(&key);
                     memory.certain(&step.write);
                     if let Some(note) = step.done.clone() {
-                        self.publish(note).await;
+                        self.events.say(note);
                     }
                 }
                 Outcome::Dropped => tracing::debug!(write = %key, "dropped: what it needs was not written"),

@@ -16,7 +16,7 @@ use hitless_controller::uninstall;
 use hitless_controller::watches::Caches;
 use hitless_controller::writer::Writer;
 use hitless_runtime::config::{EXIT_CONFIGURATION, Settings};
-use hitless_runtime::events::Events;
+use hitless_runtime::events::events;
 use hitless_runtime::http::{self, Health};
 use hitless_runtime::lease::{Election, LeaseConfig};
 use hitless_runtime::liveness::Heartbeat;
@@ -85,9 +85,11 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let (uninstall_client, uninstall_writes) = (client.clone(), writes.clone());
     let (guards, guards_seen) = tokio::sync::watch::channel(None);
     tasks.spawn("guards", guards::look(client.clone(), guards, wake.clone(), tasks.token()));
+    let (events, event_writer) = events(client.clone(), names::CONTROLLER, config.pod, writes.clone());
+    tasks.spawn("events", event_writer.run(tasks.token()));
     let controller = Controller {
         writer: Writer::new(client.clone(), writes.clone(), caches.clone(), election.subscribe()),
-        events: Events::new(client.clone(), names::CONTROLLER, config.pod, writes.clone()),
+        events,
         leadership: election.subscribe(),
         lease_epoch: LeaseEpoch::new(client.clone(), lease.to_owned(), holder.clone(), writes.clone()),
         holder,

@@ -120,12 +120,15 @@ fn begin(operation: &Operation<'_>, stage: Option<&Stage>) -> Decision {
         return granted.waiting_for(WaitingFor::InService);
     }
     if let Some(at) = next_attempt(operation).filter(|at| *at > operation.now) {
-        return granted.waiting_for(WaitingFor::Attempt(at)).waking_at(at);
+        let waiting = granted.waiting_for(WaitingFor::Attempt(at)).waking_at(at);
+        // A patch that was sent and not answered may still be carried out. Clients are held as soon as that is seen.
+        let is_sent = operation.memory.operated.is_some() && !clients_wait(operation);
+        return if is_sent { waiting.holding(Hold::Prepare(Direction::Forward)) } else { waiting };
     }
     let granted = granted.holding(Hold::Prepare(Direction::Forward));
     match stage {
         // Before the next attempt everything is opened anew.
-        Some(Stage::Released) => granted.holding(Hold::No).waiting_for(WaitingFor::Prepared),
+        Some(Stage::Released) => granted.waiting_for(WaitingFor::Prepared),
         // As in [`Operation::give_up`].
         Some(Stage::Failed(why)) => {
             operation.raise(reason::HOLD_FAILED).saying(format!("new connections can't be held: {why}"))

@@ -9,7 +9,7 @@ use crate::decision::{Action, Decision, Direction, Hold, WaitingFor, Watch};
 use crate::deed::{Baseline, Deed, Effect, Progress, runs};
 use crate::instant::{after_seconds, whole_seconds};
 use crate::memory::{Denied, Memory};
-use crate::view::Observation;
+use crate::view::{Observation, Stage};
 
 /// A granted operation on a pod that is there.
 pub(super) struct Operation<'a> {
@@ -169,8 +169,20 @@ impl<'a> Operation<'a> {
         if decision.result.is_some() {
             return decision;
         }
-        let decision = decision.holding(Hold::Continue(Direction::Forward));
+        let hold = if self.is_patched_late() { Hold::Begin } else { Hold::Continue };
+        let decision = decision.holding(hold(Direction::Forward));
         if self.is_hold() { decision } else { decision.watching(Watch::Replacing) }
+    }
+
+    /// The API server has carried the image patch out after clients had been let in, and the kubelet is about to see it.
+    fn is_patched_late(&self) -> bool {
+        let is_prepared = match self.observation {
+            Observation::Held(held) if held.direction == Direction::Forward => {
+                matches!(held.stage, Stage::Prepared(ports) if ports > 0)
+            }
+            Observation::Held(_) | Observation::None | Observation::Failed(_) | Observation::Counted(_) => false,
+        };
+        self.is_hold() && is_prepared && self.memory.hold_failed.is_some() && self.progress() == Progress::Patched
     }
 
     /// Back into service, then the result Failed. In a Hold it is in service, and writing that anew makes an image patch fail that

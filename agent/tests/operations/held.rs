@@ -267,6 +267,20 @@ fn an_agent_that_was_killed_holds_again_or_takes_over_what_it_has_patched() {
 }
 
 #[test]
+fn clients_are_held_when_a_patch_is_carried_out_long_after_it_was_sent() {
+    // The faults are taken from the end, and the first is the question how quick the API server is.
+    for silence in [3000, 6000, 9000, 20_000] {
+        let world = run(Image::Good(200), |world| world.faults = vec![Fault::Silence(silence), Fault::None]);
+        assert_eq!(end(&world), ended(Outcome::Done, "Done"), "{silence} ms");
+        assert_eq!(world.patches.len(), 1);
+        let (patched, last) = (world.patches[0].at, world.holder.begun.last().unwrap().0);
+        let late = last.duration_since(patched).as_millis();
+        assert!((0..=20).contains(&late), "{silence} ms: clients were held {late} ms after the patch");
+        assert!(world.holder.longest <= 2600, "{} ms", world.holder.longest);
+    }
+}
+
+#[test]
 fn a_pod_that_was_left_out_of_service_returns_first() {
     let mut world = world(Image::Good(0));
     crate::world::pod::set_in_service(&mut world.pod, false, "Leaving", "an earlier grant", start());

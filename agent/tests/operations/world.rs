@@ -12,7 +12,7 @@ pub(crate) mod rules;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitless_agent::decision::{Direction, Hold, Watch};
+use hitless_agent::decision::{Action, Direction, Hold, Watch};
 use hitless_agent::memory::Memory;
 use hitless_agent::report::{self, Pace};
 use hitless_agent::round::{NodeView, round};
@@ -40,6 +40,8 @@ pub(crate) enum Fault {
     Unanswered,
     /// The object has changed meanwhile.
     Conflict,
+    /// The API server answers nothing for so many milliseconds. Then it carries this write out.
+    Silence(i64),
 }
 
 /// How the pod's connections behave.
@@ -83,6 +85,8 @@ pub(crate) struct World {
     pub(crate) patches: Vec<Patched>,
     pub(crate) writes: Vec<&'static str>,
     pub(crate) denied: bool,
+    /// Until when the API server is silent, and what it does then.
+    silence: Option<(Timestamp, Action)>,
     memories: BTreeMap<String, Memory>,
     pace: Pace,
     lowered_at: Option<Timestamp>,
@@ -113,6 +117,7 @@ impl World {
             patches: Vec::new(),
             writes: Vec::new(),
             denied: false,
+            silence: None,
             memories: BTreeMap::new(),
             pace: Pace::default(),
             lowered_at: None,
@@ -155,9 +160,11 @@ impl World {
             let wake = self.run_round();
             let step = self.now.checked_add(SignedDuration::from_millis(5)).unwrap();
             let alarm = self.alarms.iter().copied().filter(|at| *at > self.now).min();
-            let events = [self.kubelet.next(), self.holder.next(), self.app.next()];
+            let silence = self.silence.as_ref().map(|(until, _)| *until);
+            let events = [self.kubelet.next(), self.holder.next(), self.app.next(), silence];
             let next = [wake, self.next_count(), self.next_pass(), alarm].into_iter().chain(events).flatten().min();
             self.now = next.unwrap_or(end).max(step).min(end);
+            self.break_silence();
             self.kubelet.step(&mut self.pod, self.now);
             let cap = i64::from(self.grant().drain.hold_cap_milliseconds);
             self.holder.step(cap, &self.kubelet, &self.pod, self.now);
@@ -255,7 +262,7 @@ impl World {
         self.app.order(ask, (in_service, &self.pod.view.containers[0].image), now);
         let told = steps.first().map_or(Hold::No, |(_, step)| step.hold);
         if let Some(grant) = transition.spec.grants.first() {
-            self.holder.set_target(told, grant, now);
+            self.holder.set_target(told, grant, !self.patches.is_empty(), now);
         }
         for (grant, step) in &steps {
             if let Some(action) = &step.action {

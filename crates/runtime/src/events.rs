@@ -1,7 +1,9 @@
-//! Events for people, each written once: a controller that decides twenty times a second must not say so twenty times.
+//! Events for people, each written once: a controller that decides twenty times a second must not say so twenty times. They are written
+//! by a task of their own, so that an API server that is slow with Events, or refuses them, keeps nobody from deciding.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use hitless_api::event::{EventNote, Severity};
@@ -10,7 +12,9 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::time::Instant;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::write::{WriteError, Writes};
 
@@ -18,52 +22,108 @@ use crate::write::{WriteError, Writes};
 const LONGEST_NOTE: usize = 1024;
 /// An Event that is still true is written again after this time; Events live for an hour.
 const REPEAT_AFTER: Duration = Duration::from_mins(10);
+/// One that could not be written is tried again after this time, if it is still true: a namespace that is being deleted takes none.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+/// Notes that wait to be written. More are left out; what is still true is said again.
+const QUEUE: usize = 256;
+/// At the end what waits is written for so long.
+const LAST_WRITES: Duration = Duration::from_secs(3);
 
-/// The last text, and when it was written, by uid of the object and reason.
-type Published = HashMap<(String, &'static str), (String, Instant)>;
+/// The last text, and until when it is not said again, by uid of the object and reason.
+type Said = HashMap<Key, (String, Instant)>;
+type Key = (String, &'static str);
 
-/// Writes Events. kube's own recorder is not used because it shows the first text for as long as the reason stays.
+/// Takes notes. kube's own recorder is not used because it shows the first text for as long as the reason stays.
 pub struct Events {
+    queue: Sender<EventNote>,
+    said: Arc<Mutex<Said>>,
+}
+
+/// Writes what [`Events`] has taken.
+pub struct EventWriter {
+    queue: Receiver<EventNote>,
+    said: Arc<Mutex<Said>>,
     client: Client,
     component: &'static str,
     instance: String,
     writes: Writes,
-    published: Mutex<Published>,
+}
+
+/// Events of `component` (e.g. `hitless-controller`), process `instance`.
+#[must_use]
+pub fn events(client: Client, component: &'static str, instance: String, writes: Writes) -> (Events, EventWriter) {
+    let (sender, queue) = channel(QUEUE);
+    let said = Arc::<Mutex<Said>>::default();
+    let events = Events { queue: sender, said: Arc::clone(&said) };
+    (events, EventWriter { queue, said, client, component, instance, writes })
 }
 
 impl Events {
-    /// Events of `component` (e.g. `hitless-controller`), process `instance`.
-    #[must_use]
-    pub fn new(client: Client, component: &'static str, instance: String, writes: Writes) -> Self {
-        Self { client, component, instance, writes, published: Mutex::default() }
+    /// Has `note` written, unless the last one with its object and reason says the same and is younger than ten minutes, or could not
+    /// be written a moment ago. Never waits.
+    pub fn say(&self, note: EventNote) {
+        let (now, key) = (Instant::now(), key(&note));
+        if !apply(&self.said, |said| is_new(said, &key, &note.text, now)) {
+            return;
+        }
+        let text = note.text.clone();
+        if self.queue.try_send(note).is_ok() {
+            apply(&self.said, |said| said.insert(key, (text, now + REPEAT_AFTER)));
+        }
+    }
+}
+
+impl EventWriter {
+    /// Writes until `token` is cancelled, and then what still waits, for a moment.
+    pub async fn run(mut self, token: CancellationToken) -> Result<(), Infallible> {
+        loop {
+            tokio::select! {
+                () = token.cancelled() => break,
+                note = self.queue.recv() => match note {
+                    Some(note) => self.write(note).await,
+                    None => return Ok(()),
+                }
+            }
+        }
+        let rest = async {
+            while let Some(note) = self.queue.recv().await {
+                self.write(note).await;
+            }
+        };
+        if timeout(LAST_WRITES, rest).await.is_err() {
+            tracing::debug!("Events that still waited were not written");
+        }
+        Ok(())
     }
 
-    /// Writes `note`, unless the last one with its object and reason says the same and is younger than ten minutes.
-    /// Says whether it was written.
-    pub async fn publish(&self, note: EventNote) -> Result<bool, WriteError> {
-        let now = Instant::now();
-        let key = (note.regarding.uid.clone().unwrap_or_default(), note.reason);
-        if self.is_repeat(&key, &note.text, now) {
-            return Ok(false);
+    async fn write(&self, note: EventNote) {
+        if let Err(error) = self.send(&note).await {
+            tracing::debug!(%error, reason = note.reason, "an Event was not written");
+            let retry = Instant::now() + RETRY_AFTER;
+            apply(&self.said, |said| said.insert(key(&note), (note.text, retry)));
         }
-        let event = event(&note, self.component, &self.instance, Timestamp::now());
+    }
+
+    async fn send(&self, note: &EventNote) -> Result<(), WriteError> {
+        let event = event(note, self.component, &self.instance, Timestamp::now());
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        self.writes.send("events", api.create(&PostParams::default(), &event)).await?;
-        self.published(|published| published.insert(key, (note.text, now)));
-        Ok(true)
+        self.writes.send("events", api.create(&PostParams::default(), &event)).await.map(drop)
     }
+}
 
-    fn is_repeat(&self, key: &(String, &'static str), text: &str, now: Instant) -> bool {
-        self.published(|published| {
-            published.retain(|_, (_, when)| now.saturating_duration_since(*when) < REPEAT_AFTER);
-            published.get(key).is_some_and(|(last, _)| last == text)
-        })
-    }
+fn key(note: &EventNote) -> Key {
+    (note.regarding.uid.clone().unwrap_or_default(), note.reason)
+}
 
-    fn published<R>(&self, apply: impl FnOnce(&mut Published) -> R) -> R {
-        apply(&mut self.published.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+/// Whether this is not what was said last, or long enough ago.
+fn is_new(said: &mut Said, key: &Key, text: &str, now: Instant) -> bool {
+    said.retain(|_, (_, until)| now < *until);
+    said.get(key).is_none_or(|(last, _)| last != text)
+}
+
+fn apply<R>(said: &Mutex<Said>, change: impl FnOnce(&mut Said) -> R) -> R {
+    change(&mut said.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn event(note: &EventNote, component: &str, instance: &str, now: Timestamp) -> Event {
@@ -123,24 +183,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_text_is_a_repeat_for_ten_minutes_and_another_text_is_not() {
-        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let client = Client::try_from(config).unwrap();
-        let events = Events::new(client, "c", "i".into(), Writes::default());
-        let (key, now) = (("u".to_owned(), "RolloutBlocked"), Instant::now());
-        events.published(|published| published.insert(key.clone(), ("rule a".to_owned(), now)));
-        assert!(events.is_repeat(&key, "rule a", now));
-        assert!(!events.is_repeat(&key, "rule b", now));
-        assert!(!events.is_repeat(&("other".to_owned(), "RolloutBlocked"), "rule a", now));
-        assert!(!events.is_repeat(&key, "rule a", now + REPEAT_AFTER));
+    async fn the_same_text_is_said_once_in_ten_minutes_and_another_text_at_once() {
+        let (mut said, key, now) = (Said::new(), ("u".to_owned(), "RolloutBlocked"), Instant::now());
+        assert!(is_new(&mut said, &key, "rule a", now));
+        said.insert(key.clone(), ("rule a".to_owned(), now + REPEAT_AFTER));
+        assert!(!is_new(&mut said, &key, "rule a", now));
+        assert!(is_new(&mut said, &key, "rule b", now));
+        assert!(is_new(&mut said, &("other".to_owned(), "RolloutBlocked"), "rule a", now));
+        assert!(is_new(&mut said, &key, "rule a", now + REPEAT_AFTER));
     }
 
-    #[tokio::test]
-    async fn an_event_that_could_not_be_written_is_tried_again() {
-        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let client = Client::try_from(config).unwrap();
-        let events = Events::new(client, "c", "i".into(), Writes::default());
-        assert!(events.publish(note("x")).await.is_err());
-        assert!(!events.is_repeat(&("u".to_owned(), "RolloutBlocked"), "x", Instant::now()));
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_an_api_server_that_takes_no_events_and_one_is_tried_again_later() {
+        let (events, mut writer) = super::events(client(), "c", "i".into(), Writes::default());
+        for count in 0..2 * QUEUE {
+            events.say(note(&format!("{count}")));
+        }
+        assert_eq!(events.queue.capacity(), 0, "more than fits is left out");
+        while writer.queue.try_recv().is_ok() {}
+        writer.write(note("x")).await;
+        events.say(note("x"));
+        assert_eq!(events.queue.capacity(), QUEUE, "it has just failed");
+        tokio::time::advance(RETRY_AFTER).await;
+        events.say(note("x"));
+        assert_eq!(events.queue.capacity(), QUEUE - 1);
+    }
+
+    /// Nobody answers there.
+    fn client() -> Client {
+        Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
     }
 }

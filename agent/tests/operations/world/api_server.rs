@@ -2,13 +2,25 @@
 
 use hitless_agent::decision::{Action, Direction};
 use hitless_api::{Grant, GrantMode, NodeTransitionStatus};
+use jiff::SignedDuration;
 
 use super::pod::{self, FROM, TO};
 use super::{Fault, IN_SERVICE, Patched, World};
 
 impl World {
     pub(super) fn fault(&mut self) -> Fault {
+        if self.silence.is_some() {
+            return Fault::Lost;
+        }
         self.faults.pop().unwrap_or(Fault::None)
+    }
+
+    /// Carries out what it was asked before it fell silent.
+    pub(super) fn break_silence(&mut self) {
+        if let Some((_, action)) = self.silence.take_if(|(until, _)| *until <= self.now) {
+            let grant = self.grant().clone();
+            self.apply(&grant, &action);
+        }
     }
 
     pub(super) fn write(&mut self, resource: &'static str) {
@@ -27,7 +39,7 @@ impl World {
         }
         match fault {
             Fault::KilledBefore | Fault::KilledAfter => self.kill(),
-            Fault::Lost | Fault::Unanswered | Fault::Conflict => {}
+            Fault::Lost | Fault::Unanswered | Fault::Conflict | Fault::Silence(_) => {}
             Fault::None => {
                 self.pace.wrote(self.now);
                 for entry in &status.transitions {
@@ -49,14 +61,17 @@ impl World {
             return true;
         }
         let fault = self.fault();
-        if !matches!(fault, Fault::KilledBefore | Fault::Lost | Fault::Conflict) {
+        if let Fault::Silence(milliseconds) = fault {
+            self.silence = Some((now.checked_add(SignedDuration::from_millis(milliseconds)).unwrap(), action.clone()));
+        }
+        if !matches!(fault, Fault::KilledBefore | Fault::Lost | Fault::Conflict | Fault::Silence(_)) {
             self.apply(grant, action);
         }
         let memory = self.memories.get_mut(&grant.id).unwrap();
         match fault {
             Fault::None if *action == Action::FetchPod => memory.answered(self.answers_after, now),
             Fault::None => memory.done(action, now),
-            Fault::Lost | Fault::Unanswered => {}
+            Fault::Lost | Fault::Unanswered | Fault::Silence(_) => {}
             Fault::Conflict => {
                 memory.not_done(action);
                 if matches!(action, Action::Patch(_)) {

@@ -94,7 +94,8 @@ impl Holder {
         session.chain([opened]).flatten().min()
     }
 
-    pub(crate) fn set_target(&mut self, hold: Hold, grant: &Grant, now: Timestamp) {
+    /// `is_patched`: the API server has carried out the image patch.
+    pub(crate) fn set_target(&mut self, hold: Hold, grant: &Grant, is_patched: bool, now: Timestamp) {
         if self.told.last() != Some(&hold) {
             self.told.push(hold);
         }
@@ -117,13 +118,16 @@ impl Holder {
         if self.session.as_ref().is_some_and(|session| session.direction != direction) {
             self.end(now);
         }
+        // Everything is opened anew.
+        self.session.take_if(|session| !begins && session.stage == Stage::Released);
         let Some(session) = &mut self.session else {
             self.opened.get_or_insert((later(now, self.opening), direction));
             return;
         };
         if begins && matches!(session.stage, Stage::Prepared(_)) {
             let expiry = i64::from(grant.ttl_seconds + Grant::CLOCK_SKEW_SECONDS) * 1000;
-            assert!(direction == Direction::Back || now <= later(grant.granted.0, expiry), "under a fresh grant only");
+            let is_fresh = now <= later(grant.granted.0, expiry) || is_patched;
+            assert!(direction == Direction::Back || is_fresh, "under a fresh grant only");
             let most = i64::from(grant.drain.hold_cap_milliseconds) / 2;
             session.stage = Stage::Settling(2);
             session.since = Some(now);
