@@ -202,11 +202,17 @@ impl Stack {
     /// `kill -9` of the leading controller's process.
     pub fn kill_leader(&self) -> anyhow::Result<()> {
         let system = self.system();
-        let lease = system.get(&["lease", "hitless-controller"])?;
-        let holder = lease["spec"]["holderIdentity"].as_str().context("nobody holds the lease")?.to_owned();
-        let pods = system.list(&["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
-        let leads = |pod: &&Value| pod["metadata"]["name"].as_str().is_some_and(|name| holder.starts_with(name));
-        kill_container_of(pods.iter().find(leads).with_context(|| format!("no pod is called {holder}"))?)
+        let pods = Watch::start(&system, &["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
+        let leases = Watch::start(&system, &["leases"])?;
+        // One that was deleted holds the Lease until another one has taken it.
+        let leader = leases.wait("a leader that is there", PATIENCE, |leases| {
+            let holder = leases.get("hitless-controller")?["spec"]["holderIdentity"].as_str()?;
+            let pods = pods.objects();
+            pods.iter()
+                .find(|(name, pod)| holder.starts_with(*name) && crate::app::is_ready(pod))
+                .map(|(_, pod)| pod.clone())
+        })?;
+        kill_container_of(&leader)
     }
 
     /// Scales the controller and waits until exactly so many run.
