@@ -19,6 +19,7 @@ pub mod selected;
 pub mod serve;
 pub mod socket;
 mod state;
+pub mod strangers;
 pub mod task;
 mod wait;
 
