@@ -24,8 +24,9 @@ use observe::{ObserverProcess, Seen};
 
 /// More of them than an agent may keep anything of, and few enough for a test.
 const MANY: u32 = 20_000;
-/// Bytes that the observer may need for each of very many connections, whatever it is looking for. Addresses alone would be more.
-const BYTES_EACH: u32 = 40;
+/// Bytes that the observer may need for each of very many connections, whatever it is looking for: 8.4 MiB in all, so that an agent
+/// stays below 16 MiB. The addresses alone would be more.
+const BYTES_EACH: u32 = 44;
 /// As many as a node can have for one busy pod.
 const VERY_MANY: u32 = 200_000;
 const PATIENCE: Duration = Duration::from_mins(2);
