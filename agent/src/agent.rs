@@ -1,19 +1,24 @@
 //! The loop: one round after another, and the only writer of this process.
 
+mod carry_out;
 mod info;
 mod kernel_targets;
 mod pods;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
+use futures::future::{BoxFuture, FutureExt as _};
+
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, PodRef, Transition, names};
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
+use hitless_runtime::write::Writes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
@@ -23,6 +28,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use carry_out::carry_out;
 use pods::Pods;
 
 use crate::caches::Caches;
@@ -40,8 +46,6 @@ use crate::waiters::Waiters;
 
 /// The loop does a round at least this often, so that its heartbeat shows.
 const LONGEST_SLEEP: Duration = Duration::from_secs(10);
-/// Requests about pods at a time.
-const AT_ONCE: usize = 16;
 /// After an answer of the API server that is of no use.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -137,7 +141,7 @@ impl Agent {
                 }
                 guard.done();
             }
-            let next = self.run_round().await;
+            let next = self.run_round(&heartbeat).await;
             tokio::select! {
                 () = token.cancelled() => {}
                 () = self.wake.notified() => {}
@@ -149,7 +153,7 @@ impl Agent {
 
     /// The node's uid tells this node from an earlier one of the same name.
     async fn learn_node(&mut self) -> bool {
-        match self.nodes.get_metadata(&self.node.name).await {
+        match Writes::read(self.nodes.get_metadata(&self.node.name)).await {
             Ok(node) => {
                 self.node.uid = node.metadata.uid.unwrap_or_default();
                 true
@@ -162,7 +166,7 @@ impl Agent {
     }
 
     /// Decides and acts once; says when to do so again.
-    async fn run_round(&mut self) -> Instant {
+    async fn run_round(&mut self, heartbeat: &Heartbeat) -> Instant {
         let (now, clock) = (now(), Instant::now());
         let pods: BTreeMap<String, Arc<NodePod>> =
             self.caches.pods.values().into_iter().map(|pod| (pod.view.id.uid.clone(), pod)).collect();
@@ -194,31 +198,45 @@ impl Agent {
         self.hooks.set_calls(runner::calls(&steps, &pods));
         self.has_decided |= view.synced;
 
-        self.act(&steps, &pods).await;
-        for (pod, reason) in raises {
-            if let Some(pod) = pods.get(&pod.uid) {
-                self.pods.raise(pod, reason).await;
-            }
-        }
+        let is_all_begun = self.act(&steps, &raises, &pods, heartbeat).await;
         if let Some(transition) = transition.as_deref().filter(|_| view.synced) {
             self.info = info::with_refusals(&self.info, transition, &steps, &pods);
             wake_at = wake_at.into_iter().chain(self.report(transition, &entries, now).await).min();
         }
-        self.next_round(wake_at, now, clock)
+        if is_all_begun { self.next_round(wake_at, now, clock) } else { Instant::now() }
     }
 
-    /// Several pods at a time: the clients of a pod that is held wait for its patch.
-    async fn act(&mut self, steps: &[(&Grant, Decision)], pods: &BTreeMap<String, Arc<NodePod>>) {
+    /// Several pods at a time: the clients of a pod that is held wait for its patch. Pods of which the last write failed come last,
+    /// so that a request that hangs keeps no other pod waiting. Says whether all was begun.
+    async fn act(
+        &mut self,
+        steps: &[(&Grant, Decision)],
+        raises: &[(PodRef, &'static str)],
+        pods: &BTreeMap<String, Arc<NodePod>>,
+        heartbeat: &Heartbeat,
+    ) -> bool {
         let mut memories: BTreeMap<&String, &mut Memory> = self.memories.iter_mut().collect();
-        let (writer, node) = (&self.pods, self.node.name.as_str());
-        let mut actions = Vec::new();
+        let (writer, node, begun) = (&self.pods, self.node.name.as_str(), Instant::now());
+        let mut acted_on = BTreeSet::new();
+        let mut actions: Vec<(bool, BoxFuture<'_, ()>)> = Vec::new();
         for (grant, decision) in steps {
-            if let (Some(action), Some(memory)) = (&decision.action, memories.remove(&grant.id)) {
-                let pod = pods.get(&grant.pod.uid).map(Arc::as_ref);
-                actions.push(writer.act(grant, action, pod, memory, node));
+            let uid = &grant.pod.uid;
+            let Some(action) = decision.action.as_ref().filter(|_| !writer.is_paused(uid)) else { continue };
+            if let Some(memory) = memories.remove(&grant.id) {
+                let pod = pods.get(uid).map(Arc::as_ref);
+                actions.push((writer.has_failed(uid), writer.act(grant, action, pod, memory, node).boxed()));
+                acted_on.insert(uid);
             }
         }
-        stream::iter(actions).for_each_concurrent(AT_ONCE, |action| action).await;
+        for (id, reason) in raises {
+            // One write to a pod at a time.
+            let is_free = !acted_on.contains(&id.uid) && !writer.is_paused(&id.uid);
+            if let Some(pod) = pods.get(&id.uid).filter(|_| is_free) {
+                actions.push((writer.has_failed(&id.uid), writer.raise(pod, reason).boxed()));
+            }
+        }
+        actions.sort_by_key(|(has_failed, _)| *has_failed);
+        carry_out(actions.into_iter().map(|(_, action)| action).collect(), begun, heartbeat).await
     }
 
     fn next_round(&self, wake_at: Option<Timestamp>, now: Timestamp, clock: Instant) -> Instant {
@@ -327,7 +345,7 @@ impl Agent {
     }
 
     async fn read_transition(&self) -> bool {
-        match self.transitions.get_opt(&self.node.name).await {
+        match Writes::read(self.transitions.get_opt(&self.node.name)).await {
             Ok(Some(object)) => {
                 self.caches.transitions.put(object);
                 true

@@ -6,6 +6,7 @@
 //! pods that somebody waits for ([waiters](crate::waiters)). Nothing here writes anything anywhere; what a pod says of itself ([`task`]) is kept in memory.
 
 pub mod answer;
+pub mod awaited;
 mod events;
 mod guard;
 pub mod identity;
@@ -19,6 +20,7 @@ pub mod selected;
 pub mod serve;
 pub mod socket;
 mod state;
+pub mod strangers;
 pub mod task;
 mod wait;
 

@@ -11,6 +11,7 @@ use hitless_agent::agent::Agent;
 use hitless_agent::caches::Caches;
 use hitless_agent::config::Config;
 use hitless_agent::drain::Threads;
+use hitless_agent::http::identity::warn_of_trusted_pods;
 use hitless_agent::http::limits::Limits;
 use hitless_agent::http::serve::{UnixAcceptor, serve};
 use hitless_agent::http::socket::Socket;
@@ -154,6 +155,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
             serve(UnixAcceptor { socket, proc_root: config.proc_root }, state.clone(), router.clone()),
         );
     }
+    tasks.spawn("trusted addresses", warn_of_trusted_pods(state.clone()));
     tasks.spawn("http", serve(listener, state, router));
     tasks.spawn("agent", agent.run(heartbeat, readiness.guard("node known"), tasks.token()));
     tracing::info!(version = telemetry::VERSION, commit = telemetry::COMMIT, "started");

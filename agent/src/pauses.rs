@@ -32,6 +32,12 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> PodPauses<T> {
         self.0.is_paused(uid, now)
     }
 
+    /// Whether its last write failed, and was to be tried again not long ago.
+    #[must_use]
+    pub fn has_failed(&self, uid: &str) -> bool {
+        self.0.contains(uid)
+    }
+
     /// A write has failed.
     pub fn failed(&mut self, uid: &str, error: &WriteError, now: T) {
         let first = match error {
@@ -82,7 +88,9 @@ mod tests {
         pauses.failed("a", &busy, Duration::ZERO);
         assert_eq!(pauses.next(Duration::ZERO), Some(LONGEST));
         assert!(pauses.is_paused("a", Duration::ZERO) && !pauses.is_paused("b", Duration::ZERO));
+        assert!(pauses.has_failed("a") && !pauses.has_failed("b"));
         pauses.succeeded("a");
+        assert!(!pauses.has_failed("a"));
         assert_eq!(pauses.next(Duration::ZERO), None);
     }
 }

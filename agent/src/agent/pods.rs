@@ -105,7 +105,7 @@ impl Pods {
     async fn look(&self, grant: &Grant, memory: &mut Memory, node: &str, is_known: bool) {
         let id = &grant.pod;
         let asked = Instant::now();
-        let answer = self.api(id).get_opt(&id.name).await;
+        let answer = Writes::read(self.api(id).get_opt(&id.name)).await;
         if answer.is_ok() {
             memory.answered(u32::try_from(asked.elapsed().as_millis()).unwrap_or(u32::MAX), super::now());
         }
@@ -198,7 +198,7 @@ impl Pods {
 
     /// Reads a pod anew that was not what we thought.
     async fn refresh(&self, pod: &PodRef) {
-        match self.api(pod).get_opt(&pod.name).await {
+        match Writes::read(self.api(pod).get_opt(&pod.name)).await {
             Ok(Some(pod)) => self.caches.pods.put(pod),
             // The watch will tell.
             Ok(None) => {}
@@ -206,7 +206,13 @@ impl Pods {
         }
     }
 
-    fn is_paused(&self, uid: &str) -> bool {
+    /// Whether the last write to the pod failed.
+    pub(super) fn has_failed(&self, uid: &str) -> bool {
+        self.pauses().has_failed(uid)
+    }
+
+    /// Whether nothing is to be written to the pod just now.
+    pub(super) fn is_paused(&self, uid: &str) -> bool {
         self.pauses().is_paused(uid, Instant::now())
     }
 

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hitless_api::{DrainSpec, PortTreatment};
-use hitless_kernel::{Activity, Connection, ConnectionWatch, KernelError, PodNetns, classify, close_unused};
+use hitless_kernel::{
+    Activity, Among, Connection, ConnectionWatch, KernelError, Look, PodNetns, TcpState, classify, close_unused,
+};
 
 use super::ambiguous::ambiguous_unused;
+use super::stragglers;
 
 /// Between two attempts to close idle connections.
 const CLOSE_EVERY: Duration = Duration::from_millis(25);
@@ -19,15 +22,19 @@ const LONG: Duration = Duration::from_millis(1500);
 /// The same for connections that one side has closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// More connections are a crowd, of which nothing is kept; each held pod has its own.
+const MOST: usize = 1024;
+/// Of a crowd at most so many are closed or reset after one look.
+const BATCH: usize = 4096;
+/// Longest time in which all that are left are reset.
+const RESETTING: Duration = Duration::from_secs(2);
+
 /// The connections of a pod whose new clients are held.
 pub(super) struct InFlight {
     drain: DrainSpec,
     ports: BTreeSet<u16>,
     watch: ConnectionWatch,
-    /// Those on HTTP/1 ports.
-    http1: Vec<Connection>,
-    /// Those that are waited for, the former included.
-    waited: Vec<Connection>,
+    seen: Seen,
     longest_busy: Duration,
     closed_at: Option<Instant>,
     /// Connections at the first look.
@@ -36,15 +43,27 @@ pub(super) struct InFlight {
     pub(super) closed: u32,
 }
 
+/// What one look saw.
+#[derive(Default)]
+struct Seen {
+    inbound: u32,
+    /// How many are waited for.
+    waits: u32,
+    is_crowd: bool,
+    /// Those on HTTP/1 ports; of a crowd the first ones that may be closed.
+    http1: Vec<Connection>,
+    /// Those that are waited for, the former included; of a crowd the first ones.
+    waited: Vec<Connection>,
+}
+
 impl InFlight {
     /// Of connections to these ports.
     pub(super) fn new(drain: DrainSpec, ports: &[u16]) -> Self {
         Self {
             drain,
             ports: ports.iter().copied().collect(),
-            watch: ConnectionWatch::default(),
-            http1: Vec::new(),
-            waited: Vec::new(),
+            watch: ConnectionWatch::new(MOST),
+            seen: Seen::default(),
             longest_busy: Duration::ZERO,
             closed_at: None,
             connections: None,
@@ -55,42 +74,87 @@ impl InFlight {
     /// Looks, and closes what is idle. Says how many connections are waited for.
     pub(super) fn look(&mut self, netns: &PodNetns, now: Instant) -> Result<u32, KernelError> {
         self.list(netns)?;
-        if !self.http1.is_empty() && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY) {
+        if !self.seen.http1.is_empty() && self.closed_at.is_none_or(|at| now.duration_since(at) >= CLOSE_EVERY) {
             self.closed_at = Some(now);
-            let report = close_unused(netns, &self.http1, ambiguous_unused(self.longest_busy))?;
+            let http1 = std::mem::take(&mut self.seen.http1);
+            let report = close_unused(netns, &http1, ambiguous_unused(self.longest_busy))?;
             self.closed = self.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
+            if report.closed > 0 {
+                self.watch.hurry();
+            }
             self.list(netns)?;
         }
-        Ok(u32::try_from(self.waited.len()).unwrap_or(u32::MAX))
+        Ok(self.seen.waits)
     }
 
-    /// Those that are waited for, as of the last look.
-    pub(super) fn waited(&self) -> &[Connection] {
-        &self.waited
+    /// Resets all that are waited for, as of the last look. Says how many were there, and how many are left because there was
+    /// no time for them.
+    pub(super) fn reset(&mut self, netns: &PodNetns, pod_uid: &str) -> Result<(u32, u32), KernelError> {
+        let begin = Instant::now();
+        let mut destroyed: u32 = 0;
+        loop {
+            let waited = std::mem::take(&mut self.seen.waited);
+            destroyed = destroyed.saturating_add(stragglers::destroy(netns, pod_uid, &waited)?);
+            if !self.seen.is_crowd {
+                return Ok((destroyed, 0));
+            }
+            self.watch.forget();
+            self.list(netns)?;
+            if self.seen.waits == 0 || begin.elapsed() >= RESETTING {
+                return Ok((destroyed, self.seen.waits));
+            }
+        }
     }
 
     fn list(&mut self, netns: &PodNetns) -> Result<(), KernelError> {
-        self.http1.clear();
-        self.waited.clear();
-        let connections = self.watch.look(netns)?.connections;
-        let ours = |connection: &&Connection| self.ports.contains(&connection.local.port());
-        let inbound: Vec<&Connection> = connections.inbound.iter().filter(ours).collect();
-        self.connections.get_or_insert(u32::try_from(inbound.len()).unwrap_or(u32::MAX));
-        for connection in inbound {
-            let is_http1 = self.drain.treatment(connection.local.port()) == PortTreatment::Http1;
-            if is_http1 {
-                if classify(connection) == Activity::Busy {
-                    self.longest_busy = self.longest_busy.max(connection.unused_for().unwrap_or_default());
-                }
+        let mut seen = Seen::default();
+        let (drain, ports, longest_busy) = (&self.drain, &self.ports, &mut self.longest_busy);
+        let each = |connection: &Connection, among| {
+            if ports.contains(&connection.local.port()) {
+                seen.add(connection, among, drain, longest_busy);
+            }
+        };
+        // Too early: what was seen last stands. Nobody is taken for settled by it who was not then.
+        if self.watch.look(netns, each)? == Look::TooEarly {
+            return Ok(());
+        }
+        self.connections.get_or_insert(seen.inbound);
+        self.seen = seen;
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn add(&mut self, connection: &Connection, among: Among, drain: &DrainSpec, longest_busy: &mut Duration) {
+        self.is_crowd |= among == Among::Crowd;
+        if connection.state != TcpState::Established {
+            if connection.silent_for().is_none_or(|silent| silent < CLOSING) {
+                self.wait_for(connection);
+            }
+            return;
+        }
+        self.inbound = self.inbound.saturating_add(1);
+        let is_http1 = drain.treatment(connection.local.port()) == PortTreatment::Http1;
+        if is_http1 {
+            let activity = classify(connection);
+            if activity == Activity::Busy {
+                *longest_busy = (*longest_busy).max(connection.unused_for().unwrap_or_default());
+            }
+            let may_be_closed = activity != Activity::Busy && connection.inode != 0 && self.http1.len() < BATCH;
+            if !self.is_crowd || may_be_closed {
                 self.http1.push(connection.clone());
             }
-            if is_http1 || is_moving(connection) {
-                self.waited.push(connection.clone());
-            }
         }
-        let is_closing = |connection: &&Connection| connection.silent_for().is_none_or(|silent| silent < CLOSING);
-        self.waited.extend(connections.half_closed.iter().filter(ours).filter(is_closing).cloned());
-        Ok(())
+        if is_http1 || is_moving(connection) {
+            self.wait_for(connection);
+        }
+    }
+
+    fn wait_for(&mut self, connection: &Connection) {
+        self.waits = self.waits.saturating_add(1);
+        if self.waited.len() < BATCH {
+            self.waited.push(connection.clone());
+        }
     }
 }
 

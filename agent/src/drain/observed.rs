@@ -2,6 +2,7 @@
 
 mod answers;
 mod node_connections;
+mod tally;
 mod target;
 
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hitless_api::PortTreatment;
 use hitless_kernel::{
-    Activity, Connection, ConnectionWatch, DestroyEvents, KernelError, NodeSockets, PodNetns, classify, close_unused_if,
+    Connection, ConnectionWatch, DestroyEvents, KernelError, Look, NodeSockets, PodNetns, close_unused_if,
 };
 use jiff::Timestamp;
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -23,6 +24,7 @@ use super::stragglers;
 use crate::view::{Count, Observation};
 use answers::Answers;
 use node_connections::NodeConnections;
+use tally::{Ends, Tally};
 pub use target::{Stage, Target};
 
 /// Between two looks at what is about to happen.
@@ -37,9 +39,6 @@ const LIST_EVERY: Duration = Duration::from_millis(250);
 const CLOSE_EVERY: Duration = Duration::from_millis(25);
 /// ... and when it is calm: they have been busy for long.
 const CALM_CLOSE_EVERY: Duration = Duration::from_millis(100);
-/// A connection that one side has closed is not waited for once nothing has passed for so long: with an application that forgets
-/// them the pod would never be drained.
-const HALF_CLOSED_LASTS: Duration = Duration::from_secs(30);
 /// After a failure.
 const RETRY: Duration = Duration::from_millis(250);
 /// When there is nothing left to see.
@@ -71,10 +70,10 @@ pub(super) struct Observed {
     answers: Answers,
     restart: Option<Restart>,
     count: Count,
-    /// Those that are waited for.
-    waited: Vec<Connection>,
-    /// Those of them on HTTP/1 ports.
-    http1: Vec<Connection>,
+    /// Who is to be closed or reset next.
+    ends: Ends,
+    /// So many of a crowd that could not be closed are passed over, once.
+    skipped: usize,
     /// The longest that a request was seen in flight: a lower bound of the longest there are.
     longest_busy: Duration,
     /// When to look again.
@@ -103,13 +102,18 @@ impl Observed {
             answers: Answers::default(),
             restart: None,
             count: Count::default(),
-            waited: Vec::new(),
-            http1: Vec::new(),
+            ends: Ends::default(),
+            skipped: 0,
             longest_busy: Duration::ZERO,
             next: now,
         };
         observed.forget_quiet();
         observed
+    }
+
+    /// More connections than that are a crowd, of which nothing is kept.
+    pub(super) fn limit(&mut self, most: usize) {
+        self.watch.limit(most);
     }
 
     /// Takes a changed target. What came before the pod was NotReady says nothing about quiet.
@@ -124,6 +128,8 @@ impl Observed {
         if was_leaving != is_leaving || is_other {
             self.forget_quiet();
         }
+        // Who is to be reset has not been listed yet.
+        self.watch.hurry();
         self.changed = now;
         self.next = now;
     }
@@ -170,7 +176,8 @@ impl Observed {
             Err(error) => {
                 // What the namespace was is not certain any more; quiet must be shown anew.
                 (self.netns, self.has_listened) = (None, false);
-                self.watch = ConnectionWatch::default();
+                self.watch.forget();
+                self.ends = Ends::default();
                 self.forget_quiet();
                 self.next = now + RETRY;
                 Observation::Failed(error.to_string())
@@ -193,7 +200,7 @@ impl Observed {
         } else if self.destroy_events.is_none() || self.count.unlisted {
             // Nothing tells when the last one has ended, or which others there are.
             FINE
-        } else if self.http1.is_empty() {
+        } else if self.ends.http1.is_empty() {
             LIST_EVERY
         } else {
             self.close_every(now)
@@ -244,6 +251,10 @@ impl Observed {
                 self.note_processes(proc_root, netns);
             }
         }
+        if self.count.quiet && !was_quiet {
+            // Nor has who is to be closed.
+            self.watch.hurry();
+        }
         let is_due = self.listed.is_none_or(|listed| now.duration_since(listed) >= LIST_EVERY);
         // While connections come and go all the time there is nothing to be seen in each change.
         let has_changed = self.count.quiet && (!was_quiet || self.established != counters.curr_estab);
@@ -255,23 +266,43 @@ impl Observed {
             self.changed = now;
         }
         self.established = counters.curr_estab;
-        if is_last && !self.waited.is_empty() {
-            let destroyed = stragglers::destroy(netns, &self.uid, &self.waited)?;
+        let ends = std::mem::take(&mut self.ends);
+        if is_last && !ends.waited.is_empty() {
+            let destroyed = stragglers::destroy(netns, &self.uid, &ends.waited)?;
             self.count.destroyed = self.count.destroyed.saturating_add(destroyed);
-            self.list(proc_root, netns, node, now)?;
-        }
-        if self.count.quiet
-            && !self.http1.is_empty()
+            drop(ends);
+            self.list_after(destroyed > 0, proc_root, netns, node, now)?;
+        } else if self.count.quiet
+            && !ends.http1.is_empty()
             && self.closed_at.is_none_or(|at| now.duration_since(at) >= self.close_every(now))
         {
             self.closed_at = Some(now);
             // Which of them are idle is asked again right before.
             let is_over = |connection: &Connection| self.answers.is_over(connection, now);
-            let report = close_unused_if(netns, &self.http1, ambiguous_unused(self.longest_busy), is_over)?;
+            let report = close_unused_if(netns, &ends.http1, ambiguous_unused(self.longest_busy), is_over)?;
             self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
-            self.list(proc_root, netns, node, now)?;
+            self.skipped = if ends.is_last_batch { 0 } else { self.skipped + report.busy + report.unowned };
+            drop(ends);
+            self.list_after(report.closed > 0, proc_root, netns, node, now)?;
+        } else {
+            self.ends = ends;
         }
         Ok(())
+    }
+
+    /// After connections have been ended. Those of a crowd that did end are worth another list soon.
+    fn list_after(
+        &mut self,
+        any_ended: bool,
+        proc_root: &Path,
+        netns: &PodNetns,
+        node: &mut Option<NodeSockets>,
+        now: Instant,
+    ) -> Result<(), KernelError> {
+        if any_ended {
+            self.watch.hurry();
+        }
+        self.list(proc_root, netns, node, now)
     }
 
     fn look_for_quiet(&mut self, netns: &PodNetns, accepted: u64, now: Instant) -> Result<(), KernelError> {
@@ -319,63 +350,20 @@ impl Observed {
         if self.count.quiet && self.destroy_events.is_none() {
             self.subscribe(netns);
         }
-        let look = self.watch.look(netns)?;
-        self.count.unlisted = !look.is_complete;
-        (self.count.idle, self.count.busy, self.count.unused) = (0, 0, 0);
-        self.waited.clear();
-        self.http1.clear();
-        let mut may_be_probes = 0;
-        self.node_connections.begin();
-        self.answers.begin();
-        let idle_after = self.target.drain.idle_after_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-        for connection in &look.connections.inbound {
-            let treatment = self.target.drain.treatment(connection.local.port());
-            let origin = || node_connections::origin(proc_root, node, connection);
-            let may_be_probe = self.node_connections.may_be_probe(connection, now, origin);
-            if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
-                continue;
-            }
-            if may_be_probe && self.target.stage != Stage::Leaving {
-                may_be_probes += 1;
-                continue;
-            }
-            if treatment != PortTreatment::Http1 && is_unused(connection, idle_after) {
-                self.count.unused += 1;
-                continue;
-            }
-            // Until it has been sent it is waited for, as on any other port.
-            let is_http1 = treatment == PortTreatment::Http1 && !self.answers.is_being_sent(connection, now);
-            match classify(connection) {
-                Activity::Idle | Activity::Fresh if is_http1 => self.count.idle += 1,
-                Activity::Busy if is_http1 => {
-                    self.count.busy += 1;
-                    self.longest_busy = self.longest_busy.max(connection.unused_for().unwrap_or_default());
-                }
-                Activity::Idle | Activity::Fresh | Activity::Busy | Activity::Ambiguous => self.count.busy += 1,
-            }
-            if is_http1 {
-                self.http1.push(connection.clone());
-            }
-            self.waited.push(connection.clone());
-        }
-        for connection in &look.connections.half_closed {
-            let treatment = self.target.drain.treatment(connection.local.port());
-            let is_old = connection.silent_for().is_some_and(|silent| silent >= HALF_CLOSED_LASTS);
-            if !is_old && !matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
-                self.count.busy += 1;
-                self.waited.push(connection.clone());
-            }
-        }
-        self.count.perhaps_probes = self.node_connections.end(may_be_probes, now);
-        self.answers.end();
-        self.count.inbound = self.count.busy + self.count.idle;
-        self.count.most = self.count.most.max(self.count.inbound + self.count.unused);
         self.listed = Some(now);
+        let mut origin = |connection: &Connection| node_connections::origin(proc_root, node, connection);
+        let Self { target, answers, node_connections, watch, count, skipped, .. } = self;
+        let closing = count.quiet.then_some(*skipped);
+        let mut tally = Tally::begin(target, closing, now, answers, node_connections, &mut origin);
+        let Look::Counted { is_complete } = watch.look(netns, |connection, among| tally.add(connection, among))? else {
+            // What was counted stands until it can be counted anew, and is not all there is.
+            count.unlisted = true;
+            return Ok(());
+        };
+        let tallied = tally.end(count);
+        count.unlisted = !is_complete;
+        self.longest_busy = self.longest_busy.max(tallied.longest_busy);
+        self.ends = tallied.ends;
         Ok(())
     }
-}
-
-/// Whether nobody has used the connection for as long as the policy says.
-fn is_unused(connection: &Connection, idle_after: Option<Duration>) -> bool {
-    idle_after.zip(connection.unused_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
 }

@@ -13,6 +13,11 @@ use super::notifier::Notifier;
 use super::observed::{Observed, Target};
 use crate::view::Observation;
 
+/// Of so many connections of one pod it is kept which they are ...
+const MOST_OF_A_POD: usize = 4096;
+/// ... and of so many of all pods that are looked at.
+const MOST_OF_ALL: usize = 16_384;
+
 /// Looks at the pods that it is told to look at; asleep while there are none. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct Observer {
@@ -136,6 +141,10 @@ fn follow(pods: &mut BTreeMap<String, Observed>, targets: &BTreeMap<String, Targ
         pods.entry(uid.clone())
             .and_modify(|pod| pod.follow(target.clone(), now))
             .or_insert_with(|| Observed::new(uid.clone(), target.clone(), now));
+    }
+    let most = MOST_OF_A_POD.min(MOST_OF_ALL / pods.len().max(1));
+    for pod in pods.values_mut() {
+        pod.limit(most);
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answer::DrainStatus;
 use super::identity::Caller;
-use super::limits::Place;
+use super::limits::{Client, Place};
 use super::progress::{Because, Progress};
 use super::refusal::Refusal;
 use super::state::AppState;
@@ -32,23 +32,25 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) async fn events(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
+    Extension(client): Extension<Client>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
     let pod = state.pod(&caller, &namespace, &name)?;
-    stream_of(&state, &caller, pod)
+    stream_of(&state, &caller, client, pod)
 }
 
 /// Events of the pod that asks.
 pub(super) async fn own_events(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
+    Extension(client): Extension<Client>,
 ) -> Result<Response, Refusal> {
     let pod = state.own_pod(&caller)?;
-    stream_of(&state, &caller, pod)
+    stream_of(&state, &caller, client, pod)
 }
 
-fn stream_of(state: &AppState, caller: &Caller, pod: Arc<NodePod>) -> Result<Response, Refusal> {
-    let Some(place) = state.limits.streams.take(&caller.source()) else {
+fn stream_of(state: &AppState, caller: &Caller, client: Client, pod: Arc<NodePod>) -> Result<Response, Refusal> {
+    let Some(place) = state.limits.streams.take(&caller.source(client)) else {
         state.refusals.count("streams");
         return Err(Refusal::too_many("too many event streams are open already; close one", 5));
     };

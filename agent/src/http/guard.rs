@@ -1,5 +1,7 @@
 //! In front of every route but the kubelet's probes: who asks, how often, and without a body.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use axum::Extension;
 use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{Request, State};
@@ -10,6 +12,7 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::Route;
 use super::identity::Peer;
+use super::limits::{Client, Limits, Place, Source};
 use super::refusal::Refusal;
 use super::state::AppState;
 use super::task::LONGEST_BODY;
@@ -24,6 +27,19 @@ pub(super) struct ConnInfo {
     pub peer: Peer,
     /// Beyond what its source may have: for probes only.
     pub is_reserve: bool,
+    /// What it takes: of the node's until it is known what it wants, then of that kind's.
+    pub place: Arc<Mutex<Place>>,
+}
+
+impl ConnInfo {
+    /// Takes a place of `source` instead; says whether there was one.
+    fn is_moved(&self, source: &Source, limits: &Limits) -> bool {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.source() == source || !matches!(source, Source::Node(_)) {
+            return true;
+        }
+        limits.connections.take(source).map(|moved| *place = moved).is_some()
+    }
 }
 
 /// Lets a request in, or refuses it; tells the routes who asks.
@@ -44,7 +60,14 @@ pub(super) async fn guard(
         return refused("connections", Refusal::too_many("too many connections are open already; close some", 1));
     }
     let caller = state.caller(&info.peer);
-    if let Err(wait) = state.limits.requests.ask(&caller.source(), Instant::now()) {
+    let agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    let client = Client::of(agent);
+    let source = caller.source(client);
+    if !info.is_moved(&source, &state.limits) {
+        let words = "too many connections of this kind are open already; close some";
+        return refused("connections", Refusal::too_many(words, 1));
+    }
+    if let Err(wait) = state.limits.requests.ask(&source, Instant::now()) {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         return refused("rate", Refusal::too_many("too many requests; ask less often, or wait for news", seconds));
     }
@@ -62,6 +85,7 @@ pub(super) async fn guard(
         return response;
     }
     request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(client);
     next.run(request).await
 }
 

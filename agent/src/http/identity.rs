@@ -1,18 +1,26 @@
 //! Who asks, and what it may see: a pod sees itself, the node sees all, a stranger sees no pod.
 
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hitless_api::PodRef;
 use hitless_api::names::annotations;
 use hitless_kernel::{Pid, pod_uids_of};
 use tokio::net::unix::UCred;
+use tokio::time::sleep;
 
-use super::limits::Source;
+use super::limits::{Client, Source};
+use super::state::AppState;
 use crate::view::NodePod;
+
+/// Between two looks whether trusted addresses are those of pods.
+const LOOK_AT_TRUSTED: Duration = Duration::from_secs(30);
 
 /// The other end of a connection, as it was when it was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,15 +121,60 @@ impl Caller {
         }
     }
 
-    /// Under whose limits it asks.
+    /// Under whose limits it asks; `client` is what it says of itself.
     #[must_use]
-    pub fn source(&self) -> Source {
+    pub fn source(&self, client: Client) -> Source {
         match self {
-            Self::Node => Source::Node,
+            Self::Node => Source::Node(client),
             Self::Pod(pod) => Source::Pod(pod.uid.clone()),
-            Self::Stranger { address, .. } => Source::Other(*address),
+            Self::Stranger { address: Some(address), is_trusted: true } => Source::Trusted(*address),
+            Self::Stranger { address, .. } => Source::Other(address.map(network)),
         }
     }
+}
+
+/// Who has one address of IPv6 has 64 bits of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
+    }
+}
+
+/// Trusted prefixes that hold addresses of pods: every pod of another node with such an address sees what the node sees.
+#[must_use]
+pub fn trusted_pods(pods: &[Arc<NodePod>], trusted: &[Prefix]) -> Vec<String> {
+    let words = |prefix: &Prefix| {
+        let is_held = |pod: &&Arc<NodePod>| {
+            !pod.view.host_network && !pod.view.finished && pod.ips.iter().any(|ip| prefix.holds(*ip))
+        };
+        let id = &pods.iter().find(is_held)?.view.id;
+        Some(format!(
+            "{prefix} in HITLESS_TRUSTED holds addresses of pods, e.g. of {}/{}: pods of other nodes see every pod of this one; \
+             name only load balancers",
+            id.namespace, id.name
+        ))
+    };
+    trusted.iter().filter_map(words).collect()
+}
+
+/// Writes [`trusted_pods`] into the log, once each.
+pub async fn warn_of_trusted_pods(state: AppState) -> Result<(), Infallible> {
+    let mut said = BTreeSet::new();
+    while !state.token.is_cancelled() {
+        for words in trusted_pods(&state.pods.pods(), &state.trusted) {
+            // The pod that is named as an example is another one at times.
+            let prefix = words.split(' ').next().unwrap_or_default().to_owned();
+            if said.insert(prefix) {
+                tracing::warn!("{words}");
+            }
+        }
+        tokio::select! {
+            () = sleep(LOOK_AT_TRUSTED) => {}
+            () = state.token.cancelled() => {}
+        }
+    }
+    Ok(())
 }
 
 /// Why it may not see it.
@@ -167,6 +220,12 @@ impl Prefix {
             (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits() ^ other.to_bits()).leading_zeros() >= self.length,
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
         }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
     }
 }
 
@@ -293,6 +352,31 @@ mod tests {
             assert_eq!((caller.sees("shop", "web"), caller.sees("shop", "old")), (own, other), "{from}");
         }
         assert!(by_address("10.2.0.5").to_string().contains("HITLESS_TRUSTED"));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_source_and_a_trusted_address_has_its_own() {
+        let source = |from: &str| by_address(from).source(Client::Unknown);
+        assert_eq!(source("2001:db9::1"), source("2001:db9::ffff:1"));
+        assert_ne!(source("2001:db9::1"), source("2001:db9:0:1::1"));
+        assert_ne!(source("10.2.0.5"), source("10.2.0.6"));
+        assert_eq!(source("172.31.9.9"), Source::Trusted("172.31.9.9".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_trusted_prefix_that_holds_a_pod_is_warned_of() {
+        let warned = |text: &str| trusted_pods(&pods(), &text.parse::<Prefixes>().unwrap().0);
+        assert_eq!(
+            warned("192.168.0.0/16,10.1.0.6,172.16.0.0/12"),
+            [""; 0],
+            "the node itself, a pod that has ended, nobody"
+        );
+        let words = warned("192.168.0.0/16,10.0.0.0/8,fd00::/8");
+        assert_eq!(words.len(), 2, "{words:?}");
+        assert!(
+            words[0].starts_with("10.0.0.0/8 in HITLESS_TRUSTED holds addresses of pods, e.g. of shop/"),
+            "{words:?}"
+        );
     }
 
     #[test]

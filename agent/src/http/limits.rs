@@ -8,15 +8,53 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use super::awaited::{Awaited, AwaitedPlace};
+pub use super::strangers::Strangers;
+
 /// Whom something is counted for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The node itself.
-    Node,
+    Node(Client),
     /// The pod with this uid.
     Pod(String),
-    /// An address, or a process that is in no known pod.
+    /// An address in `HITLESS_TRUSTED`.
+    Trusted(IpAddr),
+    /// An address, of IPv6 the first 64 bits of one, or a process that is in no known pod.
     Other(Option<IpAddr>),
+}
+
+/// Who asks from the node, as far as it says. The kubelet lends its address to whoever writes a probe or a hook, so none of these may
+/// take the others' places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// It has not said anything yet.
+    Unknown,
+    /// The kubelet, for a probe.
+    Probe,
+    /// The kubelet, for a hook.
+    Hook,
+    /// Anybody else.
+    Other,
+}
+
+impl Client {
+    /// How the kubelet's probes call themselves, then comes its version.
+    const PROBE: &str = "kube-probe/";
+    /// The same of its hooks.
+    const HOOK: &str = "kube-lifecycle/";
+
+    /// By the header field `User-Agent`.
+    #[must_use]
+    pub fn of(user_agent: &str) -> Self {
+        if user_agent.starts_with(Self::HOOK) {
+            Self::Hook
+        } else if user_agent.starts_with(Self::PROBE) {
+            Self::Probe
+        } else {
+            Self::Other
+        }
+    }
 }
 
 /// How much of something there is.
@@ -31,8 +69,16 @@ pub struct Share {
 /// How much of something each kind of source may have at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
-    /// The node, where the kubelet waits for as many pods as it may end at once.
+    /// The node, before it is known what it wants.
     pub node: usize,
+    /// Probes.
+    pub probes: usize,
+    /// Hooks: the kubelet waits for as many pods as it may end at once.
+    pub hooks: usize,
+    /// All other clients on the node.
+    pub node_others: usize,
+    /// Trusted addresses.
+    pub trusted: Share,
     /// Pods of the node.
     pub pods: Share,
     /// Everybody else.
@@ -49,23 +95,61 @@ pub struct Rate {
 }
 
 /// Open connections.
-pub const CONNECTIONS: Shares =
-    Shares { node: 512, pods: Share { each: 8, all: 256 }, others: Share { each: 32, all: 128 } };
+pub const CONNECTIONS: Shares = Shares {
+    node: 512,
+    probes: 64,
+    hooks: 512,
+    node_others: 128,
+    trusted: Share { each: 64, all: 256 },
+    pods: Share { each: 8, all: 256 },
+    others: Share { each: 32, all: 128 },
+};
+/// Nothing for anybody.
+const NONE: Shares = Shares {
+    node: 0,
+    probes: 0,
+    hooks: 0,
+    node_others: 0,
+    trusted: Share { each: 0, all: 0 },
+    pods: Share { each: 0, all: 0 },
+    others: Share { each: 0, all: 0 },
+};
 /// Connections of the node beyond those, short ones, for the kubelet's probes only.
-pub const RESERVE: Shares = Shares { node: 16, pods: Share { each: 0, all: 0 }, others: Share { each: 0, all: 0 } };
+pub const RESERVE: Shares = Shares { node: 16, ..NONE };
 /// Requests that wait.
-pub const WAITS: Shares = Shares { node: 512, pods: Share { each: 4, all: 128 }, others: Share { each: 16, all: 64 } };
+pub const WAITS: Shares = Shares {
+    probes: 16,
+    hooks: 512,
+    node_others: 128,
+    trusted: Share { each: 32, all: 128 },
+    pods: Share { each: 4, all: 128 },
+    others: Share { each: 16, all: 64 },
+    ..NONE
+};
+/// Requests from the node that wait for one pod: its containers' hooks and a few more ...
+pub const WAITS_FOR_A_POD: usize = 16;
+/// ... and for pods of one namespace by their labels: where a node is emptied, each pod's hook asks.
+pub const WAITS_IN_A_NAMESPACE: usize = 256;
 /// Event streams.
-pub const STREAMS: Shares = Shares { node: 32, pods: Share { each: 2, all: 32 }, others: Share { each: 4, all: 16 } };
+pub const STREAMS: Shares = Shares {
+    probes: 2,
+    hooks: 2,
+    node_others: 32,
+    trusted: Share { each: 4, all: 16 },
+    pods: Share { each: 2, all: 32 },
+    others: Share { each: 4, all: 16 },
+    ..NONE
+};
 
 /// Sources that are told apart by address, at a time.
 const MOST_OTHERS: usize = 1024;
 
 fn rate(source: &Source) -> Rate {
     match source {
-        Source::Node => Rate { per_second: 500, burst: 1000 },
+        Source::Node(_) => Rate { per_second: 500, burst: 1000 },
         Source::Pod(_) => Rate { per_second: 10, burst: 40 },
         // A load balancer asks for many pods.
+        Source::Trusted(_) => Rate { per_second: 200, burst: 800 },
         Source::Other(_) => Rate { per_second: 50, burst: 200 },
     }
 }
@@ -77,8 +161,12 @@ pub struct Limits {
     pub connections: Places,
     /// Connections for probes only.
     pub reserve: Places,
+    /// Strangers' connections, the longest idle of which makes room.
+    pub strangers: Strangers,
     /// Requests that wait.
     pub waits: Places,
+    /// Of these, those of the node, by what they wait for.
+    pub awaited: Awaited,
     /// Event streams.
     pub streams: Places,
     /// Requests.
@@ -88,7 +176,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let [connections, reserve, waits, streams] = [CONNECTIONS, RESERVE, WAITS, STREAMS].map(Places::new);
-        Self { connections, reserve, waits, streams, requests: Rates::default() }
+        let (strangers, awaited, requests) = (Strangers::default(), Awaited::default(), Rates::default());
+        Self { connections, reserve, strangers, waits, awaited, streams, requests }
     }
 }
 
@@ -120,7 +209,16 @@ impl Places {
         let own = taken.get(source).copied().unwrap_or_default();
         let sum = |is_kind: fn(&Source) -> bool| taken.iter().filter(|(of, _)| is_kind(of)).map(|(_, n)| n).sum();
         let (all, share): (usize, Share) = match source {
-            Source::Node => (own, Share { each: self.shares.node, all: self.shares.node }),
+            Source::Node(client) => {
+                let most = match client {
+                    Client::Unknown => self.shares.node,
+                    Client::Probe => self.shares.probes,
+                    Client::Hook => self.shares.hooks,
+                    Client::Other => self.shares.node_others,
+                };
+                (own, Share { each: most, all: most })
+            }
+            Source::Trusted(_) => (sum(|of| matches!(of, Source::Trusted(_))), self.shares.trusted),
             Source::Pod(_) => (sum(|of| matches!(of, Source::Pod(_))), self.shares.pods),
             Source::Other(_) => (sum(|of| matches!(of, Source::Other(_))), self.shares.others),
         };
@@ -129,6 +227,18 @@ impl Places {
         }
         taken.insert(source.clone(), own + 1);
         Some(Place { source: source.clone(), taken: self.taken.clone() })
+    }
+
+    /// Whether the source itself has all that it may have.
+    fn is_full(&self, source: &Source) -> bool {
+        let own = lock(&self.taken).get(source).copied().unwrap_or_default();
+        matches!(source, Source::Other(_)) && own >= self.shares.others.each
+    }
+
+    /// Takes a place that somebody else is about to give back.
+    fn succeed(&self, source: &Source) -> Place {
+        *lock(&self.taken).entry(source.clone()).or_default() += 1;
+        Place { source: source.clone(), taken: self.taken.clone() }
     }
 
     /// Places that are taken.
@@ -147,6 +257,27 @@ impl Drop for Place {
                 taken.remove(&self.source);
             }
         }
+    }
+}
+
+impl Place {
+    /// Whose it is.
+    #[must_use]
+    pub const fn source(&self) -> &Source {
+        &self.source
+    }
+}
+
+impl Limits {
+    /// A place for a connection. If a stranger can have none, the connection ends that has been idle for longest: of the same source
+    /// if that has all of its own, else of all strangers.
+    #[must_use]
+    pub fn connect(&self, source: &Source) -> Option<Place> {
+        self.connections.take(source).or_else(|| {
+            let only = self.connections.is_full(source).then_some(source);
+            let has_room = matches!(source, Source::Other(_)) && self.strangers.evict(only);
+            has_room.then(|| self.connections.succeed(source))
+        })
     }
 }
 
@@ -179,7 +310,7 @@ impl Rates {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change leaves it whole, so a panic elsewhere can't have left it broken.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -199,19 +330,34 @@ mod tests {
     #[test]
     fn nobody_takes_more_than_its_share_and_no_kind_takes_anothers() {
         let share = Share { each: 2, all: 3 };
-        let places = Places::new(Shares { node: 1, pods: share, others: share });
+        let places = Places::new(Shares { node: 1, hooks: 1, pods: share, others: share, trusted: share, ..NONE });
         let mut held = vec![places.take(&pod("a")).unwrap(), places.take(&pod("a")).unwrap()];
         assert!(places.take(&pod("a")).is_none(), "its own share");
         held.push(places.take(&pod("b")).unwrap());
         assert!(places.take(&pod("c")).is_none(), "the share of all pods");
         held.push(places.take(&other(1)).unwrap());
-        held.push(places.take(&Source::Node).unwrap());
-        assert!(places.take(&Source::Node).is_none());
+        held.push(places.take(&Source::Node(Client::Unknown)).unwrap());
+        assert!(places.take(&Source::Node(Client::Unknown)).is_none());
+        assert!(places.take(&Source::Node(Client::Probe)).is_none(), "nothing is for probes");
+        assert!(places.take(&Source::Node(Client::Hook)).is_some(), "hooks have their own");
+        assert!(places.take(&Source::Trusted(IpAddr::from([192, 0, 2, 1]))).is_some(), "trusted ones have their own");
         assert_eq!(places.taken(), 5);
         held.remove(0);
         assert!(places.take(&pod("c")).is_some(), "a place that was given back");
         held.clear();
         assert_eq!(places.taken(), 0);
+    }
+
+    #[test]
+    fn a_client_of_the_node_is_what_it_calls_itself() {
+        for (agent, client) in [
+            ("kube-probe/1.36", Client::Probe),
+            ("kube-lifecycle/1.36", Client::Hook),
+            ("curl/8", Client::Other),
+            ("", Client::Other),
+        ] {
+            assert_eq!(Client::of(agent), client, "{agent}");
+        }
     }
 
     #[test]
@@ -235,7 +381,7 @@ mod tests {
         let refused = (0..5000).filter(|n| rates.ask(&address(*n), now).is_err()).count();
         assert_eq!(refused, 5000 - MOST_OTHERS);
         assert_eq!(rates.ask(&pod("a"), now), Ok(()));
-        assert_eq!(rates.ask(&Source::Node, now), Ok(()));
+        assert_eq!(rates.ask(&Source::Node(Client::Hook), now), Ok(()));
         let later = now + Duration::from_secs(1);
         assert_eq!(rates.ask(&address(4999), later), Ok(()), "those that have rested are forgotten");
         assert!(lock(&rates.whole_at).len() < 3);

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::answer::DrainStatus;
-use super::identity::Caller;
+use super::identity::{Caller, trusted_pods};
 use super::refusal::Refusal;
 use super::state::AppState;
 
@@ -26,6 +26,8 @@ pub struct NodeSummary {
     pub features: Vec<String>,
     /// What it was not given, and what that costs.
     pub missing_capabilities: Vec<String>,
+    /// What is wrong with its settings, as far as it can tell.
+    pub warnings: Vec<String>,
     /// How many there are.
     pub counts: Counts,
     /// Pods that have an operation or that somebody waits for, by namespace and name.
@@ -74,6 +76,7 @@ pub(super) async fn node(
         version: state.agent.version.clone(),
         features: state.agent.features.clone(),
         missing_capabilities: state.missing_capabilities.clone(),
+        warnings: trusted_pods(&all, &state.trusted),
         counts,
         pods,
     }))

@@ -1,6 +1,6 @@
 //! Answers that refuse: a status, and a sentence as JSON.
 
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -62,6 +62,10 @@ impl IntoResponse for Refusal {
         let mut response = (self.status, Json(Refused { error: self.error })).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            // Nor is it to keep the place of its connection until it asks again.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

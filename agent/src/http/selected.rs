@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answer::DrainStatus;
 use super::identity::Caller;
+use super::limits::Client;
 use super::progress::{Because, Progress};
 use super::refusal::Refusal;
 use super::state::AppState;
@@ -60,6 +61,7 @@ pub(super) struct Ask {
 pub(super) async fn selected(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
+    Extension(client): Extension<Client>,
     Path(namespace): Path<String>,
     ask: Result<Query<Ask>, QueryRejection>,
 ) -> Result<Json<SelectionStatus>, Refusal> {
@@ -78,7 +80,7 @@ pub(super) async fn selected(
         let pods: Vec<_> = selection.pods(&state).map(|pod| state.status(&pod.view, now).0).collect();
         return Ok(Json(SelectionStatus::new(None, pods)));
     };
-    let _place = state.place_to_wait(&caller)?;
+    let _place = state.place_to_wait(&caller, client, &selection.namespace, None)?;
     wait(&state, &selection, timeout).await.map(Json)
 }
 

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,14 +19,16 @@ use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::guard::ConnInfo;
 use super::identity::Peer;
-use super::limits::Place;
+use super::limits::{Client, Place, Source};
 use super::socket::Socket;
 use super::state::AppState;
+use super::strangers::Stranger;
 use super::wait::LONGEST_WAIT;
 
 /// For the head of a request, counted from the end of the last answer: also the longest pause between two requests.
@@ -101,8 +104,10 @@ pub async fn serve(acceptor: impl Acceptor, state: AppState, router: Router) -> 
             accepted = acceptor.accept() => match accepted {
                 Ok((stream, peer)) => {
                     if let Some((place, is_reserve)) = admit(&state, &peer) {
-                        let info = ConnInfo { peer, is_reserve };
-                        open.spawn(connection(stream, info, place, state.clone(), router.clone()));
+                        let stranger = matches!(place.source(), Source::Other(_))
+                            .then(|| state.limits.strangers.enter(place.source().clone(), Instant::now()));
+                        let info = ConnInfo { peer, is_reserve, place: Arc::new(Mutex::new(place)) };
+                        open.spawn(connection(stream, info, stranger, state.clone(), router.clone()));
                     }
                 }
                 Err(error) => {
@@ -124,9 +129,9 @@ pub async fn serve(acceptor: impl Acceptor, state: AppState, router: Router) -> 
 
 /// A place for the connection, and whether it is one for probes only; `None` to close it at once.
 fn admit(state: &AppState, peer: &Peer) -> Option<(Place, bool)> {
-    let source = state.caller(peer).source();
+    let source = state.caller(peer).source(Client::Unknown);
     let limits = &state.limits;
-    let place = limits.connections.take(&source).map(|place| (place, false));
+    let place = limits.connect(&source).map(|place| (place, false));
     let place = place.or_else(|| limits.reserve.take(&source).map(|place| (place, true)));
     if place.is_none() {
         state.refusals.count("connections");
@@ -134,15 +139,25 @@ fn admit(state: &AppState, peer: &Peer) -> Option<(Place, bool)> {
     place
 }
 
-async fn connection<S>(stream: S, info: ConnInfo, place: Place, state: AppState, router: Router)
+async fn connection<S>(stream: S, info: ConnInfo, stranger: Option<Stranger>, state: AppState, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let is_reserve = info.is_reserve;
+    let (is_reserve, place) = (info.is_reserve, info.place.clone());
+    let evicted = stranger.as_ref().map_or_else(CancellationToken::new, |stranger| stranger.evicted.clone());
+    let stranger = Arc::new(stranger);
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(info.clone());
-        router.clone().oneshot(request)
+        let (router, stranger) = (router.clone(), stranger.clone());
+        async move {
+            let set_idle = |since| stranger.iter().for_each(|stranger| stranger.set_idle(since));
+            set_idle(None);
+            let answer = router.oneshot(request).await;
+            // What a stranger may ask for has short answers.
+            set_idle(Some(Instant::now()));
+            answer
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -155,6 +170,8 @@ where
     tokio::select! {
         // Whatever the error is, the client is gone, or has sent what is no request.
         _ = connection.as_mut() => {}
+        // It has no request, and makes room for somebody who may have one.
+        () = evicted.cancelled() => {}
         () = ended(&state) => {
             connection.as_mut().graceful_shutdown();
             let _ = timeout(FAREWELL, connection).await;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{DrainStatus, Known};
 use super::identity::{Caller, Peer, Prefix};
-use super::limits::{Limits, Place};
+use super::limits::{AwaitedPlace, Client, Limits, Place, WAITS_FOR_A_POD, WAITS_IN_A_NAMESPACE};
 use super::progress::{Facts, Progress};
 use super::refusal::Refusal;
 use crate::hooks::task::Tasks;
@@ -90,12 +90,26 @@ impl AppState {
         Err(Refusal::not_yet("the agent has just started and does not know the pods of its node yet"))
     }
 
-    /// A place among the requests that wait.
-    pub(super) fn place_to_wait(&self, caller: &Caller) -> Result<Place, Refusal> {
-        self.limits.waits.take(&caller.source()).ok_or_else(|| {
+    /// A place among the requests that wait, and from the node among those for the same pod, or for pods of the same namespace by
+    /// their labels (no `name`).
+    pub(super) fn place_to_wait(
+        &self,
+        caller: &Caller,
+        client: Client,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> Result<(Place, Option<AwaitedPlace>), Refusal> {
+        let refused = || {
             self.refusals.count("waits");
             Refusal::too_many("too many requests wait already; end one, or ask again without wait", 1)
-        })
+        };
+        let most = if name.is_some() { WAITS_FOR_A_POD } else { WAITS_IN_A_NAMESPACE };
+        let what = format!("{namespace}/{}", name.unwrap_or_default());
+        let awaited = match caller {
+            Caller::Node => Some(self.limits.awaited.enter(&what, most).ok_or_else(refused)?),
+            Caller::Pod(_) | Caller::Stranger { .. } => None,
+        };
+        Ok((self.limits.waits.take(&caller.source(client)).ok_or_else(refused)?, awaited))
     }
 
     /// A pod that `caller` may see.

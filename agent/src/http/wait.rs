@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Json, Response};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -14,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answer::DrainStatus;
 use super::identity::Caller;
+use super::limits::Client;
 use super::progress::{Because, Progress};
 use super::refusal::Refusal;
 use super::state::AppState;
@@ -25,8 +25,6 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// A kubelet runs a preStop hook at once when a pod is deleted; the agent's watch tells of the deletion a little later. A pod of
 /// which nothing is heard for so long is not deleted.
 const DELETION_SHOWS: Duration = Duration::from_secs(2);
-/// How the kubelet's hooks call themselves, then comes its version.
-const KUBELET_HOOK: &str = "kube-lifecycle/";
 
 /// The query.
 #[derive(Debug, Default, Deserialize)]
@@ -42,30 +40,30 @@ type AskResult = Result<Query<Ask>, QueryRejection>;
 pub(super) async fn drain(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
+    Extension(client): Extension<Client>,
     Path((namespace, name)): Path<(String, String)>,
-    headers: HeaderMap,
     ask: AskResult,
 ) -> Result<Response, Refusal> {
     let pod = state.pod(&caller, &namespace, &name)?;
-    answer(&state, &caller, pod, &headers, ask).await
+    answer(&state, &caller, pod, client, ask).await
 }
 
 /// The same of the pod that asks.
 pub(super) async fn own_drain(
     State(state): State<AppState>,
     Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
+    Extension(client): Extension<Client>,
     ask: AskResult,
 ) -> Result<Response, Refusal> {
     let pod = state.own_pod(&caller)?;
-    answer(&state, &caller, pod, &headers, ask).await
+    answer(&state, &caller, pod, client, ask).await
 }
 
 async fn answer(
     state: &AppState,
     caller: &Caller,
     pod: Arc<NodePod>,
-    headers: &HeaderMap,
+    client: Client,
     ask: AskResult,
 ) -> Result<Response, Refusal> {
     let Query(ask) = ask.map_err(|rejection| Refusal::bad(rejection.body_text()))?;
@@ -73,9 +71,9 @@ async fn answer(
     let Some(timeout) = timeout_of(ask.wait.as_deref(), ask.timeout.as_deref(), default)? else {
         return Ok(Json(state.status(&pod.view, Timestamp::now()).0).into_response());
     };
-    let _place = state.place_to_wait(caller)?;
-    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    let status = wait(state, &pod, timeout, agent.starts_with(KUBELET_HOOK)).await?;
+    let id = &pod.view.id;
+    let _place = state.place_to_wait(caller, client, &id.namespace, Some(&id.name))?;
+    let status = wait(state, &pod, timeout, client == Client::Hook).await?;
     Ok(Json(status).into_response())
 }
 

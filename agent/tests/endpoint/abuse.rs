@@ -1,14 +1,15 @@
 //! Callers that are many, slow or loud.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use hitless_agent::http::limits::{CONNECTIONS, WAITS};
+use hitless_agent::http::limits::{CONNECTIONS, WAITS, WAITS_FOR_A_POD};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::client::{Answer, ask, connect, get, read_until};
-use crate::node::{NODE, Node, OTHER, PATIENCE, STRANGER, WEB, until};
+use crate::client::{Answer, ask, connect, get, get_with, read_until};
+use crate::node::{NODE, Node, OTHER, PATIENCE, STRANGER, TRUSTED, WEB, until};
 
 /// Resident memory of this process, in KiB.
 fn resident() -> u64 {
@@ -134,5 +135,59 @@ async fn what_is_too_large_or_no_request_is_refused() {
     assert_eq!(raw(&node, "nonsense\r\n\r\n").await.status, 400);
     let post = raw(&node, "POST /v1/node HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n").await;
     assert_eq!(post.status, 405);
+    probed(&node).await;
+}
+
+#[tokio::test]
+async fn idle_strangers_shut_out_neither_a_trusted_load_balancer_nor_one_another() {
+    let node = Node::start().await;
+    let mut strangers = Vec::new();
+    for last in 1..=200 {
+        strangers.push(connect(node.address, Ipv4Addr::new(127, 2, 1, last)).await);
+    }
+    until(|| node.state.limits.connections.taken() == CONNECTIONS.others.all).await;
+    assert_eq!(get(&node, TRUSTED, "/lb/shop/web").await.status, 200);
+    assert_eq!(get(&node, STRANGER, "/lb/shop/web").await.status, 200, "who is new has a request");
+    assert!(is_closed(&mut strangers[0]).await, "the longest idle one has made room");
+    // The last ones are still there.
+    let last = strangers.pop().unwrap();
+    assert_eq!(ask(last, "GET /lb/shop/web HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n").await.status, 200);
+
+    // One address alone makes room for itself only.
+    let mut own = Vec::new();
+    for _ in 0..=CONNECTIONS.others.each {
+        own.push(connect(node.address, STRANGER).await);
+    }
+    assert!(is_closed(&mut own[0]).await);
+}
+
+/// Requests of the node that wait for this pod, each on a connection of its own.
+async fn wait_for(node: &Node, pod: &str, agent: &str, number: usize) -> Vec<TcpStream> {
+    let path = format!("/v1/pods/shop/{pod}/drain?wait=drained&timeout=1m");
+    let mut waiting = Vec::new();
+    for _ in 0..number {
+        let mut stream = connect(node.address, NODE).await;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: n1\r\nUser-Agent: {agent}\r\n\r\n");
+        // One that is hung up on already.
+        let _ = stream.write_all(request.as_bytes()).await;
+        waiting.push(stream);
+    }
+    waiting
+}
+
+#[tokio::test]
+async fn probes_that_wait_keep_no_hook_of_another_pod_from_waiting() {
+    let node = Node::start().await;
+    let hook = async || {
+        let path = "/v1/pods/shop/web/drain?wait=drained&timeout=1ms";
+        get_with(&node, NODE, path, "User-Agent: kube-lifecycle/1.36\r\n").await.status
+    };
+    let _probes = wait_for(&node, "other", "kube-probe/1.36", 600).await;
+    node.awaited(WAITS.probes.min(WAITS_FOR_A_POD)).await;
+    assert_eq!(hook().await, 200);
+    // They say that they are hooks, because a probe may have any header fields.
+    let _hooks = wait_for(&node, "other", "kube-lifecycle/1.36", 600).await;
+    assert_eq!(hook().await, 200);
+    assert_eq!(node.state.limits.waits.taken(), WAITS_FOR_A_POD);
     probed(&node).await;
 }

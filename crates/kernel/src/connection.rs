@@ -119,6 +119,17 @@ impl Connection {
         self.info.map(|info| info.last_data_sent.min(info.last_data_recv).min(info.last_ack_recv))
     }
 
+    /// Whether it counts: see [`Connections`]. A socket with a port that the pod listens on was accepted there: the kernel
+    /// does not hand out a bound port for outgoing connections.
+    pub(crate) fn is_inbound(&self, listening: &BTreeSet<u16>) -> bool {
+        let is_open = match self.state {
+            TcpState::Established | TcpState::CloseWait => true,
+            TcpState::FinWait1 | TcpState::FinWait2 => self.inode != 0,
+            TcpState::SynReceived | TcpState::Listen | TcpState::Other(_) => false,
+        };
+        is_open && listening.contains(&self.local.port()) && !self.is_from_pod_itself()
+    }
+
     /// Both ends are in the pod: over loopback, or through the pod's own address.
     fn is_from_pod_itself(&self) -> bool {
         self.peer.ip().is_loopback() || self.peer.ip() == self.local.ip()
@@ -142,30 +153,15 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Sorts the sockets of a dump. A socket with a port that the pod listens on was accepted there: the kernel does not
-    /// hand out a bound port for outgoing connections.
+    /// Sorts the sockets of a dump.
     pub(crate) fn select(listening: Vec<Listener>, mut sockets: Vec<Connection>) -> Self {
         let ports = listening_ports(&listening);
         // A dump that spans several replies can pass the same socket twice when its neighbours in the kernel's table go.
         sockets.sort_unstable_by_key(|socket| socket.cookie);
         sockets.dedup_by_key(|socket| socket.cookie);
-        let mut selected = Self { listening, ..Self::default() };
-        for socket in sockets {
-            if !ports.contains(&socket.local.port()) || socket.is_from_pod_itself() {
-                continue;
-            }
-            match socket.state {
-                TcpState::Established => selected.inbound.push(socket),
-                TcpState::CloseWait => selected.half_closed.push(socket),
-                TcpState::FinWait1 | TcpState::FinWait2 if socket.inode != 0 => selected.half_closed.push(socket),
-                TcpState::FinWait1
-                | TcpState::FinWait2
-                | TcpState::SynReceived
-                | TcpState::Listen
-                | TcpState::Other(_) => {}
-            }
-        }
-        selected
+        sockets.retain(|socket| socket.is_inbound(&ports));
+        let (inbound, half_closed) = sockets.into_iter().partition(|socket| socket.state == TcpState::Established);
+        Self { listening, inbound, half_closed }
     }
 }
 

@@ -62,4 +62,4 @@ pub use pod::{find_container_pids, find_pod_pids, pod_uids_of};
 pub use rustix::process::Pid;
 pub use sock_diag::{DumpError, SockDiag};
 pub use volumes::pod_directory;
-pub use watch::{ConnectionWatch, Look};
+pub use watch::{Among, ConnectionWatch, Look};

@@ -119,23 +119,6 @@ impl PodNetns {
         self.ask(SockDiag::listeners)
     }
 
-    /// Looks again at connections that are known, and at nothing else: about 5 µs each, where a new list passes over all
-    /// sockets of the node (some 20 ms where it has 200,000). Those that have ended or closed a direction are sorted
-    /// anew.
-    ///
-    /// Complete only if no connection was opened meanwhile: as long as [`TcpCounters::passive_opens`] is what it was right
-    /// before the known list was made.
-    pub fn look_again(&self, known: &Connections) -> Result<Connections, KernelError> {
-        self.ask(|sockets| {
-            let listening = sockets.listeners()?;
-            let mut found = Vec::with_capacity(known.inbound.len() + known.half_closed.len());
-            for Connection { local, peer, cookie, .. } in known.inbound.iter().chain(&known.half_closed) {
-                found.extend(sockets.find(*local, *peer, Some(*cookie))?);
-            }
-            Ok(Connections::select(listening, found))
-        })
-    }
-
     /// Ends connections at once, whatever they are doing: their clients see a reset, and what has not been sent is lost.
     /// Says of each, in the given order, whether it was still there. Needs `CAP_NET_ADMIN`; about 9 µs each.
     ///

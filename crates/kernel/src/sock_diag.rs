@@ -104,6 +104,21 @@ impl SockDiag {
         Ok(Connections::select(listening, sockets))
     }
 
+    /// Passes each inbound connection to `each` as the kernel tells of it, and keeps none. One can be passed twice when its
+    /// neighbours in the kernel's table go meanwhile.
+    pub(crate) fn each_inbound(&mut self, mut each: impl FnMut(Connection)) -> Result<(), DumpError> {
+        let listening = listening_ports(&self.listeners()?);
+        if listening.is_empty() {
+            return Ok(());
+        }
+        let ports: Vec<u16> = listening.iter().copied().collect();
+        self.dump(States::OPEN, &ports, |socket| {
+            if socket.is_inbound(&listening) {
+                each(socket);
+            }
+        })
+    }
+
     /// How many handshakes to these ports have begun and not ended. Costs a pass over the node's table.
     pub(crate) fn half_open(&mut self, ports: &[u16]) -> Result<u32, DumpError> {
         let mut half_open = 0;

@@ -75,6 +75,15 @@ impl<K: Ord, T: Copy + Ord + Add<Duration, Output = T>> Pauses<K, T> {
         self.entries.get(key).is_some_and(|pause| pause.until > now)
     }
 
+    /// Whether it has failed, and was not forgotten since: it waits, or is about to be tried again.
+    #[must_use]
+    pub fn contains<Q: Ord + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.entries.contains_key(key)
+    }
+
     /// It has failed: it waits for `first`, or twice as long as the last time. Not shorter than `at_least`.
     pub fn grow(&mut self, key: K, first: Duration, at_least: Duration, now: T) {
         self.forget_old(now);

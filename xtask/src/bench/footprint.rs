@@ -1,5 +1,6 @@
 //! What hitless costs when nothing happens, and while many pods are held.
 
+mod crowd;
 mod holding;
 mod many;
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::process::{cpu_time, memory_mib};
+use crowd::Crowd;
 use holding::Holding;
 use many::Many;
 
@@ -31,6 +33,9 @@ pub(super) struct Footprint {
     /// ReplicaSets of about 25 KiB that have not opted in. 0: that is left out.
     #[arg(long, default_value_t = 20_000)]
     replica_sets: usize,
+    /// Connections of one pod that nobody uses; full tens of thousands. 0: that is left out.
+    #[arg(long, default_value_t = 200_000)]
+    connections: u32,
 }
 
 #[derive(Serialize)]
@@ -48,6 +53,7 @@ struct Figures {
     processes: Vec<Process>,
     holding: Holding,
     many: Option<Many>,
+    crowd: Option<Crowd>,
     binary_mib: Vec<(String, f64)>,
 }
 
@@ -81,7 +87,8 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
     let holding = holding::measure(stack, options.holds)?;
     let many = Some(options.replica_sets).filter(|count| *count > 0);
     let many = many.map(|count| many::measure(stack, count)).transpose()?;
-    let figures = Figures { pods: options.pods, processes: rows, holding, many, binary_mib };
+    let crowd = Some(options.connections).filter(|count| *count > 0).map(crowd::measure).transpose()?;
+    let figures = Figures { pods: options.pods, processes: rows, holding, many, crowd, binary_mib };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
         return Ok(());
@@ -99,6 +106,11 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
     if let Some(Many { replica_sets, kib_each, rss_mib, most_mib }) = &figures.many {
         println!(
             "controllers beside {replica_sets} ReplicaSets of {kib_each} KiB that have not opted in: {rss_mib:.1?} MiB RSS, {most_mib:.1?} at most"
+        );
+    }
+    if let Some(Crowd { connections, before_kib, grown_kib, closing_seconds }) = &figures.crowd {
+        println!(
+            "{connections} connections of one pod: {grown_kib} KiB more than the {before_kib} KiB before; closed in {closing_seconds:.0} s"
         );
     }
     for (name, size) in &figures.binary_mib {

@@ -11,7 +11,6 @@ use crate::decision::{Direction, Hold};
 use crate::drain::ensure_listened;
 use crate::drain::in_flight::InFlight;
 use crate::drain::restart::Restart;
-use crate::drain::stragglers;
 use crate::view::{Held, HoldNumbers, Listening, Stage};
 
 /// Between two looks for the new listener while clients wait and the old process has ended. A look costs some 15 µs, and the
@@ -234,10 +233,10 @@ impl<'a> HoldSession<'a> {
             self.job.target()?;
         }
         if left > 0 && self.target.drain.stragglers == StragglerPolicy::Destroy {
-            match stragglers::destroy(&self.netns, self.job.uid, in_flight.waited()) {
-                Ok(destroyed) => {
+            match in_flight.reset(&self.netns, self.job.uid) {
+                Ok((destroyed, remaining)) => {
                     self.numbers.destroyed = self.numbers.destroyed.saturating_add(destroyed);
-                    left = 0;
+                    left = remaining;
                 }
                 Err(error) => tracing::warn!(pod_uid = self.job.uid, %error, "connections were not reset"),
             }

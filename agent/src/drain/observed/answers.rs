@@ -58,6 +58,11 @@ impl Answers {
         std::mem::swap(&mut self.known, &mut self.seen);
     }
 
+    /// Forgets all connections, and not what was learned of them.
+    pub(super) fn forget(&mut self) {
+        (self.known, self.seen) = (HashMap::new(), HashMap::new());
+    }
+
     /// Whether an answer is being sent on the connection. Told by several looks.
     pub(super) fn is_being_sent(&mut self, connection: &Connection, now: Instant) -> bool {
         let Some(info) = connection.info else { return false };

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpStream;
 use std::process::{Child, Command};
 
-use hitless_kernel::{ConnectionWatch, PodNetns};
+use hitless_kernel::{Among, Connection, ConnectionWatch, Look, PodNetns};
 
 use crate::lab::{Lab, POD_V4, eventually};
 use crate::ports::DUAL_STACK;
@@ -43,6 +43,17 @@ fn cost(mut look: impl FnMut()) -> u64 {
     (processor_time() - before) / LOOKS
 }
 
+/// Whether a look at a few has seen all, and what it has.
+fn look(watch: &mut ConnectionWatch, netns: &PodNetns) -> (bool, Vec<Connection>) {
+    let mut seen = Vec::new();
+    let each = |connection: &Connection, among| {
+        assert_eq!(among, Among::Few);
+        seen.push(connection.clone());
+    };
+    let Look::Counted { is_complete } = watch.look(netns, each).unwrap() else { panic!("a few are always counted") };
+    (is_complete, seen)
+}
+
 struct Costs {
     counters: u64,
     listeners: u64,
@@ -58,9 +69,9 @@ impl Costs {
             counters: cost(|| assert_eq!(netns.counters().unwrap().curr_estab, CONNECTIONS as u64)),
             listeners: cost(|| assert_eq!(netns.listeners().unwrap().len(), known.listening.len())),
             look: cost(|| {
-                let look = watch.look(netns).unwrap();
-                assert!(look.is_complete);
-                assert_eq!(peers(&look.connections.inbound), peers(&known.inbound));
+                let (is_complete, seen) = look(&mut watch, netns);
+                assert!(is_complete);
+                assert_eq!(peers(&seen), peers(&known.inbound));
             }),
         }
     }
@@ -92,19 +103,46 @@ fn watching_a_small_pod_costs_the_same_on_a_node_with_two_hundred_thousand_other
 
     // And it misses nothing: neither who leaves nor who comes.
     let mut watch = ConnectionWatch::default();
-    watch.look(&netns).unwrap();
+    look(&mut watch, &netns);
     drop(clients.split_off(7));
     eventually("those who left are missed", || {
-        let look = watch.look(&netns).unwrap();
-        (look.is_complete && look.connections.inbound.len() == 7).then_some(())
+        let (is_complete, seen) = look(&mut watch, &netns);
+        (is_complete && seen.len() == 7).then_some(())
     });
     clients.push(lab.in_client(|| TcpStream::connect((POD_V4, DUAL_STACK)).unwrap()));
     eventually("the handshake has ended", || (netns.counters().unwrap().curr_estab == 8).then_some(()));
-    let look = watch.look(&netns).unwrap();
-    assert!(!look.is_complete || look.connections.inbound.len() == 8);
+    let (is_complete, seen) = look(&mut watch, &netns);
+    assert!(!is_complete || seen.len() == 8);
     eventually("the new one is seen", || {
-        let look = watch.look(&netns).unwrap();
-        (look.is_complete && look.connections.inbound.len() == 8).then_some(())
+        let (is_complete, seen) = look(&mut watch, &netns);
+        (is_complete && seen.len() == 8).then_some(())
     });
     drop(crowd);
+}
+
+#[test]
+fn of_more_than_a_limit_nothing_is_kept_and_what_was_counted_before_is_never_all() {
+    let Some(lab) = Lab::new() else { return };
+    let _server = lab.start_server();
+    let netns = open(&lab);
+    let mut clients: Vec<_> =
+        lab.in_client(|| (0..CONNECTIONS).map(|_| TcpStream::connect((POD_V4, DUAL_STACK)).unwrap()).collect());
+    eventually("all are there", || (netns.counters().unwrap().curr_estab == CONNECTIONS as u64).then_some(()));
+    let mut watch = ConnectionWatch::new(CONNECTIONS - 1);
+    let count = |watch: &mut ConnectionWatch| {
+        let mut seen = Vec::new();
+        let counted = watch.look(&netns, |_, among| seen.push(among)).unwrap();
+        (counted, seen)
+    };
+    let complete = Look::Counted { is_complete: true };
+    assert_eq!(count(&mut watch), (complete, vec![Among::Crowd; CONNECTIONS]));
+    assert_eq!(count(&mut watch), (Look::TooEarly, vec![]));
+    eventually("it is counted again before long", || (count(&mut watch).0 == complete).then_some(()));
+    // Half of them have gone: a few are left.
+    drop(clients.split_off(CONNECTIONS / 2 - 1));
+    eventually("the others have gone", || {
+        (netns.counters().unwrap().curr_estab == CONNECTIONS as u64 / 2 - 1).then_some(())
+    });
+    assert_eq!(count(&mut watch), (complete, vec![Among::Few; CONNECTIONS / 2 - 1]));
+    assert_eq!(count(&mut watch), (complete, vec![Among::Few; CONNECTIONS / 2 - 1]));
 }

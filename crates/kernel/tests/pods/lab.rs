@@ -124,8 +124,20 @@ impl Lab {
 
     /// Starts a container with namespaces and a root of its own, as user 1000, that does nothing.
     pub(crate) fn start_silent(&self) -> Silent {
-        let namespace = Some(&self.pod);
-        Silent(entering(&self.cgroup, namespace).args(["sleep", "1000"]).stdin(Stdio::null()).spawn().unwrap())
+        Silent(self.command_in_pod().args(["sleep", "1000"]).stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    /// A program of the pod's container, to be named by its arguments.
+    pub(crate) fn command_in_pod(&self) -> Command {
+        entering(&self.cgroup, Some(&self.pod))
+    }
+
+    #[allow(dead_code, reason = "not every program that shares this laboratory needs it")]
+    /// A program in the client's namespace, to be named by its arguments.
+    pub(crate) fn command_in_client(&self) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.client.path().display())).arg("--");
+        command
     }
 
     pub(crate) fn start_container(&self) -> Container {

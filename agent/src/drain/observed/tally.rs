@@ -1,0 +1,199 @@
+//! One look at a pod's connections: how many there are of which kind, and which are to be ended.
+
+use std::time::{Duration, Instant};
+
+use hitless_api::PortTreatment;
+use hitless_kernel::{Activity, Among, Connection, Origin, TcpState, classify};
+
+use super::answers::Answers;
+use super::node_connections::NodeConnections;
+use super::target::{Stage, Target};
+use crate::view::Count;
+
+/// A connection that one side has closed is not waited for once nothing has passed for so long: with an application that forgets
+/// them the pod would never be drained.
+const HALF_CLOSED_LASTS: Duration = Duration::from_secs(30);
+/// Of a crowd at most so many are closed or reset after one look.
+const BATCH: usize = 16_384;
+
+/// What one look has seen so far. Of each connection a fixed number of bytes is kept at most, and of a crowd nothing but the next
+/// ones to end.
+///
+/// In a crowd nobody is told from a probe, so each counts as a client; and no answer in pieces is told from an idle connection
+/// except by a long silence.
+pub(super) struct Tally<'a> {
+    target: &'a Target,
+    /// Idle connections are to be closed, those of a crowd behind the first so many.
+    closing: Option<usize>,
+    now: Instant,
+    answers: &'a mut Answers,
+    nodes: &'a mut NodeConnections,
+    origin: &'a mut dyn FnMut(&Connection) -> Origin,
+    is_crowd: bool,
+    may_be_probes: u32,
+    idle: u32,
+    busy: u32,
+    unused: u32,
+    longest_busy: Duration,
+    ends: Ends,
+}
+
+/// Connections that are to be ended.
+pub(super) struct Ends {
+    /// Those on HTTP/1 ports, to be closed between two requests.
+    pub(super) http1: Vec<Connection>,
+    /// All that are waited for, if they are to be reset.
+    pub(super) waited: Vec<Connection>,
+    /// There are no more of them to be closed behind these.
+    pub(super) is_last_batch: bool,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self { http1: Vec::new(), waited: Vec::new(), is_last_batch: true }
+    }
+}
+
+/// What was seen.
+pub(super) struct Tallied {
+    /// The longest that a request was seen in flight.
+    pub(super) longest_busy: Duration,
+    /// Whom to end next.
+    pub(super) ends: Ends,
+}
+
+impl<'a> Tally<'a> {
+    /// Before a look. `closing`: idle connections are to be closed, those of a crowd behind the first so many. `origin` says where a connection comes from.
+    pub(super) fn begin(
+        target: &'a Target,
+        closing: Option<usize>,
+        now: Instant,
+        answers: &'a mut Answers,
+        nodes: &'a mut NodeConnections,
+        origin: &'a mut dyn FnMut(&Connection) -> Origin,
+    ) -> Self {
+        nodes.begin();
+        answers.begin();
+        Self {
+            target,
+            closing,
+            now,
+            answers,
+            nodes,
+            origin,
+            is_crowd: false,
+            may_be_probes: 0,
+            idle: 0,
+            busy: 0,
+            unused: 0,
+            longest_busy: Duration::ZERO,
+            ends: Ends::default(),
+        }
+    }
+
+    /// Counts one.
+    pub(super) fn add(&mut self, connection: &Connection, among: Among) {
+        if among == Among::Crowd && !self.is_crowd {
+            self.is_crowd = true;
+            self.answers.forget();
+            // Who is there when the crowd has gone may have been there for long: no probe.
+            *self.nodes = NodeConnections::default();
+        }
+        if connection.state == TcpState::Established {
+            self.add_open(connection);
+        } else {
+            self.add_half_closed(connection);
+        }
+    }
+
+    fn add_open(&mut self, connection: &Connection) {
+        let treatment = self.target.drain.treatment(connection.local.port());
+        let may_be_probe = !self.is_crowd && {
+            let origin = &mut self.origin;
+            self.nodes.may_be_probe(connection, self.now, || origin(connection))
+        };
+        if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
+            return;
+        }
+        if may_be_probe && self.target.stage != Stage::Leaving {
+            self.may_be_probes += 1;
+            return;
+        }
+        if treatment != PortTreatment::Http1 && self.is_unused(connection) {
+            self.unused += 1;
+            return;
+        }
+        // Until it has been sent it is waited for, as on any other port.
+        let is_http1 = treatment == PortTreatment::Http1 && !self.is_being_sent(connection);
+        match classify(connection) {
+            Activity::Idle | Activity::Fresh if is_http1 => self.idle += 1,
+            Activity::Busy if is_http1 => {
+                self.busy += 1;
+                self.longest_busy = self.longest_busy.max(connection.unused_for().unwrap_or_default());
+            }
+            Activity::Idle | Activity::Fresh | Activity::Busy | Activity::Ambiguous => self.busy += 1,
+        }
+        if is_http1 {
+            self.note_http1(connection);
+        }
+        self.note_waited(connection);
+    }
+
+    fn add_half_closed(&mut self, connection: &Connection) {
+        let treatment = self.target.drain.treatment(connection.local.port());
+        let is_old = connection.silent_for().is_some_and(|silent| silent >= HALF_CLOSED_LASTS);
+        if !is_old && !matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
+            self.busy += 1;
+            self.note_waited(connection);
+        }
+    }
+
+    /// Whether nobody has used the connection for as long as the policy says.
+    fn is_unused(&self, connection: &Connection) -> bool {
+        let idle_after = self.target.drain.idle_after_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        idle_after.zip(connection.unused_for()).is_some_and(|(idle_after, quiet)| quiet >= idle_after)
+    }
+
+    fn is_being_sent(&mut self, connection: &Connection) -> bool {
+        !self.is_crowd && self.answers.is_being_sent(connection, self.now)
+    }
+
+    fn note_http1(&mut self, connection: &Connection) {
+        let Some(to_skip) = &mut self.closing else { return };
+        // Of a few all are kept, for the look right before they are closed is a better one.
+        if !self.is_crowd {
+            return self.ends.http1.push(connection.clone());
+        }
+        // One without an inode is not accepted yet, so nobody can be told that its client is done.
+        let is_over = classify(connection) != Activity::Busy && self.answers.is_over(connection, self.now);
+        if connection.inode == 0 || !is_over {
+            return;
+        }
+        if *to_skip > 0 {
+            *to_skip -= 1;
+        } else if self.ends.http1.len() < BATCH {
+            self.ends.http1.push(connection.clone());
+        } else {
+            self.ends.is_last_batch = false;
+        }
+    }
+
+    fn note_waited(&mut self, connection: &Connection) {
+        if self.target.stage == Stage::Destroying && self.ends.waited.len() < BATCH {
+            self.ends.waited.push(connection.clone());
+        }
+    }
+
+    /// After the look: puts its numbers into `count`.
+    pub(super) fn end(self, count: &mut Count) -> Tallied {
+        self.answers.end();
+        count.perhaps_probes = if self.is_crowd { 0 } else { self.nodes.end(self.may_be_probes, self.now) };
+        (count.idle, count.busy, count.unused) = (self.idle, self.busy, self.unused);
+        count.inbound = self.busy.saturating_add(self.idle);
+        count.most = count.most.max(count.inbound.saturating_add(self.unused));
+        Tallied { longest_busy: self.longest_busy, ends: self.ends }
+    }
+}
+
+#[cfg(test)]
+mod tests;

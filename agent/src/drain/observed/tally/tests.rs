@@ -1,0 +1,105 @@
+use hitless_api::{DrainSpec, PortDrain};
+use hitless_kernel::TcpInfo;
+
+use super::*;
+
+const HTTP: u16 = 80;
+const OTHER: u16 = 5432;
+
+/// A connection to this port that has been idle for so many milliseconds since its last answer.
+fn idle(cookie: u64, port: u16, milliseconds: u64) -> Connection {
+    let since = Duration::from_millis(milliseconds);
+    let info = TcpInfo {
+        last_data_sent: since,
+        last_data_recv: since + Duration::from_millis(4),
+        last_ack_recv: since,
+        bytes_acked: 10,
+        bytes_received: 10,
+        notsent_bytes: 0,
+    };
+    Connection {
+        local: ([10, 0, 0, 2], port).into(),
+        peer: ([10, 0, 0, 1], 50_000).into(),
+        state: TcpState::Established,
+        inode: 5,
+        cookie,
+        rqueue: 0,
+        wqueue: 0,
+        info: Some(info),
+    }
+}
+
+fn busy(cookie: u64) -> Connection {
+    Connection { rqueue: 1, ..idle(cookie, HTTP, 9000) }
+}
+
+fn target(stage: Stage) -> Target {
+    let ports = vec![PortDrain { port: HTTP, treat: PortTreatment::Http1 }];
+    let drain = DrainSpec { ports, ..DrainSpec::default() };
+    Target { stage, drain, probe_periods: Vec::new(), containers: Vec::new(), must_listen: false }
+}
+
+/// What two looks in a row see in the second one.
+struct Looker {
+    answers: Answers,
+    nodes: NodeConnections,
+    count: Count,
+}
+
+impl Looker {
+    fn new() -> Self {
+        Self { answers: Answers::default(), nodes: NodeConnections::default(), count: Count::default() }
+    }
+
+    /// All of them have been opened by processes of the node.
+    fn look(&mut self, stage: Stage, closing: Option<usize>, connections: &[Connection], among: Among) -> Ends {
+        let (target, mut origin) = (target(stage), |_: &Connection| Origin::Node);
+        let now = Instant::now();
+        let mut tally = Tally::begin(&target, closing, now, &mut self.answers, &mut self.nodes, &mut origin);
+        for connection in connections {
+            tally.add(connection, among);
+        }
+        tally.end(&mut self.count).ends
+    }
+}
+
+fn cookies(connections: &[Connection]) -> Vec<u64> {
+    connections.iter().map(|connection| connection.cookie).collect()
+}
+
+#[test]
+fn in_a_crowd_nobody_passes_for_a_probe() {
+    let mut looker = Looker::new();
+    looker.look(Stage::Draining, None, &[], Among::Few);
+    looker.look(Stage::Draining, None, &[idle(1, OTHER, 0)], Among::Few);
+    assert_eq!((looker.count.inbound, looker.count.perhaps_probes), (0, 1));
+    looker.look(Stage::Draining, None, &[idle(1, OTHER, 0), idle(2, OTHER, 0)], Among::Crowd);
+    assert_eq!((looker.count.inbound, looker.count.perhaps_probes), (2, 0));
+    looker.look(Stage::Draining, None, &[idle(2, OTHER, 0)], Among::Few);
+    assert_eq!((looker.count.inbound, looker.count.perhaps_probes), (1, 0), "it may have been there for long");
+}
+
+#[test]
+fn in_a_crowd_only_who_has_been_silent_for_longer_than_any_pause_of_an_answer_is_closed() {
+    let connections = [idle(1, HTTP, 1499), idle(2, HTTP, 1500), busy(3), idle(4, OTHER, 9000), idle(5, HTTP, 2000)];
+    let closed = |closing| {
+        let mut looker = Looker::new();
+        let ends = looker.look(Stage::Draining, closing, &connections, Among::Crowd);
+        assert_eq!(looker.count.inbound, 5, "all are waited for");
+        cookies(&ends.http1)
+    };
+    assert_eq!(closed(None), [0; 0], "not quiet yet");
+    assert_eq!(closed(Some(0)), [2, 5]);
+    assert_eq!(closed(Some(1)), [5], "the first could not be closed");
+}
+
+#[test]
+fn of_a_crowd_no_more_than_a_batch_is_kept_and_all_are_counted() {
+    let connections: Vec<Connection> = (0..2 * BATCH).map(|cookie| idle(cookie as u64, HTTP, 9000)).collect();
+    let mut looker = Looker::new();
+    let ends = looker.look(Stage::Destroying, Some(0), &connections, Among::Crowd);
+    assert_eq!((ends.http1.len(), ends.waited.len(), ends.is_last_batch), (BATCH, BATCH, false));
+    assert_eq!(looker.count.inbound, u32::try_from(2 * BATCH).unwrap());
+    let ends = looker.look(Stage::Draining, Some(BATCH + 1), &connections, Among::Crowd);
+    assert_eq!((ends.http1.len(), ends.waited.len(), ends.is_last_batch), (BATCH - 1, 0, true));
+}
