@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, Transition, names};
+use hitless_kernel::exec;
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
 use jiff::Timestamp;
@@ -69,11 +70,12 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent of the node with this name.
+    /// An agent of the node with this name. `files` is where the node's own files are.
     #[must_use]
     pub fn new(
         client: Client,
         node: String,
+        files: exec::Node,
         caches: Caches,
         threads: Arc<Threads>,
         wake: Arc<Notify>,
@@ -81,12 +83,12 @@ impl Agent {
     ) -> Self {
         Self {
             node: NodeIdentity { name: node, uid: String::new() },
-            info: info::of_this_agent(),
+            info: info::of_this_agent(&files),
             nodes: Api::all(client.clone()),
             transitions: Api::all(client.clone()),
-            pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone(), threads.proc_root.clone()),
+            pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone(), files.proc_root.clone()),
             caches,
-            hooks: Runner::new(wake.clone(), threads.proc_root.clone()),
+            hooks: Runner::new(wake.clone(), files),
             threads,
             waiters: Waiters::new(wake.clone()),
             tasks: Tasks::new(wake.clone()),
