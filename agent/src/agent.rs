@@ -16,6 +16,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, PodRef, Transition, names};
+use hitless_kernel::exec;
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
 use hitless_runtime::write::Writes;
@@ -73,11 +74,12 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent of the node with this name.
+    /// An agent of the node with this name. `files` is where the node's own files are.
     #[must_use]
     pub fn new(
         client: Client,
         node: String,
+        files: exec::Node,
         caches: Caches,
         threads: Arc<Threads>,
         wake: Arc<Notify>,
@@ -85,12 +87,12 @@ impl Agent {
     ) -> Self {
         Self {
             node: NodeIdentity { name: node, uid: String::new() },
-            info: info::of_this_agent(),
+            info: info::of_this_agent(&files),
             nodes: Api::all(client.clone()),
             transitions: Api::all(client.clone()),
-            pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone(), threads.proc_root.clone()),
+            pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone(), files.proc_root.clone()),
             caches,
-            hooks: Runner::new(wake.clone(), threads.proc_root.clone()),
+            hooks: Runner::new(wake.clone(), files),
             threads,
             waiters: Waiters::new(wake.clone()),
             tasks: Tasks::new(wake.clone()),

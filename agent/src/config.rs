@@ -12,6 +12,10 @@ use crate::http::identity::{Prefix, Prefixes};
 /// Where the unix socket is, unless it is said.
 const SOCKET: &str = "/run/hitless/agent.sock";
 
+/// Where `manifests/exec-hooks` mounts the node's control groups. Not over the agent's own, which are always there: whether
+/// commands can be run is told by this.
+const CGROUP: &str = "/host/sys/fs/cgroup";
+
 /// Settings, read once at start-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -29,6 +33,8 @@ pub struct Config {
     pub log_format: Format,
     /// `HITLESS_PROC`: the `/proc` of the node's process namespace.
     pub proc_root: PathBuf,
+    /// `HITLESS_CGROUP`: the node's `/sys/fs/cgroup`, writable; only hooks that run commands need it.
+    pub cgroup_root: PathBuf,
     /// `KUBECONFIG`: to run outside a pod; else the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
 }
@@ -44,6 +50,7 @@ impl Config {
             log: settings.optional("HITLESS_LOG").unwrap_or_else(|| "info".to_owned()),
             log_format: settings.parsed("HITLESS_LOG_FORMAT", Format::default())?,
             proc_root: settings.parsed("HITLESS_PROC", PathBuf::from("/proc"))?,
+            cgroup_root: settings.parsed("HITLESS_CGROUP", PathBuf::from(CGROUP))?,
             kubeconfig: settings.optional("KUBECONFIG").map(PathBuf::from),
         })
     }

@@ -133,7 +133,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
     tasks.spawn("pod watch", pods);
     tasks.spawn("grant watch", transitions);
     let refusals = metrics.refusals.clone();
-    let agent = Agent::new(client, config.node.clone(), caches.clone(), threads.clone(), wake.clone(), metrics);
+    let files = exec::Node::new(config.proc_root.clone(), config.cgroup_root);
+    let agent = Agent::new(client, config.node.clone(), files, caches.clone(), threads.clone(), wake.clone(), metrics);
     tasks.spawn("news", agent.published().news().clone().relay(seen, wake, tasks.token()));
     let state = AppState::new(Parts {
         node: config.node,

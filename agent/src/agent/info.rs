@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::{Cancel, DrainSpec, Grant, GrantOp, Hook, NodeTransition, Outcome, TransitionResult, Wait};
-use hitless_kernel::exec::can_exec;
+use hitless_kernel::exec::{Node, can_exec};
 use hitless_kernel::{Capability, check_capabilities};
 use hitless_runtime::telemetry;
 
@@ -13,13 +13,19 @@ use crate::decision::Decision;
 use crate::view::NodePod;
 
 /// As it is when it starts.
-pub(super) fn of_this_agent() -> AgentInfo {
+pub(super) fn of_this_agent(files: &Node) -> AgentInfo {
     let (serving, not_held) = (Vec::new(), Vec::new());
-    AgentInfo { version: telemetry::VERSION.to_owned(), boot_id: boot_id(), features: features(), serving, not_held }
+    AgentInfo {
+        version: telemetry::VERSION.to_owned(),
+        boot_id: boot_id(),
+        features: features(files),
+        serving,
+        not_held,
+    }
 }
 
 /// What this agent can do beyond what every version can. A capability that it was not given is not made up for by words.
-fn features() -> Vec<String> {
+fn features(files: &Node) -> Vec<String> {
     let missing = check_capabilities();
     let has = |capability| !missing.iter().any(|missing| missing.capability == capability);
     let destroys = has(Capability::NetAdmin);
@@ -37,7 +43,7 @@ fn features() -> Vec<String> {
         (Wait::FEATURE, true),
         (Cancel::LAST_ENDPOINT_FEATURE, true),
         (Hook::FEATURE, true),
-        (Hook::EXEC_FEATURE, can_exec()),
+        (Hook::EXEC_FEATURE, can_exec(files)),
     ];
     all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
 }

@@ -1,11 +1,11 @@
 //! One command in a container.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use hitless_api::ExecHook;
 use hitless_kernel::KernelError;
-use hitless_kernel::exec::{ExecOrder, Executed, HELPER_FAILED, execute, keep};
+use hitless_kernel::exec::{ExecOrder, Executed, HELPER_FAILED, Node, execute, keep};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
@@ -15,8 +15,8 @@ use super::answer::{Verdict, of_exit_code};
 const LONGEST_OUTPUT: usize = 1024;
 /// This program, as a helper.
 const HELPER: &str = "/proc/self/exe";
-/// How long a command that was ended may take to be gone.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a command that was ended may take to be gone, its helper being killed in the end.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Runs the hook's command in the container of the pod, for at most `limit`. A call that is given up ends the command.
 pub(super) async fn call(
@@ -25,7 +25,7 @@ pub(super) async fn call(
     container_id: &str,
     key: String,
     limit: Duration,
-    proc_root: PathBuf,
+    node: Node,
 ) -> (Verdict, String) {
     let order = ExecOrder {
         pod_uid: pod_uid.to_owned(),
@@ -38,7 +38,7 @@ pub(super) async fn call(
         Ok(pipe) => pipe,
         Err(error) => return (Verdict::Failed, format!("can't open a pipe: {error}")),
     };
-    let mut running = spawn_blocking(move || execute(&proc_root, Path::new(HELPER), &order, kept));
+    let mut running = spawn_blocking(move || execute(&node, Path::new(HELPER), &order, kept));
     if let Ok(ended) = timeout(limit, &mut running).await {
         return verdict(ended);
     }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hitless_api::{ExecHook, Grant, Hook, HookCall, PodRef};
+use hitless_kernel::exec::Node;
 use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
@@ -66,7 +66,7 @@ pub struct Runner {
     replies: Arc<Mutex<Vec<Reply>>>,
     turns: Arc<Semaphore>,
     wake: Arc<Notify>,
-    proc_root: PathBuf,
+    node: Node,
 }
 
 #[derive(Debug, Default)]
@@ -107,11 +107,11 @@ pub fn calls(steps: &[(&Grant, Decision)], pods: &BTreeMap<String, Arc<NodePod>>
 }
 
 impl Runner {
-    /// Nothing is called yet. `wake` is notified of replies; `proc_root` is the `/proc` of the node's process namespace.
+    /// Nothing is called yet. `wake` is notified of replies; `node` is where commands are run.
     #[must_use]
-    pub fn new(wake: Arc<Notify>, proc_root: PathBuf) -> Self {
+    pub fn new(wake: Arc<Notify>, node: Node) -> Self {
         let (running, replies, turns) = (Mutex::default(), Arc::default(), Arc::new(Semaphore::new(CONCURRENT)));
-        Self { running, replies, turns, wake, proc_root }
+        Self { running, replies, turns, wake, node }
     }
 
     /// These calls are under way from now on, and no others: what is not asked for any more is given up, and nothing that is
@@ -154,11 +154,11 @@ impl Runner {
 
     fn work(&self, spec: CallSpec) -> impl Future<Output = ()> + use<> {
         let (replies, turns, wake) = (self.replies.clone(), self.turns.clone(), self.wake.clone());
-        let proc_root = self.proc_root.clone();
+        let node = self.node.clone();
         async move {
             let Ok(_turn) = turns.acquire().await else { return };
             let begun = Instant::now();
-            let (verdict, output) = call(&spec, proc_root).await;
+            let (verdict, output) = call(&spec, node).await;
             let milliseconds = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
             tracing::info!(
                 namespace = spec.pod.namespace,
@@ -176,7 +176,7 @@ impl Runner {
     }
 }
 
-async fn call(spec: &CallSpec, proc_root: PathBuf) -> (Verdict, String) {
+async fn call(spec: &CallSpec, node: Node) -> (Verdict, String) {
     let key = Hook::key(&spec.call.grant, &spec.call.hook);
     let limit = Duration::from_secs(spec.hook.timeout_seconds.into());
     match (spec.hook.call(), spec.address) {
@@ -187,7 +187,19 @@ async fn call(spec: &CallSpec, proc_root: PathBuf) -> (Verdict, String) {
         }
         (Some(HookCall::Http(_)), None) => (Verdict::Failed, "the pod has no address".to_owned()),
         (Some(HookCall::Exec(hook)), _) => match &spec.container_id {
-            Some(container) => exec::call(hook, &spec.pod.uid, container, key, limit, proc_root).await,
+            Some(container) => {
+                // Nobody else writes down what runs there: it is no request to the API server.
+                tracing::info!(
+                    namespace = spec.pod.namespace,
+                    pod = spec.pod.name,
+                    container = hook.container,
+                    hook = spec.hook.name,
+                    operation = key,
+                    program = hook.command.first(),
+                    "runs a command in a container"
+                );
+                exec::call(hook, &spec.pod.uid, container, key, limit, node).await
+            }
             None => (Verdict::Failed, format!("container {} does not run", hook.container)),
         },
         (None, _) => (Verdict::Failed, "the hook has neither http nor exec".to_owned()),

@@ -19,7 +19,7 @@
 //! | [`close_idle`], [`close_unused`], [`close_unused_if`], [`PodNetns::listeners_of`], [`exposure()`] | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | `pidfd_getfd`, list `/proc/<pid>/fd` |
 //! | [`PodNetns::destroy`] | `CAP_NET_ADMIN` | `SOCK_DESTROY` |
 //! | [`SynHold::open`] | `CAP_SYS_ADMIN`, `CAP_NET_RAW`, `CAP_NET_ADMIN` | `setns`, packet and raw sockets and their buffers |
-//! | [`exec::execute`] | `CAP_SYS_ADMIN`, `CAP_SYS_PTRACE`, `CAP_SYS_CHROOT`, `CAP_SETUID`, `CAP_SETGID`, `CAP_SETPCAP` | `setns` with mounts, become the container's user, give everything up |
+//! | [`exec::execute`] | `CAP_SYS_ADMIN`, `CAP_SYS_PTRACE`, `CAP_SYS_CHROOT`, `CAP_SETUID`, `CAP_SETGID`, `CAP_SETPCAP`, `CAP_KILL` | `setns` with mounts, become the container's user, give everything up, end what hangs |
 //! | [`SynHold`], [`sweep_holds`], [`list_holds`] | `CAP_NET_ADMIN` | nf_tables |
 //!
 //! All of them need the host's process namespace (`hostPID`). [`check_capabilities`] asks beforehand.

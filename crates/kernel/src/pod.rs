@@ -10,19 +10,22 @@ use crate::process::Process;
 /// Processes of the pod with this uid, the longest-running first: that one is the sandbox, where the runtime keeps one.
 ///
 /// `proc_root` is the `/proc` of the node's process namespace. The kubelet names a pod's control group `pod<uid>`
-/// (cgroupfs driver) or `…-pod<uid with _ for ->.slice` (systemd driver), in both versions of control groups.
+/// (cgroupfs driver) or `…-pod<uid with _ for ->.slice` (systemd driver), in both versions of control groups. Of several such
+/// names in a path the outermost counts: a container with writable control groups names those below its own as it likes.
 /// An empty list means: no process seen.
 pub fn find_pod_pids(proc_root: &Path, pod_uid: &str) -> Result<Vec<Pid>, KernelError> {
-    let group = PodGroup::new(pod_uid)?;
-    find(proc_root, |cgroups| cgroups.lines().any(|line| group.holds(line)))
+    let group = PodGroup::new(proc_root, pod_uid)?;
+    find(proc_root, |cgroups| group.holds(cgroups))
 }
 
 /// Processes of one container of the pod, the first process of the container first. `container_id` may carry the
 /// runtime's prefix as in the pod's status (`containerd://…`).
 pub fn find_container_pids(proc_root: &Path, pod_uid: &str, container_id: &str) -> Result<Vec<Pid>, KernelError> {
-    let group = PodGroup::new(pod_uid)?;
+    let group = PodGroup::new(proc_root, pod_uid)?;
     let id = checked_id(bare_container_id(container_id))?;
-    find(proc_root, |cgroups| cgroups.lines().any(|line| group.holds(line) && is_container(line, id)))
+    find(proc_root, |cgroups| {
+        group.holds(cgroups) && cgroups.lines().any(|line| group.is_named_in(line) && is_container(line, id))
+    })
 }
 
 /// uids of the pods whose control groups this process is in, the outermost first; `None` when there is no such process.
@@ -34,13 +37,24 @@ pub fn pod_uids_of(proc_root: &Path, pid: Pid) -> Result<Option<Vec<String>>, Ke
         |error| KernelError::of_call(format!("read {}/{}/cgroup", proc_root.display(), pid.as_raw_pid()), error, &[]);
     let Some(process) = Process::open(proc_root, pid).map_err(failed)? else { return Ok(None) };
     let Some(cgroups) = process.cgroups().map_err(failed)? else { return Ok(None) };
+    Ok(Some(pod_uids_in(&cgroups)))
+}
+
+/// uids of the pods that the paths name, the outermost first.
+fn pod_uids_in(cgroups: &str) -> Vec<String> {
     let mut uids = Vec::new();
-    for uid in cgroups.lines().flat_map(|line| line.split(['/', ':'])).filter_map(pod_uid_in) {
+    for uid in cgroups.lines().flat_map(components).filter_map(pod_uid_in) {
         if !uids.contains(&uid) {
             uids.push(uid);
         }
     }
-    Ok(Some(uids))
+    uids
+}
+
+/// The pieces of a line that may be a pod's name: those of the path. Where the runtime has put several names into one, they are
+/// parted by colons.
+fn components(cgroup_line: &str) -> impl Iterator<Item = &str> {
+    cgroup_line.split(['/', ':'])
 }
 
 /// The uid in one component of a control group's path, in either spelling; `None` where it names no pod.
@@ -76,20 +90,46 @@ fn find(proc_root: &Path, belongs: impl Fn(&str) -> bool) -> Result<Vec<Pid>, Ke
     Ok(found.into_iter().map(|(_, pid)| pid).collect())
 }
 
-/// The two spellings of a pod's control group.
+/// A pod, as control groups name it.
 struct PodGroup {
-    cgroupfs: String,
-    systemd: String,
+    /// The two spellings of its own group.
+    names: [String; 2],
+    /// uids of the pods that the whole node runs in, as the paths of all of its processes may name them.
+    around: Vec<String>,
 }
 
 impl PodGroup {
-    fn new(pod_uid: &str) -> Result<Self, KernelError> {
+    fn new(proc_root: &Path, pod_uid: &str) -> Result<Self, KernelError> {
         let uid = checked_id(pod_uid)?;
-        Ok(Self { cgroupfs: format!("pod{uid}"), systemd: format!("pod{}", uid.replace('-', "_")) })
+        let around = pod_uids_of(proc_root, Pid::INIT)?.unwrap_or_default();
+        Ok(Self { names: [format!("pod{uid}"), format!("pod{}", uid.replace('-', "_"))], around })
     }
 
-    fn holds(&self, cgroup_line: &str) -> bool {
-        contains_name(cgroup_line, &self.cgroupfs) || contains_name(cgroup_line, &self.systemd)
+    /// Whether a process with these control groups is the pod's: it is in the pod's group, and in no other pod's. Where the
+    /// versions are used beside each other, a container may have made a group of any name at the top of the one that is not its
+    /// runtime's. Who is told to be in two pods is in none.
+    fn holds(&self, cgroups: &str) -> bool {
+        let mut named = cgroups.lines().filter_map(|line| self.outermost(line)).peekable();
+        named.peek().is_some() && named.all(|name| self.is_name(name))
+    }
+
+    fn is_named_in(&self, cgroup_line: &str) -> bool {
+        self.outermost(cgroup_line).is_some_and(|name| self.is_name(name))
+    }
+
+    /// The first component that is a pod's group, but for those that the node itself is in.
+    fn outermost<'a>(&self, cgroup_line: &'a str) -> Option<&'a str> {
+        components(cgroup_line).find(|name| {
+            self.is_name(name) || pod_uid_in(name).is_some_and(|uid| self.around.iter().all(|around| *around != uid))
+        })
+    }
+
+    /// `pod<uid>`, or `…-pod<uid>.slice`.
+    fn is_name(&self, component: &str) -> bool {
+        let bare = component.strip_suffix(".slice").unwrap_or(component);
+        self.names.iter().any(|name| {
+            bare.strip_suffix(name.as_str()).is_some_and(|before| before.is_empty() || before.ends_with('-'))
+        })
     }
 }
 
@@ -136,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_spelling_of_a_pods_cgroup_is_recognised() {
-        let group = PodGroup::new(UID).unwrap();
+        let group = PodGroup::new(Path::new("/nowhere"), UID).unwrap();
         let underscored = UID.replace('-', "_");
         for path in [
             format!("0::/kubepods/burstable/pod{UID}/{ID}"),
@@ -201,6 +241,40 @@ mod tests {
         add(root.path(), 41, 1, &format!("0::/kubepods/pod{UID}/{ID}/kubelet/kubepods/pod{inner}/x\n"));
         assert_eq!(of(41), Some(vec![UID.to_owned(), inner.to_owned()]), "a node in a pod");
         assert_eq!(of(99), None);
+    }
+
+    /// Whoever makes control groups below his own can name them as he likes, and run a process there that is older.
+    #[test]
+    fn a_container_can_not_pose_as_another_pod() {
+        let root = tempfile::tempdir().unwrap();
+        let (other, underscored) = ("11111111-2222-3333-4444-555555555555", UID.replace('-', "_"));
+        let below = format!("/kubepods/pod{other}/feed/pod{UID}/{ID}");
+        add(root.path(), 20, 10, &format!("0::{below}\n"));
+        add(
+            root.path(),
+            21,
+            20,
+            &format!(
+                "0::/kubepods.slice/kubepods-pod{}.slice/cri-containerd-feed.scope/kubepods-pod{underscored}.slice/cri-containerd-{ID}.scope\n",
+                other.replace('-', "_")
+            ),
+        );
+        add(root.path(), 22, 30, &format!("5:pids:{below}\n4:cpu:{below}\n0::/\n"));
+        // Version 2 is mounted beside version 1, and nobody but this container has made a group there.
+        add(root.path(), 23, 40, &format!("5:pids:/kubepods/pod{other}/feed\n0::/pod{UID}/{ID}\n"));
+        add(root.path(), 30, 900, &format!("0::/kubepods/pod{UID}/{ID}\n"));
+        assert_eq!(raw(&find_pod_pids(root.path(), UID).unwrap()), [30]);
+        assert_eq!(raw(&find_container_pids(root.path(), UID, ID).unwrap()), [30]);
+        assert_eq!(raw(&find_pod_pids(root.path(), other).unwrap()), [20, 21, 22]);
+    }
+
+    #[test]
+    fn of_a_node_that_runs_in_a_pod_the_pods_are_found() {
+        let root = tempfile::tempdir().unwrap();
+        let node = "/kubepods/pod0123456789abcdef0123456789abcdef/feed";
+        add(root.path(), 1, 1, &format!("0::{node}/init.scope\n"));
+        add(root.path(), 20, 10, &format!("0::{node}/kubepods/pod{UID}/{ID}\n"));
+        assert_eq!(raw(&find_container_pids(root.path(), UID, ID).unwrap()), [20]);
     }
 
     #[test]

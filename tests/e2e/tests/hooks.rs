@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::ensure;
 use hitless_e2e::app::{PATIENCE, Shape, condition, image_of, is_ready};
+use hitless_e2e::build::workspace;
 use hitless_e2e::stack::echo_image;
 use hitless_e2e::watch::Objects;
 use hitless_e2e::{App, Stack, Watch};
@@ -107,26 +108,29 @@ struct WithCommands<'a>(&'a Stack);
 
 impl Drop for WithCommands<'_> {
     fn drop(&mut self) {
-        let undone = self.0.system().run(&["rollout", "undo", "daemonset/hitless-agent"]);
-        if let Err(error) = undone.and_then(|_| self.0.wait_ready()) {
+        let policies = workspace().join("manifests/exec-hooks/policies.yaml");
+        let removed = self.0.system().run(&["delete", "--ignore-not-found", "-f", &policies.to_string_lossy()]);
+        if let Err(error) = removed.and_then(|_| self.0.install()) {
             eprintln!("the agents keep the rights that one test gave them: {error:#}");
         }
     }
 }
 
+/// As docs/hooks.md says: an overlay with the component, over what was installed.
 fn let_agents_run_commands(stack: &Stack) -> anyhow::Result<WithCommands<'_>> {
-    let system = stack.system();
-    let list = "/spec/template/spec/containers/0/securityContext/capabilities/add/-";
-    let add = |value: &str| json!({"op": "add", "path": list, "value": value});
-    let patch = json!(["SYS_CHROOT", "SETUID", "SETGID", "SETPCAP"].map(add)).to_string();
-    system.run(&["patch", "daemonset", "hitless-agent", "--type=json", "-p", &patch])?;
-    let patched = WithCommands(stack);
+    let overlay = stack.write_overlay()?.with_extension("exec-hooks");
+    std::fs::create_dir_all(&overlay)?;
+    let name = stack.cluster.name();
+    let text = format!("resources: [../{name}]\ncomponents: [../../../manifests/exec-hooks]\n");
+    std::fs::write(overlay.join("kustomization.yaml"), text)?;
+    stack.system().run(&["apply", "--server-side", "-k", &overlay.to_string_lossy()])?;
+    let with_commands = WithCommands(stack);
     stack.wait_ready()?;
-    Ok(patched)
+    Ok(with_commands)
 }
 
 #[test]
-fn a_command_after_the_drain_runs_as_the_containers_user_without_rights() -> anyhow::Result<()> {
+fn a_command_after_the_drain_runs_as_the_containers_user_without_rights_within_its_limits() -> anyhow::Result<()> {
     let _turn = turn();
     let stack = Stack::attach()?;
     let _patched = let_agents_run_commands(&stack)?;
@@ -146,6 +150,7 @@ fn a_command_after_the_drain_runs_as_the_containers_user_without_rights() -> any
         "CapEff: 0000000000000000",
         "CapBnd: 0000000000000000",
         "first=echo-server",
+        "group=same",
         "/whoami",
     ] {
         ensure!(output.contains(words), "{words} is not in {output}");

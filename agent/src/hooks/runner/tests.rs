@@ -112,7 +112,7 @@ struct Caller {
 impl Caller {
     fn new() -> Self {
         let wake = Arc::new(Notify::new());
-        Self { runner: Runner::new(wake.clone(), "/proc".into()), wake }
+        Self { runner: Runner::new(wake.clone(), Node::new("/proc".into(), "/sys/fs/cgroup".into())), wake }
     }
 
     async fn reply(&self) -> Reply {

@@ -11,8 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hitless_kernel::Pid;
-use rustix::process::{Signal, geteuid, kill_process};
+use rustix::process::geteuid;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+#[path = "container.rs"]
+pub(crate) mod container;
+
+use container::{Container, Shape};
 
 pub(crate) const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 pub(crate) const POD_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
@@ -141,7 +146,11 @@ impl Lab {
     }
 
     pub(crate) fn start_container(&self) -> Container {
-        Container::start(&self.cgroup)
+        self.start_container_with(&Shape::default())
+    }
+
+    pub(crate) fn start_container_with(&self, shape: &Shape) -> Container {
+        Container::start(self.cgroup.leaf(), shape)
     }
 
     pub(crate) fn start_server_on_the_host_network(&self) -> Server {
@@ -320,57 +329,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-/// A container that sleeps.
-pub(crate) struct Container {
-    child: Child,
-    cgroup: PathBuf,
-    _root: tempfile::TempDir,
-}
-
-/// The first process of the container's process namespace joins the control group, makes itself a root of what the machine has,
-/// and becomes the container's program.
-const CONTAINER: &str = r#"
-    echo 0 > "$1/cgroup.procs"
-    cd "$2"
-    for directory in usr bin lib lib64 dev; do
-        if [ -e "/$directory" ]; then mkdir -p "$directory" && mount --rbind "/$directory" "$directory"; fi
-    done
-    mkdir -p proc work && mount -t proc proc proc
-    chmod 755 . && echo here > marker
-    hostname container
-    exec chroot --userspec=1000:1000 --groups=1000,2000 . /usr/bin/env -i PATH=/usr/bin:/bin GREETING='good day' \
-        sh -c 'cd /work && echo ready && exec sleep 1000'
-"#;
-
-impl Container {
-    fn start(cgroup: &Cgroup) -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let mut child = Command::new("unshare")
-            .args(["--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "sh", "-ec", CONTAINER, "sh"])
-            .arg(cgroup.leaf())
-            .arg(root.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Self { child, cgroup: cgroup.leaf().to_owned(), _root: root }
-    }
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        // The first process of the namespace: all others end with it.
-        for pid in fs::read_to_string(self.cgroup.join("cgroup.procs")).unwrap().lines() {
-            let pid = pid.parse().ok().and_then(Pid::from_raw).unwrap();
-            kill_process(pid, Signal::KILL).unwrap();
-        }
         self.child.wait().unwrap();
     }
 }

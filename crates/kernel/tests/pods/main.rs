@@ -10,9 +10,12 @@
 mod close;
 mod crowd;
 mod exec;
+mod exec_limits;
+mod exec_safety;
 mod hold;
 mod lab;
 mod load;
+mod pause;
 #[path = "../ports.rs"]
 mod ports;
 mod queue;

@@ -1,5 +1,6 @@
 //! Objects that the rows of the table are about.
 
+mod exec_hooks;
 mod kusionstack;
 mod pods;
 mod sets;
@@ -14,6 +15,8 @@ use hitless_api::names;
 use serde_json::json;
 
 use crate::request::{Api, Call, USERS};
+use exec_hooks::create_exec_hooks;
+pub(crate) use exec_hooks::{command, drain_policies, drain_policy};
 pub(crate) use kusionstack::{colla_sets, operation_jobs};
 use kusionstack::{create_colla_set, create_jobs};
 use pods::{create_ledger, create_pods};
@@ -62,6 +65,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
             "policies",
             "-f",
             "rbac",
+            "-f",
+            "exec-hooks/policies.yaml",
             "-f",
             "kusionstack/collasets.yaml",
             "-f",
@@ -122,6 +127,7 @@ impl Fixture {
         create_sets(api).await?;
         create_colla_set(api).await?;
         create_jobs(api).await?;
+        create_exec_hooks(api).await?;
         let mut agent = pod(AGENT_POD, NODE, &json!({}));
         agent["spec"]["serviceAccountName"] = json!(names::AGENT);
         let agent = api.admin(&Call::create(pods(names::SYSTEM_NAMESPACE), agent)).await?;
@@ -143,6 +149,7 @@ impl Fixture {
             format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{ROLE}"),
             format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{ROLE}"),
         ];
+        paths.extend(exec_hooks::paths());
         paths.extend([Set::StatefulSet, Set::DaemonSet].map(|of| format!("{}/held", system_sets(of))));
         paths.push(format!("{}/owner", system_replica_sets()));
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/apis/hitless.dev/v1alpha1/nodetransitions/{name}")));

@@ -11,6 +11,8 @@ use crate::fixture::{self, Fixture};
 
 /// Group of the user whose RBAC is as wide as everybody's here.
 pub(crate) const USERS: &str = "policy-test-users";
+/// Group of those who may write workloads, and run no commands in their pods.
+pub(crate) const DEPLOYERS: &str = "policy-test-deployers";
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,10 @@ pub(crate) enum Who {
     Uninstall,
     /// A user with rights on everything, without the privileges of system:masters.
     User,
+    /// A user who may write workloads and DrainPolicies everywhere, and `pods/exec` only in [`fixture::GATED`] and our own namespace.
+    Deployer,
+    /// The ReplicaSet controller, with the same rights.
+    ReplicaSetController,
     /// The Deployment controller.
     DeploymentController,
     /// The garbage collector.
@@ -42,10 +48,16 @@ impl Who {
             Self::Controller => Some(names::CONTROLLER_USER),
             Self::Uninstall => Some("system:serviceaccount:hitless-system:hitless-uninstall"),
             Self::User => Some("jane"),
+            Self::Deployer => Some("joe"),
+            Self::ReplicaSetController => Some("system:serviceaccount:kube-system:replicaset-controller"),
             Self::DeploymentController => Some("system:serviceaccount:kube-system:deployment-controller"),
             Self::GarbageCollector => Some("system:serviceaccount:kube-system:generic-garbage-collector"),
             Self::NamespaceController => Some("system:serviceaccount:kube-system:namespace-controller"),
         }
+    }
+
+    fn group(self) -> &'static str {
+        if matches!(self, Self::Deployer | Self::ReplicaSetController) { DEPLOYERS } else { USERS }
     }
 }
 
@@ -183,7 +195,7 @@ impl Api {
         let mut request = call.dry_run().request()?;
         if let Some(user) = who.impersonated() {
             request.headers_mut().insert("impersonate-user", user.parse()?);
-            request.headers_mut().insert("impersonate-group", USERS.parse()?);
+            request.headers_mut().insert("impersonate-group", who.group().parse()?);
         }
         let (agent, unbound) = self.agents.as_ref().context("the agents have no tokens yet")?;
         let client = match who {

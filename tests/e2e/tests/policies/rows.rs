@@ -4,6 +4,7 @@ mod agent;
 mod colla_set;
 mod companion;
 mod controller;
+mod exec_hooks;
 mod gate;
 mod lifecycle;
 mod objects;
@@ -24,6 +25,7 @@ pub(crate) fn all() -> Vec<Row> {
         colla_set::rows(),
         companion::rows(),
         controller::rows(),
+        exec_hooks::rows(),
         gate::rows(),
         lifecycle::rows(),
         objects::rows(),

@@ -38,15 +38,18 @@ async fn main() -> ExitCode {
     }
 }
 
-/// For exec hooks: says as whom it runs, with which rights, for whom, and what process 1 is.
+/// For exec hooks: says as whom it runs, with which rights, for whom, what process 1 is, and whether
+/// it is in the same control groups.
 fn whoami() -> ExitCode {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let is_told =
         |line: &&str| ["Uid:", "Gid:", "NoNewPrivs:", "CapEff:", "CapBnd:"].iter().any(|name| line.starts_with(name));
     let words: Vec<&str> = status.lines().filter(is_told).flat_map(str::split_whitespace).collect();
     let first = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    let groups = |who: &str| std::fs::read_to_string(format!("/proc/{who}/cgroup")).ok();
+    let group = if groups("self").is_some() && groups("self") == groups("1") { "same" } else { "other" };
     let operation = std::env::var("HITLESS_OPERATION").unwrap_or_default();
-    println!("{} first={} for={operation}", words.join(" "), first.trim());
+    println!("{} first={} group={group} for={operation}", words.join(" "), first.trim());
     ExitCode::SUCCESS
 }
 
