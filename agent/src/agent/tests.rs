@@ -81,7 +81,9 @@ async fn run(behaviour: Behaviour, look_at: u64) -> BTreeSet<String> {
     for number in 0..100 {
         put(pod(SLOW, &format!("a-{number:03}"), false));
     }
-    let agent = Agent::new(client, NODE.to_owned(), caches.clone(), threads, wake, Metrics::register(&mut registry));
+    let files = exec::Node::new("/nonexistent".into(), "/nonexistent".into());
+    let metrics = Metrics::register(&mut registry);
+    let agent = Agent::new(client, NODE.to_owned(), files, caches.clone(), threads, wake, metrics);
     let (heartbeat, token) = (Heartbeat::new(Instant::now()), CancellationToken::new());
     let readiness = Readiness::default();
     let loop_ = tokio::spawn(agent.run(heartbeat.clone(), readiness.guard("node known"), token.clone()));
