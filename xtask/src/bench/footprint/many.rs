@@ -17,6 +17,8 @@ const VARIABLES: usize = 320;
 /// kubectl limits its own requests a second, so several create at a time.
 const AT_A_TIME: usize = 8;
 const IN_A_LIST: usize = 100;
+/// As many as the manifests have.
+const CONTROLLERS: usize = 2;
 
 #[derive(Serialize)]
 pub(super) struct Many {
@@ -41,7 +43,7 @@ pub(super) fn measure(stack: &Stack, count: usize) -> anyhow::Result<Many> {
     })?;
     let system = stack.system();
     system.run(&["delete", "pods", "-l", "app.kubernetes.io/name=hitless-controller", "--wait=true"])?;
-    stack.wait_ready()?;
+    stack.scale_controller(CONTROLLERS)?;
     let pods = system.list(&["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
     let of = |line: &str| pods.iter().map(|pod| memory_mib(main_process(pod)?, line)).collect::<anyhow::Result<_>>();
     let figures = Many {
