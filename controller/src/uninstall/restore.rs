@@ -1,5 +1,6 @@
 //! One pass over everything that hitless may have left in somebody else's object.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hitless_api::names::{self, labels};
@@ -77,9 +78,7 @@ impl Passed {
 /// Puts back what is to be put back now.
 pub(super) async fn pass(client: &Client, components: &[Component], writes: &Writes) -> Passed {
     let mut passed = Passed::default();
-    let pods: Api<Pod> = Api::all(client.clone());
-    let pods = list::all(&pods, ListParams::default(), |pod| Some(Arc::new(PodView::from(&pod)))).await;
-    let pods = passed.take(pods.map_err(RestoreError::Read));
+    let pods = passed.take(pods(client).await.map_err(RestoreError::Read));
     let mut wanted: Vec<Restore> = raise(&pods).chain(delete(&pods)).collect();
     let mut without_parts: Vec<&GroupKind> = Vec::new();
     for (kind, resource) in uninstalled(components) {
@@ -88,13 +87,13 @@ pub(super) async fn pass(client: &Client, components: &[Component], writes: &Wri
             continue;
         }
         let api = Api::all_with(client.clone(), &watches::api_resource(resource));
-        let objects = objects(resource, &api).await;
-        if objects.is_err() {
+        let released = released(kind, resource, &api).await;
+        if released.is_err() {
             without_parts.extend(kind.resources().first().map(|workload| &workload.group_kind));
         }
-        let objects = passed.take(objects).into_iter();
-        let objects: Vec<Object> = objects.filter_map(|object| passed.take(read(kind, resource, object))).collect();
-        wanted.extend(release(kind, &objects));
+        for restore in passed.take(released) {
+            wanted.extend(passed.take(restore.map(Some)));
+        }
     }
     let services: Api<Service> = Api::all(client.clone());
     let services =
@@ -128,6 +127,21 @@ pub(super) async fn pass(client: &Client, components: &[Component], writes: &Wri
     passed
 }
 
+/// Those pods that something may have to be done about. A cluster has many, so they are looked at a page at a time: all are kept only
+/// in namespaces with companion pods, which wait for the others there.
+async fn pods(client: &Client) -> Result<Vec<Arc<PodView>>, WriteError> {
+    let all: Api<Pod> = Api::all(client.clone());
+    let companions = ListParams::default().labels(labels::COMPANION);
+    let namespaces = list::all_metadata(&all, companions, |pod| pod.metadata.namespace).await?;
+    let namespaces: BTreeSet<String> = namespaces.into_iter().collect();
+    let matters = |pod: PodView| {
+        let is_out = pod.gated && !pod.is(names::IN_SERVICE);
+        let is_kept = is_out || pod.labels.contains_key(labels::PREFETCH) || namespaces.contains(&pod.id.namespace);
+        is_kept.then(|| Arc::new(pod))
+    };
+    list::all(&all, ListParams::default(), |pod| matters(PodView::from(&pod))).await
+}
+
 /// Pods come first, because requests wait for them.
 fn raise(pods: &[Arc<PodView>]) -> impl Iterator<Item = Restore> {
     pods.iter()
@@ -151,8 +165,8 @@ fn uninstalled(components: &[Component]) -> impl Iterator<Item = (&'static dyn K
     all.into_iter()
 }
 
-fn release(kind: &dyn Kind, objects: &[Object]) -> impl Iterator<Item = Restore> {
-    objects.iter().filter_map(|object| kind.release(object)).map(|write| Restore::Workload(Box::new(write)))
+fn release(kind: &dyn Kind, object: &Object) -> Option<Restore> {
+    kind.release(object).map(|write| Restore::Workload(Box::new(write)))
 }
 
 /// Services that were opened for a Hold.
@@ -211,12 +225,18 @@ fn once(answer: Result<(), WriteError>) -> Result<usize, RestoreError> {
     }
 }
 
-async fn objects(resource: &Resource, api: &Api<DynamicObject>) -> Result<Vec<DynamicObject>, RestoreError> {
+/// What is to be done about the resource's objects, of which only that is kept.
+async fn released(
+    kind: &dyn Kind,
+    resource: &Resource,
+    api: &Api<DynamicObject>,
+) -> Result<Vec<Result<Restore, RestoreError>>, RestoreError> {
     let all = ListParams::default();
+    let view = |object| read(kind, resource, object).map(|object| release(kind, &object?)).transpose();
     if resource.optional {
-        Ok(list::all_if_served(api, all, Some).await.map_err(RestoreError::Read)?.unwrap_or_default())
+        Ok(list::all_if_served(api, all, view).await.map_err(RestoreError::Read)?.unwrap_or_default())
     } else {
-        list::all(api, all, Some).await.map_err(RestoreError::Read)
+        list::all(api, all, view).await.map_err(RestoreError::Read)
     }
 }
 
@@ -347,7 +367,7 @@ mod tests {
                     }
                     _ => Vec::new(),
                 };
-                release(kind, &objects).collect::<Vec<_>>()
+                objects.iter().filter_map(|object| release(kind, object)).collect::<Vec<_>>()
             })
             .map(|restore| match restore {
                 Restore::Workload(write) => (write.on.name, write.verb),
