@@ -14,7 +14,7 @@ use crate::view::Count;
 /// them the pod would never be drained.
 const HALF_CLOSED_LASTS: Duration = Duration::from_secs(30);
 /// Of a crowd at most so many are closed or reset after one look.
-const BATCH: usize = 16_384;
+const BATCH: usize = 8192;
 
 /// What one look has seen so far. Of each connection a fixed number of bytes is kept at most, and of a crowd nothing but the next
 /// ones to end.
