@@ -8,7 +8,7 @@ use hitless_agent::in_service::reason_to_raise;
 use hitless_agent::round::{NodeView, Round, round};
 use hitless_agent::view::{NodeIdentity, Observation, Stage};
 use hitless_api::{GrantMode, HookTime, Phase, PostCheck, WaitPoint};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
 use crate::world::{IN_SERVICE, pod};
@@ -83,7 +83,8 @@ fn assert_safe(state: &State, round: &Round<'_>) {
                 assert!(!pod.ready() && !condition.is_true && condition.message == grant.id);
                 let is_late = condition.since.is_none_or(|since| {
                     let deadline = SignedDuration::from_secs(grant.drain.deadline_seconds.into());
-                    since > state.now || state.now.duration_since(since) >= deadline
+                    // At the end of all times the deadline is that end.
+                    since > state.now || since.checked_add(deadline).unwrap_or(Timestamp::MAX) <= state.now
                 });
                 assert!(
                     is_late || grant.pending_waits(WaitPoint::Operate).next().is_none(),
