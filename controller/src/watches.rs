@@ -39,6 +39,8 @@ use hitless_rollout::snapshot::{BindingView, LedgerView, NodeTransitionView, Nod
 
 /// Objects in one page of a list.
 const PAGED: Listing = Listing::Paged(500);
+/// The same of workloads and their parts, whose templates are long.
+const LONG: Listing = Listing::Paged(100);
 /// Single objects that are read at a time.
 const READS_AT_A_TIME: usize = 16;
 
@@ -193,7 +195,7 @@ impl Caches {
             if resource.optional {
                 start.watch_optional(resource, client.clone(), api, cache)
             } else {
-                start.watch(resource.plural, api, all(), cache)
+                start.watch(resource.plural, api, Selection::all(LONG), cache)
             }
         });
         let others = [
@@ -366,7 +368,7 @@ impl Start<'_> {
     ) -> Watch {
         let name = resource.plural;
         let definition = Definition { name: resource.definition(), version: resource.version.to_owned() };
-        let (guard, selection) = (self.readiness.guard(format!("{name} listed")), Selection::all(PAGED));
+        let (guard, selection) = (self.readiness.guard(format!("{name} listed")), Selection::all(LONG));
         let run = watch::run_optional(client, definition, api, selection, cache.clone(), guard, self.token.clone());
         (name, Box::pin(async move { run.await.map_err(Into::into) }))
     }

@@ -17,8 +17,6 @@ const VARIABLES: usize = 320;
 /// kubectl limits its own requests a second, so several create at a time.
 const AT_A_TIME: usize = 8;
 const IN_A_LIST: usize = 100;
-/// As many as the manifests have.
-const CONTROLLERS: usize = 2;
 
 #[derive(Serialize)]
 pub(super) struct Many {
@@ -41,10 +39,8 @@ pub(super) fn measure(stack: &Stack, count: usize) -> anyhow::Result<Many> {
         let workers: Vec<_> = lists.chunks(share).map(|lists| scope.spawn(|| create(&kubectl, lists))).collect();
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a thread panicked")))
     })?;
-    let system = stack.system();
-    system.run(&["delete", "pods", "-l", "app.kubernetes.io/name=hitless-controller", "--wait=true"])?;
-    stack.scale_controller(CONTROLLERS)?;
-    let pods = system.list(&["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
+    // Not by deleting their pods: the native controllers are busy with the ReplicaSets for many minutes.
+    let pods = stack.restart_controllers()?;
     let of = |line: &str| pods.iter().map(|pod| memory_mib(main_process(pod)?, line)).collect::<anyhow::Result<_>>();
     let figures = Many {
         replica_sets: count,
