@@ -1,6 +1,5 @@
 //! hitless on a cluster, installed as a user installs it: images in a registry, `kubectl apply -k`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
@@ -214,26 +213,6 @@ impl Stack {
                 .map(|(_, pod)| pod.clone())
         })?;
         kill_container_of(&leader)
-    }
-
-    /// `kill -9` of all controllers' processes; the kubelets start others. Their pods, when these are ready.
-    pub fn restart_controllers(&self) -> anyhow::Result<Vec<Value>> {
-        let pods = Watch::start(&self.system(), &["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
-        let restarts = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or_default();
-        let before: BTreeMap<String, u64> = pods.wait("controllers", PATIENCE, |pods| {
-            let all = pods.iter().map(|(name, pod)| (name.clone(), restarts(pod)));
-            pods.values()
-                .all(crate::app::is_ready)
-                .then(|| all.collect())
-                .filter(|all: &BTreeMap<_, _>| !all.is_empty())
-        })?;
-        pods.objects().values().try_for_each(kill_container_of)?;
-        pods.wait("new controllers", PATIENCE, |pods| {
-            let is_new = |(name, pod): (&String, &Value)| {
-                crate::app::is_ready(pod) && before.get(name).is_some_and(|before| restarts(pod) > *before)
-            };
-            pods.iter().all(is_new).then(|| pods.values().cloned().collect())
-        })
     }
 
     /// Scales the controller and waits until exactly so many run.
