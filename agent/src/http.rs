@@ -7,6 +7,7 @@
 
 pub mod answer;
 pub mod awaited;
+pub mod counted;
 mod events;
 mod guard;
 pub mod identity;

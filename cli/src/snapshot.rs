@@ -116,10 +116,9 @@ impl Snapshot {
 
     /// What nothing keeps from rolling natively: one note for each kind.
     fn unguarded_notes(&self) -> Vec<String> {
-        let cluster =
-            Cluster { guards: self.guards.clone(), objects: self.cluster.objects.clone(), ..Cluster::default() };
+        let unguarded = self.guards.iter().flat_map(|guards| guards.unguarded(&self.cluster.objects));
         let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (object, why) in cluster.unguarded().filter(|(object, _)| self.shows(&object.id.namespace)) {
+        for (object, why) in unguarded.filter(|(object, _)| self.shows(&object.id.namespace)) {
             names.entry(why).or_default().push(format!("{}/{}", object.id.namespace, object.id.name));
         }
         let note = |(why, names): (String, Vec<String>)| match names.split_first() {

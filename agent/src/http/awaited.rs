@@ -1,49 +1,25 @@
 //! Requests that wait for the same thing: who is asked for by many keeps nobody else from being waited for.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-
-use super::limits::lock;
+use super::counted::{Counted, Counts};
 
 /// Requests from the node that wait, by what they wait for.
 #[derive(Debug, Default)]
-pub struct Awaited(Arc<Mutex<HashMap<String, usize>>>);
+pub struct Awaited(Counts<String>);
 
 /// One of them, until it is dropped.
-#[derive(Debug)]
-pub struct AwaitedPlace {
-    what: String,
-    awaited: Arc<Mutex<HashMap<String, usize>>>,
-}
+pub type AwaitedPlace = Counted<String>;
 
 impl Awaited {
     /// One more waits for this, of which at most `most` may.
     #[must_use]
     pub fn enter(&self, what: &str, most: usize) -> Option<AwaitedPlace> {
-        let mut awaited = lock(&self.0);
-        let own = awaited.entry(what.to_owned()).or_default();
-        if *own >= most {
-            return None;
-        }
-        *own += 1;
-        Some(AwaitedPlace { what: what.to_owned(), awaited: self.0.clone() })
-    }
-}
-
-impl Drop for AwaitedPlace {
-    fn drop(&mut self) {
-        let mut awaited = lock(&self.awaited);
-        if let Some(own) = awaited.get_mut(&self.what) {
-            *own -= 1;
-            if *own == 0 {
-                awaited.remove(&self.what);
-            }
-        }
+        Counted::new_if(&self.0, &what.to_owned(), |awaited| awaited.get(what).copied().unwrap_or_default() < most)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::lock;
     use super::*;
 
     #[test]

@@ -35,7 +35,7 @@ impl ConnInfo {
     /// Takes a place of `source` instead; says whether there was one.
     fn is_moved(&self, source: &Source, limits: &Limits) -> bool {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.source() == source || !matches!(source, Source::Node(_)) {
+        if place.of() == source || !matches!(source, Source::Node(_)) {
             return true;
         }
         limits.connections.take(source).map(|moved| *place = moved).is_some()

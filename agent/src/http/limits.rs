@@ -11,6 +11,8 @@ use tokio::time::Instant;
 pub use super::awaited::{Awaited, AwaitedPlace};
 pub use super::strangers::Strangers;
 
+use super::counted::{Counted, Counts};
+
 /// Whom something is counted for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
@@ -185,15 +187,11 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Places {
     shares: Shares,
-    taken: Arc<Mutex<HashMap<Source, usize>>>,
+    taken: Counts<Source>,
 }
 
 /// A taken place; dropping it gives it back.
-#[derive(Debug)]
-pub struct Place {
-    source: Source,
-    taken: Arc<Mutex<HashMap<Source, usize>>>,
-}
+pub type Place = Counted<Source>;
 
 impl Places {
     /// All free.
@@ -205,7 +203,10 @@ impl Places {
     /// Takes a place; `None` if the source has all of its own, or its kind has.
     #[must_use]
     pub fn take(&self, source: &Source) -> Option<Place> {
-        let mut taken = lock(&self.taken);
+        Counted::new_if(&self.taken, source, |taken| self.has_room(taken, source))
+    }
+
+    fn has_room(&self, taken: &HashMap<Source, usize>, source: &Source) -> bool {
         let own = taken.get(source).copied().unwrap_or_default();
         let sum = |is_kind: fn(&Source) -> bool| taken.iter().filter(|(of, _)| is_kind(of)).map(|(_, n)| n).sum();
         let (all, share): (usize, Share) = match source {
@@ -222,11 +223,7 @@ impl Places {
             Source::Pod(_) => (sum(|of| matches!(of, Source::Pod(_))), self.shares.pods),
             Source::Other(_) => (sum(|of| matches!(of, Source::Other(_))), self.shares.others),
         };
-        if own >= share.each || all >= share.all {
-            return None;
-        }
-        taken.insert(source.clone(), own + 1);
-        Some(Place { source: source.clone(), taken: self.taken.clone() })
+        own < share.each && all < share.all
     }
 
     /// Whether the source itself has all that it may have.
@@ -237,34 +234,13 @@ impl Places {
 
     /// Takes a place that somebody else is about to give back.
     fn succeed(&self, source: &Source) -> Place {
-        *lock(&self.taken).entry(source.clone()).or_default() += 1;
-        Place { source: source.clone(), taken: self.taken.clone() }
+        Counted::new(&self.taken, source)
     }
 
     /// Places that are taken.
     #[must_use]
     pub fn taken(&self) -> usize {
         lock(&self.taken).values().sum()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = lock(&self.taken);
-        if let Some(own) = taken.get_mut(&self.source) {
-            *own -= 1;
-            if *own == 0 {
-                taken.remove(&self.source);
-            }
-        }
-    }
-}
-
-impl Place {
-    /// Whose it is.
-    #[must_use]
-    pub const fn source(&self) -> &Source {
-        &self.source
     }
 }
 

@@ -104,8 +104,8 @@ pub async fn serve(acceptor: impl Acceptor, state: AppState, router: Router) -> 
             accepted = acceptor.accept() => match accepted {
                 Ok((stream, peer)) => {
                     if let Some((place, is_reserve)) = admit(&state, &peer) {
-                        let stranger = matches!(place.source(), Source::Other(_))
-                            .then(|| state.limits.strangers.enter(place.source().clone(), Instant::now()));
+                        let stranger = matches!(place.of(), Source::Other(_))
+                            .then(|| state.limits.strangers.enter(place.of().clone(), Instant::now()));
                         let info = ConnInfo { peer, is_reserve, place: Arc::new(Mutex::new(place)) };
                         open.spawn(connection(stream, info, stranger, state.clone(), router.clone()));
                     }

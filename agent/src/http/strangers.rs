@@ -2,12 +2,12 @@
 //! makes room.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::limits::Source;
+use super::limits::{Source, lock};
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -76,11 +76,6 @@ impl Drop for Stranger {
     fn drop(&mut self) {
         lock(&self.open).connections.remove(&self.number);
     }
-}
-
-fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
-    // Every change leaves it whole, so a panic elsewhere can't have left it broken.
-    open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

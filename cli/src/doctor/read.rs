@@ -1,6 +1,6 @@
 //! Reads the facts. What may not be read is a fact, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use hitless_api::{NodeTransition, names};
@@ -28,9 +28,10 @@ use crate::source::kuperator;
 const VIRTUAL: [&str; 2] = ["virtual-kubelet", "kwok"];
 
 pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let (server, definitions, policies, reports, nodes, runtime_classes) = futures::join!(
         server(client),
-        names::<CustomResourceDefinition>(Api::all(client.clone())),
+        list::names(&definitions, ListParams::default()),
         admission::policies(client, None),
         reports(client),
         each(Api::all(client.clone()), |node: Node| Some(node_facts(&node))),
@@ -105,15 +106,6 @@ where
     K: Clone + DeserializeOwned + Debug,
 {
     list::all(&api, ListParams::default(), view).await
-}
-
-/// The names of all objects.
-async fn names<K>(api: Api<K>) -> Result<BTreeSet<String>, WriteError>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let names = list::all_metadata(&api, ListParams::default(), |object| object.metadata.name).await?;
-    Ok(names.into_iter().collect())
 }
 
 fn system<K>(client: &Client) -> Api<K>

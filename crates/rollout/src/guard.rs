@@ -2,6 +2,7 @@
 //! template rolls natively, at once and in silence.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hitless_api::event::{EventNote, Severity};
 use hitless_workloads::{KINDS, Kind, Object, OptIn, kind};
@@ -34,25 +35,22 @@ impl Guards {
             None => format!("there is neither admission policy {} nor {}", guard.holds, guard.refuses),
         })
     }
-}
 
-/// What follows, and what to do about it.
-const TO_DO: &str = "a change of a template is not held: the native controller rolls it at once, and requests are lost; install hitless \
-                     again: kubectl apply -k manifests (Kubernetes 1.36), or kubectl apply -k overlays/refusing";
-
-impl Snapshot {
-    /// Workloads that have opted in and that nothing keeps from rolling natively, and why.
-    pub fn unguarded(&self) -> impl Iterator<Item = (&Object, String)> {
-        let known = self.guards.iter();
-        let kinds = known.flat_map(|guards| KINDS.iter().filter_map(|kind| Some((*kind, guards.missing(*kind)?))));
+    /// Those of these that have opted in and that nothing keeps from rolling natively, and why.
+    pub fn unguarded<'a>(&self, objects: &'a [Arc<Object>]) -> impl Iterator<Item = (&'a Object, String)> {
+        let kinds = KINDS.iter().filter_map(|kind| Some((*kind, self.missing(*kind)?)));
         kinds.flat_map(move |(kind, why)| {
             let own = kind.resources().first().map(|resource| &resource.group_kind);
-            let of_kind = self.objects.iter().filter(move |object| Some(&object.id.group_kind) == own);
+            let of_kind = objects.iter().filter(move |object| Some(&object.id.group_kind) == own);
             let opted = of_kind.filter(|object| object.opt_in() != OptIn::No && !object.deleting);
             opted.map(move |object| (&**object, format!("{why}: {TO_DO}")))
         })
     }
 }
+
+/// What follows, and what to do about it.
+const TO_DO: &str = "a change of a template is not held: the native controller rolls it at once, and requests are lost; install hitless \
+                     again: kubectl apply -k manifests (Kubernetes 1.36), or kubectl apply -k overlays/refusing";
 
 /// For people, on each of them.
 pub(crate) fn notes(snapshot: &Snapshot) -> Vec<EventNote> {
@@ -63,14 +61,13 @@ pub(crate) fn notes(snapshot: &Snapshot) -> Vec<EventNote> {
         action: "Observe",
         text,
     };
-    snapshot.unguarded().map(note).collect()
+    snapshot.guards.iter().flat_map(|guards| guards.unguarded(&snapshot.objects)).map(note).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-    use std::sync::Arc;
 
     fn names(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()

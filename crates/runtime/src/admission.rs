@@ -37,10 +37,9 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     let params = ListParams { label_selector: label.map(str::to_owned), ..ListParams::default() };
-    match list::all_metadata(&Api::<K>::all(client.clone()), params, |object| object.metadata.name).await {
-        Ok(names) => Ok(names.into_iter().collect()),
+    match list::names(&Api::<K>::all(client.clone()), params).await {
         // The API server does not serve them.
         Err(WriteError::Gone { .. }) => Ok(BTreeSet::new()),
-        Err(error) => Err(error),
+        answer => answer,
     }
 }

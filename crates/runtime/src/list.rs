@@ -1,5 +1,6 @@
 //! Lists, page by page.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use kube::Api;
@@ -51,6 +52,14 @@ where
     let (mut page, mut all) = (selection.limit(PAGE), Vec::new());
     while take(api.list_metadata(&page).await?, &mut view, &mut all, &mut page) {}
     Ok(all)
+}
+
+/// Their names only.
+pub async fn names<K>(api: &Api<K>, selection: ListParams) -> Result<BTreeSet<String>, WriteError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    Ok(all_metadata(api, selection, |object| object.metadata.name).await?.into_iter().collect())
 }
 
 async fn pages<K, T>(api: &Api<K>, selection: ListParams, mut view: impl FnMut(K) -> Option<T>) -> kube::Result<Vec<T>>
