@@ -90,6 +90,10 @@ pub(crate) enum Command {
     ///
     /// Exit code 0: no errors; 1: errors were found.
     Doctor(DoctorArgs),
+    /// Shows what hitless has left behind in workloads, Services and pods where no controller runs any more; with --yes puts it back
+    ///
+    /// Exit code 0: nothing is left; 1: something is.
+    Cleanup(CleanupArgs),
     /// Prints the script that completes commands in a shell
     Completion(CompletionArgs),
     /// Prints the versions of this program and of what is in the cluster
@@ -147,6 +151,16 @@ pub(crate) struct DoctorArgs {
     /// How it is shown
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CleanupArgs {
+    /// In all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    /// Put it back: what is held goes on natively
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 mod adopt;
 mod args;
 mod cancel;
+mod cleanup;
 mod completion;
 mod doctor;
 mod failure;
@@ -108,6 +109,10 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Plan(arguments) => plan::of_cluster(client, namespace, &arguments).await,
         Command::Adopt(arguments) => adopt::run(client, namespace, &arguments).await,
         Command::Doctor(arguments) => doctor::run(client, &arguments).await,
+        Command::Cleanup(arguments) => {
+            let scope = if arguments.all_namespaces { Scope::All } else { Scope::Namespace(namespace) };
+            cleanup::run(client, &scope, arguments.yes).await
+        }
         Command::Version(arguments) => version::of_both(&client, arguments.output).await,
         Command::Lint(_) | Command::Completion(_) => Ok(()),
     }

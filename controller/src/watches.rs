@@ -20,6 +20,7 @@ use hitless_runtime::readiness::Readiness;
 use hitless_runtime::shutdown::BoxError;
 use hitless_runtime::watch::{self, Cache, Definition, Listing, Selection};
 use hitless_runtime::write::{WriteError, Writes};
+use hitless_store::api_resource;
 use hitless_workloads::interest::Interest;
 use hitless_workloads::{Component, Holder, Installed, KINDS, Kind, Object, REQUESTS, Resource, kind};
 use jiff::Timestamp;
@@ -28,8 +29,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::{DeserializeGuard, GroupVersionKind};
+use kube::api::DynamicObject;
+use kube::core::DeserializeGuard;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
@@ -43,13 +44,6 @@ const PAGED: Listing = Listing::Paged(500);
 const LONG: Listing = Listing::Paged(100);
 /// Single objects that are read at a time.
 const READS_AT_A_TIME: usize = 16;
-
-/// A workload's resource as requests name it. Its objects are read as raw JSON: a template must survive being copied.
-#[must_use]
-pub fn api_resource(resource: &Resource) -> ApiResource {
-    let GroupKind { group, kind } = &resource.group_kind;
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, resource.version, kind), resource.plural)
-}
 
 /// Everything that is watched. Clones share the content.
 #[derive(Clone)]

@@ -8,17 +8,18 @@ use hitless_api::{JsonPatch, PodRef};
 use hitless_api::{Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionLedger};
 use hitless_runtime::lease::Leadership;
 use hitless_runtime::write::{WriteError, Writes};
+use hitless_store::{api_resource, creating, delete_pod, patching, send};
 use hitless_workloads::Request;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::Patch;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
-use crate::watches::{self, Caches, Objects};
+use crate::watches::{Caches, Objects};
 use hitless_rollout::prefetch;
 use hitless_rollout::round::{
     CompanionWrite, FENCE, InServiceFallback, LedgerWrite, NodeTransitionWrite, PrefetchWrite, ProviderStatusWrite,
@@ -27,9 +28,6 @@ use hitless_rollout::round::{
 use hitless_rollout::snapshot::{AGENT_ROLE, BindingView, Version};
 
 mod rights;
-mod send;
-
-pub(crate) use send::{delete_pod, send};
 
 /// Writes that are under way at the same time.
 const CONCURRENT: usize = 16;
@@ -114,7 +112,7 @@ impl Writer {
         let stored = match &write.version {
             None => {
                 let object = TransitionLedger::new(name, write.spec.clone());
-                self.writes.send("transitionledgers", api.create(&post(), &object)).await?
+                self.writes.send("transitionledgers", api.create(&creating(), &object)).await?
             }
             Some(version) => {
                 let patch = JsonPatch::of(&version.uid)
@@ -135,7 +133,7 @@ impl Writer {
         };
         let binding = rights::binding(&write.namespace, ledger_uid.clone());
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), &write.namespace);
-        match self.writes.send("rolebindings", api.create(&post(), &binding)).await {
+        match self.writes.send("rolebindings", api.create(&creating(), &binding)).await {
             Ok(stored) => self.caches.bindings.put(stored),
             // There is one that the watch has not told of yet, or one by which agents may not operate for this ledger.
             Err(error @ WriteError::Conflict { .. }) => {
@@ -172,7 +170,7 @@ impl Writer {
                     uid: write.spec.node_uid.clone(),
                     ..OwnerReference::default()
                 }]);
-                self.writes.send("nodetransitions", api.create(&post(), &object)).await?
+                self.writes.send("nodetransitions", api.create(&creating(), &object)).await?
             }
             Some(version) => {
                 // A merge patch replaces lists as a whole, and the grants are one.
@@ -196,7 +194,7 @@ impl Writer {
         let Some(Objects { resource, cache }) = known else {
             return Err(WriteError::Invalid { message: format!("no kind has objects like {}", write.on.label()) });
         };
-        let api = Api::namespaced_with(self.client.clone(), &write.on.namespace, &watches::api_resource(resource));
+        let api = Api::namespaced_with(self.client.clone(), &write.on.namespace, &api_resource(resource));
         if let Some(stored) = send(&self.writes, &api, resource, write).await? {
             cache.put(stored);
         }
@@ -209,7 +207,7 @@ impl Writer {
         match &write.request {
             Request::Create(object) => {
                 let pod = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
-                self.caches.pods.put(self.writes.send("pods", api.create(&post(), &pod)).await?);
+                self.caches.pods.put(self.writes.send("pods", api.create(&creating(), &pod)).await?);
                 Ok(())
             }
             Request::Delete { resource_version } => {
@@ -218,10 +216,10 @@ impl Writer {
                 self.delete_pod(&pod, Some(resource_version.clone()), None).await
             }
             Request::Look => {
-                self.caches.pods.put(send::look(&api, write).await?);
+                self.caches.pods.put(hitless_store::look(&api, write).await?);
                 Ok(())
             }
-            Request::Absent { owner_uid } => send::absent(&api, write, owner_uid).await,
+            Request::Absent { owner_uid } => hitless_store::absent(&api, write, owner_uid).await,
             Request::Patch(patch) => {
                 let (params, patch) = (patching(), patch.clone().build());
                 let request = api.patch(&write.on.name, &params, &patch);
@@ -280,7 +278,7 @@ impl Writer {
             PrefetchWrite::Create { pull, attempt, owner } => {
                 let api: Api<Pod> = Api::namespaced(self.client.clone(), &pull.namespace);
                 let pod = serde_json::from_value(prefetch::manifest(pull, *attempt, owner)).map_err(|e| invalid(&e))?;
-                let stored = self.writes.send("pods", api.create(&post(), &pod)).await?;
+                let stored = self.writes.send("pods", api.create(&creating(), &pod)).await?;
                 self.caches.prefetches.put(stored);
                 Ok(())
             }
@@ -303,7 +301,7 @@ impl Writer {
             CompanionWrite::Create { namespace, manifest, .. } => {
                 let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
                 let pod = serde_json::from_value(manifest.clone()).map_err(|error| invalid(&error))?;
-                self.caches.pods.put(self.writes.send("pods", api.create(&post(), &pod)).await?);
+                self.caches.pods.put(self.writes.send("pods", api.create(&creating(), &pod)).await?);
                 Ok(())
             }
             CompanionWrite::Delete { pod, resource_version, at_once } => {
@@ -345,14 +343,6 @@ impl Writer {
         self.caches.rules.put(stored);
         Ok(())
     }
-}
-
-fn post() -> PostParams {
-    PostParams { field_manager: Some(names::CONTROLLER.to_owned()), ..PostParams::default() }
-}
-
-fn patching() -> PatchParams {
-    PatchParams { field_manager: Some(names::CONTROLLER.to_owned()), ..PatchParams::default() }
 }
 
 /// A new status for the version that was decided on.

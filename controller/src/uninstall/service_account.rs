@@ -7,7 +7,7 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Config};
 
 /// Name of the account, of its role and of the binding of the two; also named by the admission policies.
@@ -37,24 +37,26 @@ pub(super) async fn prepare(
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = namespaces.get(SYSTEM_NAMESPACE).await.map_err(|error| AccountError::Namespace(Box::new(error)))?;
     let params = PatchParams::apply(CONTROLLER).force();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    let account = ServiceAccount {
-        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
-        ..ServiceAccount::default()
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let role = ClusterRole {
+        metadata: owned(&NAMESPACE_KIND, SYSTEM_NAMESPACE, namespace.metadata.uid),
+        rules: Some(rules(components)),
+        aggregation_rule: None,
     };
+    let apply = async { roles.patch(NAME, &params, &Patch::Apply(&role)).await };
+    let written = writes.send("clusterroles", apply).await;
+    let role = written.map_err(|error| AccountError::Write("ClusterRole", error))?;
+    let of_role = || owned(&ROLE_KIND, NAME, role.metadata.uid.clone());
+
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let account = ServiceAccount { metadata: of_role(), ..ServiceAccount::default() };
     let apply = async { accounts.patch(NAME, &params, &Patch::Apply(&account)).await.map(drop) };
     let written = writes.send("serviceaccounts", apply).await;
     written.map_err(|error| AccountError::Write("ServiceAccount", error))?;
 
-    let roles: Api<ClusterRole> = Api::all(client.clone());
-    let role = ClusterRole { metadata: owned(&namespace), rules: Some(rules(components)), aggregation_rule: None };
-    let (role, roles, params) = (&role, &roles, &params);
-    let written = writes.send("clusterroles", async { roles.patch(NAME, params, &Patch::Apply(role)).await.map(drop) });
-    written.await.map_err(|error| AccountError::Write("ClusterRole", error))?;
-
     let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
-    let (binding, bindings) = (&binding(&namespace), &bindings);
-    let apply = async { bindings.patch(NAME, params, &Patch::Apply(binding)).await.map(drop) };
+    let binding = binding(of_role());
+    let apply = async { bindings.patch(NAME, &params, &Patch::Apply(&binding)).await.map(drop) };
     let written = writes.send("clusterrolebindings", apply).await;
     written.map_err(|error| AccountError::Write("ClusterRoleBinding", error))?;
 
@@ -77,15 +79,28 @@ fn with_token(token: String) -> Result<Client, AccountError> {
     Client::try_from(config).map_err(|error| AccountError::Client(Box::new(error)))
 }
 
-/// Role and binding are cluster-scoped; the end of the Namespace takes them along.
-fn owned(namespace: &Namespace) -> ObjectMeta {
+/// Deletes the role, which takes account and binding along. For an uninstall that leaves the Namespace.
+pub(super) async fn remove(client: &Client, writes: &Writes) -> Result<(), AccountError> {
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let params = DeleteParams::background();
+    match writes.send("clusterroles", async { roles.delete(NAME, &params).await.map(drop) }).await {
+        Ok(()) | Err(WriteError::Gone { .. }) => Ok(()),
+        Err(error) => Err(AccountError::Write("ClusterRole", error)),
+    }
+}
+
+const NAMESPACE_KIND: (&str, &str) = ("v1", "Namespace");
+const ROLE_KIND: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
+
+/// The role is cluster-scoped, and the end of the Namespace takes it along; the end of the role takes account and binding along.
+fn owned((api_version, kind): &(&str, &str), name: &str, uid: Option<String>) -> ObjectMeta {
     ObjectMeta {
         name: Some(NAME.to_owned()),
         owner_references: Some(vec![OwnerReference {
-            api_version: "v1".to_owned(),
-            kind: "Namespace".to_owned(),
-            name: SYSTEM_NAMESPACE.to_owned(),
-            uid: namespace.metadata.uid.clone().unwrap_or_default(),
+            api_version: (*api_version).to_owned(),
+            kind: (*kind).to_owned(),
+            name: name.to_owned(),
+            uid: uid.unwrap_or_default(),
             ..OwnerReference::default()
         }]),
         ..ObjectMeta::default()
@@ -101,20 +116,22 @@ fn rules(components: &[Component]) -> Vec<PolicyRule> {
         ..PolicyRule::default()
     };
     let namespace = rule("", "namespaces", &["get"]);
+    let itself = rule("rbac.authorization.k8s.io", "clusterroles", &["delete"]);
     let mut rules = vec![
         rule("", "pods", &["get", "list", "watch", "delete"]),
         rule("", "pods/status", &["patch"]),
         rule("", "services", &["get", "list", "watch", "patch"]),
         PolicyRule { resource_names: Some(vec![SYSTEM_NAMESPACE.to_owned()]), ..namespace },
+        PolicyRule { resource_names: Some(vec![NAME.to_owned()]), ..itself },
     ];
     let of_kinds = rights::uninstall(components);
     rules.extend(of_kinds.iter().map(|right| rule(&right.group, right.resource, &right.verbs)));
     rules
 }
 
-fn binding(namespace: &Namespace) -> ClusterRoleBinding {
+fn binding(metadata: ObjectMeta) -> ClusterRoleBinding {
     ClusterRoleBinding {
-        metadata: owned(namespace),
+        metadata,
         role_ref: RoleRef {
             api_group: Some("rbac.authorization.k8s.io".to_owned()),
             kind: "ClusterRole".to_owned(),

@@ -133,6 +133,18 @@ impl Stack {
         self.system().run(&["delete", "-k", &overlay.to_string_lossy(), "--wait=true", "--timeout=120s"]).map(drop)
     }
 
+    /// What `helm uninstall` does: all of the same is deleted, but Namespace and definitions stay.
+    pub fn uninstall_keeping_namespace(&self) -> anyhow::Result<()> {
+        let overlay = self.write_overlay()?;
+        let all = self.system().run(&["kustomize", &overlay.to_string_lossy()])?;
+        let stays = |object: &&str| {
+            let is = |kind| object.lines().any(|line| line == kind);
+            is("kind: Namespace") || is("kind: CustomResourceDefinition")
+        };
+        let deleted: Vec<&str> = all.split("\n---\n").filter(|object| !stays(object)).collect();
+        self.system().feed_text(&["delete", "--wait=false"], &deleted.join("\n---\n")).map(drop)
+    }
+
     /// Waits until the controller and all agents are ready.
     pub fn wait_ready(&self) -> anyhow::Result<()> {
         let system = self.system();

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use hitless_e2e::app::{self, COMPANIONS, PATIENCE, Shape, condition};
 use hitless_e2e::{App, Stack, Watch};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn after_uninstall_nothing_is_held_out_of_service_or_stuck() -> anyhow::Result<()> {
@@ -57,6 +57,74 @@ fn after_uninstall_nothing_is_held_out_of_service_or_stuck() -> anyhow::Result<(
     })();
     stack.install()?;
     outcome
+}
+
+#[test]
+fn where_the_namespace_stays_nothing_of_ours_does_and_what_a_killed_controller_leaves_is_cleaned_up()
+-> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-uninstall-helm", &Shape::default())?;
+    let patch = json!({"metadata": {"annotations": {"hitless.dev/companion": "Never"}}});
+    let single = App::start(
+        &stack.cluster,
+        "t-uninstall-hold",
+        &Shape { replicas: 1, mode: Some("Hold"), patch, ..Shape::default() },
+    )?;
+    let services = Watch::start(&single.kubectl, &["services"])?;
+    let refused = stack.hitless_output(&app, &["cleanup", "--yes"])?;
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(refused.status.code() == Some(1) && words.contains("runs and looks after all this"), "{words}");
+    // Ready only after the controllers have been told to stop, so its Service is open then.
+    stack.push_echo("echo", "slower", &[("START_DELAY", "8000")], None)?;
+    single.set_version("slower")?;
+    app.set_version("v2")?;
+    app.pods.wait("a pod out of service", PATIENCE, |pods| {
+        pods.values().any(|pod| condition(pod, "hitless.dev/InService") == Some("False")).then_some(())
+    })?;
+    services.wait("an open Service", PATIENCE, |services| services.values().any(app::is_opened).then_some(()))?;
+    stack.uninstall_keeping_namespace()?;
+    let outcome = (|| {
+        for app in [&app, &single] {
+            app.wait_unheld()?;
+            app.rollout_status()?;
+        }
+        app.pods.wait("every pod to be ready", PATIENCE, |pods| app::all_ready(pods, 3).then_some(()))?;
+        services.wait("a closed Service", PATIENCE, |services| services.values().all(app::is_closed).then_some(()))?;
+        for what in ["serviceaccounts", "clusterroles", "clusterrolebindings"] {
+            let accounts = Watch::start(&stack.system(), &[what, "--field-selector=metadata.name=hitless-uninstall"])?;
+            accounts.wait("no account of the uninstall", PATIENCE, |accounts| accounts.is_empty().then_some(()))?;
+        }
+        leave_behind(&app)?;
+        let found = stack.hitless_output(&app, &["cleanup"])?;
+        let words = String::from_utf8_lossy(&found.stdout).into_owned();
+        ensure!(found.status.code() == Some(1), "{words}");
+        for left in ["Deployment t-uninstall-helm/web", "Service t-uninstall-helm/web", "back in service", "ReplicaSet"]
+        {
+            ensure!(words.contains(left), "{left} is not in:\n{words}");
+        }
+        stack.hitless(&app, &["cleanup", "--yes"])?;
+        app.wait_unheld()?;
+        app.pods.wait("every pod to be ready", PATIENCE, |pods| app::all_ready(pods, 3).then_some(()))?;
+        let words = stack.hitless(&app, &["cleanup"])?;
+        ensure!(words.contains("nothing is left"), "{words}");
+        Ok(())
+    })();
+    stack.install()?;
+    outcome
+}
+
+/// What a controller leaves that is killed in mid-rollout, and that nobody starts again.
+fn leave_behind(app: &App) -> anyhow::Result<()> {
+    let kubectl = &app.kubectl;
+    kubectl.run(&["annotate", "deployment/web", "hitless.dev/rollout=held"])?;
+    kubectl.run(&["rollout", "pause", "deployment/web"])?;
+    kubectl.run(&["label", "replicasets", "--all", "hitless.dev/live=true", "--overwrite"])?;
+    kubectl.run(&["annotate", "service/web", "hitless.dev/held-by=nobody.0,false"])?;
+    kubectl.run(&["patch", "service/web", "--type=merge", "-p", r#"{"spec":{"publishNotReadyAddresses":true}}"#])?;
+    let pod = app.pods.objects().into_keys().next().context("no pod")?;
+    let out = r#"{"status":{"conditions":[{"type":"hitless.dev/InService","status":"False"}]}}"#;
+    kubectl.run(&["patch", &format!("pod/{pod}"), "--subresource=status", "--type=strategic", "-p", out])?;
+    app.pods.wait("a pod out of service", PATIENCE, |pods| pods.values().any(|pod| !app::is_ready(pod)).then_some(()))
 }
 
 fn is_companion(pod: &Value) -> bool {

@@ -2,19 +2,17 @@
 
 use std::fmt::Debug;
 
-use hitless_api::PodRef;
+use hitless_api::{PodRef, names};
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::{Request, Resource, Write};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, DynamicObject, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, DynamicObject, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
-use super::{invalid, patching, post};
-
 /// Deletes exactly this pod, at this version if it matters, with so many seconds for its containers if not with those of its spec;
 /// returns it if the API server shows it once more.
-pub(crate) async fn delete_pod(
+pub async fn delete_pod(
     writes: &Writes,
     client: &Client,
     pod: &PodRef,
@@ -33,7 +31,7 @@ pub(crate) async fn delete_pod(
 }
 
 /// Sends a write to a workload's object; returns it as it is stored then, unless it was deleted.
-pub(crate) async fn send(
+pub async fn send(
     writes: &Writes,
     api: &Api<DynamicObject>,
     resource: &Resource,
@@ -42,7 +40,7 @@ pub(crate) async fn send(
     match &write.request {
         Request::Create(object) => {
             let object: DynamicObject = serde_json::from_value(object.clone()).map_err(|error| invalid(&error))?;
-            writes.send(resource.plural, api.create(&post(), &object)).await.map(Some)
+            writes.send(resource.plural, api.create(&creating(), &object)).await.map(Some)
         }
         Request::Patch(patch) => {
             let patch = patch.clone().build();
@@ -69,7 +67,7 @@ pub(crate) async fn send(
 }
 
 /// The object as the API server has it now, if it is the one that the write is about.
-pub(super) async fn look<K>(api: &Api<K>, write: &Write) -> Result<K, WriteError>
+pub async fn look<K>(api: &Api<K>, write: &Write) -> Result<K, WriteError>
 where
     K: kube::Resource + Clone + Debug + DeserializeOwned,
 {
@@ -79,7 +77,7 @@ where
 }
 
 /// Fails if there is an object of that name that the one with this uid controls.
-pub(super) async fn absent<K>(api: &Api<K>, write: &Write, owner_uid: &str) -> Result<(), WriteError>
+pub async fn absent<K>(api: &Api<K>, write: &Write, owner_uid: &str) -> Result<(), WriteError>
 where
     K: kube::Resource + Clone + Debug + DeserializeOwned,
 {
@@ -92,4 +90,20 @@ where
         return Err(WriteError::Conflict { message: format!("{} is still there", write.on.label()) });
     }
     Ok(())
+}
+
+/// How the controller creates: its name stands in the object's managed fields.
+#[must_use]
+pub fn creating() -> PostParams {
+    PostParams { field_manager: Some(names::CONTROLLER.to_owned()), ..PostParams::default() }
+}
+
+/// How the controller patches.
+#[must_use]
+pub fn patching() -> PatchParams {
+    PatchParams { field_manager: Some(names::CONTROLLER.to_owned()), ..PatchParams::default() }
+}
+
+fn invalid(error: &serde_json::Error) -> WriteError {
+    WriteError::Invalid { message: error.to_string() }
 }

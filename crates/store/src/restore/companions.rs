@@ -1,4 +1,4 @@
-//! Companion pods when hitless is uninstalled: nobody would end them later.
+//! Companion pods when nobody looks after them any more: nobody would end them later.
 //!
 //! One that never served is deleted at once. One that serves stays until pods of its workload serve its clients; then it leaves
 //! service, and is deleted when kube-proxy has had time to follow on all nodes. Agents are gone by then, so nobody counts its
