@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hitless_api::{DrainSpec, PortTreatment};
 use hitless_kernel::{
-    Activity, Among, Connection, ConnectionWatch, KernelError, Look, PodNetns, TcpState, classify, close_unused,
+    Activity, Among, Connection, ConnectionWatch, KernelError, Look, PodNetns, TcpState, Within, classify, close_unused,
 };
 
 use super::ambiguous::ambiguous_unused;
@@ -57,12 +57,14 @@ struct Seen {
 }
 
 impl InFlight {
-    /// Of connections to these ports.
-    pub(super) fn new(drain: DrainSpec, ports: &[u16]) -> Self {
+    /// Of connections to these ports, those of other containers of the pod, too.
+    pub(super) fn new(drain: DrainSpec, ports: &[u16], within: Within) -> Self {
+        let mut watch = ConnectionWatch::new(MOST);
+        watch.count_within(within);
         Self {
             drain,
             ports: ports.iter().copied().collect(),
-            watch: ConnectionWatch::new(MOST),
+            watch,
             seen: Seen::default(),
             longest_busy: Duration::ZERO,
             closed_at: None,

@@ -326,7 +326,10 @@ impl Observed {
     fn note_processes(&mut self, proc_root: &Path, netns: &PodNetns) {
         let Target { containers, drain, .. } = &self.target;
         match Restart::note(proc_root, &self.uid, netns, containers, &BTreeSet::new(), drain) {
-            Ok(restart) => self.restart = Some(restart),
+            Ok(restart) => {
+                self.watch.count_within(restart.within());
+                self.restart = Some(restart);
+            }
             Err(error) => tracing::debug!(pod_uid = self.uid, %error, "can't see where the containers listen"),
         }
     }
@@ -352,9 +355,10 @@ impl Observed {
         }
         self.listed = Some(now);
         let mut origin = |connection: &Connection| node_connections::origin(proc_root, node, connection);
-        let Self { target, answers, node_connections, watch, count, skipped, .. } = self;
+        let Self { target, answers, node_connections, restart, watch, count, skipped, .. } = self;
         let closing = count.quiet.then_some(*skipped);
-        let mut tally = Tally::begin(target, closing, now, answers, node_connections, &mut origin);
+        let staying = restart.as_ref().map(Restart::staying);
+        let mut tally = Tally::begin(target, staying, closing, now, answers, node_connections, &mut origin);
         let Look::Counted { is_complete } = watch.look(netns, |connection, among| tally.add(connection, among))? else {
             // What was counted stands until it can be counted anew, and is not all there is.
             count.unlisted = true;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use hitless_api::{DrainSpec, PortTreatment};
-use hitless_kernel::{KernelError, ListenWatch, PodNetns, ProcessExit};
+use hitless_kernel::{KernelError, ListenWatch, PodNetns, ProcessExit, Within};
 use jiff::Timestamp;
 
 use crate::view::Listening;
@@ -13,6 +13,9 @@ use crate::view::Listening;
 pub(super) struct Restart {
     /// Where the containers listen, or did.
     ports: Vec<u16>,
+    /// Where only others listen, who stay: sidecars, and processes of other pods such as an ambient mesh's.
+    staying: BTreeSet<u16>,
+    within: Within,
     watch: ListenWatch,
     exits: Vec<ProcessExit>,
     killed: Option<Timestamp>,
@@ -40,10 +43,27 @@ impl Restart {
                 Err(error) => return Err(error),
             }
         }
+        // Whose listeners are not seen may have those of others, for all anybody knows.
+        let mut staying = BTreeSet::new();
+        if !ports.is_empty() {
+            staying.extend(netns.listeners()?.iter().map(|listener| listener.addr.port()));
+            staying.retain(|port| !ports.contains(port));
+        }
         ports.retain(|port| !matches!(drain.treatment(*port), PortTreatment::Ignore | PortTreatment::Udp));
         let ports: Vec<u16> = ports.into_iter().collect();
         let watch = ListenWatch::note(netns, &ports)?;
-        Ok(Self { ports, watch, exits, killed: None, listening: None })
+        let within = Within::new(containers, &ports);
+        Ok(Self { ports, staying, within, watch, exits, killed: None, listening: None })
+    }
+
+    /// Where only others listen than the containers: their connections outlive the restart.
+    pub(super) fn staying(&self) -> &BTreeSet<u16> {
+        &self.staying
+    }
+
+    /// Which connections of other containers of the pod count.
+    pub(super) fn within(&self) -> Within {
+        self.within.clone()
     }
 
     /// Ports that clients connect to.

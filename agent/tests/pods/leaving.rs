@@ -68,19 +68,19 @@ pub(crate) fn silent(lab: &Lab) {
 }
 
 /// Looks at the pod that leaves.
-struct Looker<'a> {
+pub(crate) struct Looker<'a> {
     lab: &'a Lab,
     observer: Observer,
     must_listen: bool,
 }
 
 impl<'a> Looker<'a> {
-    fn new(lab: &'a Lab) -> Self {
+    pub(crate) fn new(lab: &'a Lab) -> Self {
         let observer = Observer::start("/proc".into(), Arc::new(Notify::new())).unwrap();
         Self { lab, observer, must_listen: false }
     }
 
-    fn set_target(&self, stage: Looking, drain: DrainSpec) {
+    pub(crate) fn set_target(&self, stage: Looking, drain: DrainSpec) {
         self.order_with(stage, drain, vec![]);
     }
 
@@ -91,7 +91,7 @@ impl<'a> Looker<'a> {
         self.observer.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 
-    fn counted(&self, what: &str, is_so: fn(&Count) -> bool) -> Count {
+    pub(crate) fn counted(&self, what: &str, is_so: fn(&Count) -> bool) -> Count {
         eventually(what, || match self.observer.observations().remove(&self.lab.pod_uid)? {
             Observation::Counted(count) => is_so(&count).then_some(count),
             other => panic!("{other:?}"),

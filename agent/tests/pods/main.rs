@@ -20,6 +20,7 @@ mod server;
 
 mod deletion;
 mod leaving;
+mod siblings;
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -55,7 +56,7 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 16] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
@@ -67,6 +68,9 @@ fn main() {
         ("an answer in pieces that is asked for late is not broken off", leaving::late),
         ("connections that nobody uses are not waited for where that is wished", leaving::unused),
         ("a pod whose sockets can't be seen is neither drained nor held", leaving::silent),
+        ("what a sibling has asked for is answered before the containers are replaced", siblings::held),
+        ("a pod that leaves waits for its siblings' requests, and for none that it has sent itself", siblings::leaving),
+        ("connections to a listener that stays are not waited for", siblings::staying),
         ("a pod that is deleted drains while its preStop hook waits", deletion::deletion),
         ("a pod that is not there is a failure and never a hold", missing),
     ];

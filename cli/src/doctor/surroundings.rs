@@ -35,8 +35,6 @@ const fn program(
     Known { sign: Sign::Program(word), name, means, is_network }
 }
 
-const DRAIN_PORT: &str = "name its ports in hitless.dev/drain, for example treat: ignore, and try one pod first";
-
 const KNOWN: &[Known] = &[
     program("kube-proxy", "kube-proxy", None, true),
     program("calico-node", "Calico", None, true),
@@ -57,8 +55,8 @@ const KNOWN: &[Known] = &[
         "istiod",
         "Istio",
         Some((
-            "a sidecar's connections count as the pod's, and requests between it and the application are not waited for; replacing the application alone may answer some of them with 503",
-            "try one workload under load first; a DrainPolicy gives minSeconds",
+            "a sidecar's requests are answered before its application is replaced, and what it asks meanwhile waits; clients that stay connected to it wait, too, and get 503 if that takes longer than holdCapMilliseconds. Tried with another proxy only",
+            "try one workload under load first (docs/draining.md, Meshes)",
         )),
         false,
     ),
@@ -66,8 +64,8 @@ const KNOWN: &[Known] = &[
         "ztunnel",
         "Istio ambient",
         Some((
-            "its tunnels are listeners of another pod that never end, so a drain lasts until its deadline; held connections may need a second more",
-            DRAIN_PORT,
+            "its tunnels stay open and are not waited for; what comes through them waits for the new process, and may need a second more. Not tried",
+            "try one workload under load first (docs/draining.md, Meshes)",
         )),
         false,
     ),
@@ -75,8 +73,8 @@ const KNOWN: &[Known] = &[
         "linkerd-proxy-injector",
         "Linkerd",
         Some((
-            "its proxy keeps connections open between pods, so a drain lasts until they end or its deadline",
-            DRAIN_PORT,
+            "its proxy's connections between pods stay open and are not waited for; its requests are answered before its application is replaced. Tried with another proxy only",
+            "try one workload under load first (docs/draining.md, Meshes)",
         )),
         false,
     ),

@@ -198,7 +198,7 @@ fn what_else_is_there_is_said_with_what_it_means() {
     assert!(means(&[("kube-system/cilium", "quay.io/cilium/cilium:v1.17.4")]).contains("loses open connections"));
     assert!(means(&[("kube-system/cilium", "cilium:v1.18.2")]).contains("half an hour"));
     assert!(means(&[]).contains("no network plugin"));
-    assert!(means(&[proxy, ("istio-system/ztunnel", "istio/ztunnel:1.29")]).contains("deadline"));
+    assert!(means(&[proxy, ("istio-system/ztunnel", "istio/ztunnel:1.29")]).contains("a second more"));
     assert!(
         means(&[proxy, ("x/lbc", "public.ecr.aws/eks/aws-load-balancer-controller:v2")]).contains("target-type ip")
     );

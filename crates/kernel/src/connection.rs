@@ -119,19 +119,24 @@ impl Connection {
         self.info.map(|info| info.last_data_sent.min(info.last_data_recv).min(info.last_ack_recv))
     }
 
-    /// Whether it counts: see [`Connections`]. A socket with a port that the pod listens on was accepted there: the kernel
-    /// does not hand out a bound port for outgoing connections.
+    /// Whether it counts: see [`Connections`].
     pub(crate) fn is_inbound(&self, listening: &BTreeSet<u16>) -> bool {
+        self.is_open_to(listening) && !self.is_from_pod_itself()
+    }
+
+    /// Whether somebody is, or may be, connected to one of these ports. A socket with a port that the pod listens on was accepted
+    /// there: the kernel does not hand out a bound port for outgoing connections.
+    pub(crate) fn is_open_to(&self, listening: &BTreeSet<u16>) -> bool {
         let is_open = match self.state {
             TcpState::Established | TcpState::CloseWait => true,
             TcpState::FinWait1 | TcpState::FinWait2 => self.inode != 0,
             TcpState::SynReceived | TcpState::Listen | TcpState::Other(_) => false,
         };
-        is_open && listening.contains(&self.local.port()) && !self.is_from_pod_itself()
+        is_open && listening.contains(&self.local.port())
     }
 
     /// Both ends are in the pod: over loopback, or through the pod's own address.
-    fn is_from_pod_itself(&self) -> bool {
+    pub(crate) fn is_from_pod_itself(&self) -> bool {
         self.peer.ip().is_loopback() || self.peer.ip() == self.local.ip()
     }
 }

@@ -44,6 +44,7 @@ mod process;
 mod sock_diag;
 mod volumes;
 mod watch;
+mod within;
 
 pub use capability::{Capability, MissingCapability, check_capabilities};
 pub use classify::{Activity, classify};
@@ -63,3 +64,4 @@ pub use rustix::process::Pid;
 pub use sock_diag::{DumpError, SockDiag};
 pub use volumes::pod_directory;
 pub use watch::{Among, ConnectionWatch, Look};
+pub use within::Within;

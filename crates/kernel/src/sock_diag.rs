@@ -104,16 +104,16 @@ impl SockDiag {
         Ok(Connections::select(listening, sockets))
     }
 
-    /// Passes each inbound connection to `each` as the kernel tells of it, and keeps none. One can be passed twice when its
-    /// neighbours in the kernel's table go meanwhile.
-    pub(crate) fn each_inbound(&mut self, mut each: impl FnMut(Connection)) -> Result<(), DumpError> {
+    /// Passes each connection to somebody who listens here to `each` as the kernel tells of it, those from the pod itself, too, and
+    /// keeps none. One can be passed twice when its neighbours in the kernel's table go meanwhile.
+    pub(crate) fn each_accepted(&mut self, mut each: impl FnMut(Connection)) -> Result<(), DumpError> {
         let listening = listening_ports(&self.listeners()?);
         if listening.is_empty() {
             return Ok(());
         }
         let ports: Vec<u16> = listening.iter().copied().collect();
         self.dump(States::OPEN, &ports, |socket| {
-            if socket.is_inbound(&listening) {
+            if socket.is_open_to(&listening) {
                 each(socket);
             }
         })

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::connection::listening_ports;
-use crate::{Connection, KernelError, PodNetns, TcpCounters};
+use crate::{Connection, KernelError, PodNetns, TcpCounters, Within};
 use gather::Gather;
 
 /// All connections are listed for at most this part of the time.
@@ -33,6 +33,8 @@ const MOST_LOOKED_AT: usize = 2000;
 #[derive(Debug)]
 pub struct ConnectionWatch {
     most: usize,
+    /// Which connections from the pod itself count; `None`: none.
+    within: Option<Within>,
     listed: Option<Listed>,
 }
 
@@ -112,12 +114,18 @@ impl ConnectionWatch {
     /// More than `most` are a crowd.
     #[must_use]
     pub const fn new(most: usize) -> Self {
-        Self { most, listed: None }
+        Self { most, within: None, listed: None }
     }
 
     /// More than `most` are a crowd from the next list on.
     pub const fn limit(&mut self, most: usize) {
         self.most = most;
+    }
+
+    /// Connections from the pod itself count, too, where these say so.
+    pub fn count_within(&mut self, within: Within) {
+        self.within = Some(within);
+        self.forget();
     }
 
     /// Begins anew with the next look.
@@ -141,7 +149,7 @@ impl ConnectionWatch {
         let counters = netns.counters()?;
         let now = Instant::now();
         let Some(listed) = self.listed.take().filter(|listed| !listed.is_out_of_date(counters, now)) else {
-            self.listed = Some(list(netns, self.most, counters, now, &mut each)?);
+            self.listed = Some(list(netns, self.most, self.within.as_mut(), counters, now, &mut each)?);
             return Ok(Look::Counted { is_complete: true });
         };
         let is_complete = listed.counters.passive_opens == counters.passive_opens;
@@ -157,12 +165,25 @@ impl ConnectionWatch {
 fn list(
     netns: &PodNetns,
     most: usize,
+    within: Option<&mut Within>,
     counters: TcpCounters,
     at: Instant,
     each: &mut dyn FnMut(&Connection, Among),
 ) -> Result<Listed, KernelError> {
-    let mut gather = Gather::new(most, each);
-    netns.ask(|sockets| sockets.each_inbound(|connection| gather.add(connection)))?;
+    let (mut gather, mut asked) = (Gather::new(most, each), Vec::new());
+    netns.ask(|sockets| {
+        sockets.each_accepted(|connection| {
+            if !connection.is_from_pod_itself() {
+                gather.add(connection);
+            } else if within.as_ref().is_some_and(|within| within.concerns(&connection)) {
+                // What can't be looked at is never taken for nobody.
+                if Within::is_full(&asked) { gather.add(connection) } else { asked.push(connection) }
+            }
+        })
+    })?;
+    if let Some(within) = within {
+        within.of_siblings(netns, asked)?.into_iter().for_each(|connection| gather.add(connection));
+    }
     let known = gather.end();
     Ok(Listed { known, counters, at, took: at.elapsed(), hurry: None })
 }
@@ -182,7 +203,7 @@ fn look_again(
         let mut left = Vec::with_capacity(known.len());
         for connection in known {
             let found = sockets.find(connection.local, connection.peer, Some(connection.cookie))?;
-            if let Some(found) = found.filter(|found| found.is_inbound(&listening)) {
+            if let Some(found) = found.filter(|found| found.is_open_to(&listening)) {
                 left.push(*connection);
                 each(&found, Among::Few);
             }

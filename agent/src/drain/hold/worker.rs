@@ -204,7 +204,7 @@ impl<'a> HoldSession<'a> {
         if let Err(error) = self.netns.empty_accept_queue(self.restart.ports(), QUEUE.min(most)) {
             tracing::info!(pod_uid = self.job.uid, %error, "can't see who waits to be accepted");
         }
-        let mut in_flight = InFlight::new(self.target.drain.clone(), self.restart.ports());
+        let mut in_flight = InFlight::new(self.target.drain.clone(), self.restart.ports(), self.restart.within());
         // What can't be counted is not taken for settled before the time is over.
         let mut left = 1;
         let (mut is_told, mut has_failed) = (false, false);

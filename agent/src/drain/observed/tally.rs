@@ -1,5 +1,6 @@
 //! One look at a pod's connections: how many there are of which kind, and which are to be ended.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hitless_api::PortTreatment;
@@ -23,6 +24,8 @@ const BATCH: usize = 8192;
 /// except by a long silence.
 pub(super) struct Tally<'a> {
     target: &'a Target,
+    /// Ports on which only others listen than the containers that are replaced, as far as that is known.
+    staying: Option<&'a BTreeSet<u16>>,
     /// Idle connections are to be closed, those of a crowd behind the first so many.
     closing: Option<usize>,
     now: Instant,
@@ -66,6 +69,7 @@ impl<'a> Tally<'a> {
     /// Before a look. `closing`: idle connections are to be closed, those of a crowd behind the first so many. `origin` says where a connection comes from.
     pub(super) fn begin(
         target: &'a Target,
+        staying: Option<&'a BTreeSet<u16>>,
         closing: Option<usize>,
         now: Instant,
         answers: &'a mut Answers,
@@ -76,6 +80,7 @@ impl<'a> Tally<'a> {
         answers.begin();
         Self {
             target,
+            staying,
             closing,
             now,
             answers,
@@ -106,15 +111,28 @@ impl<'a> Tally<'a> {
         }
     }
 
+    /// How it is treated; `None`: nobody waits for it.
+    ///
+    /// What a container accepts that stays outlives the restart. A proxy may have its clients' requests answered by the containers
+    /// that are replaced, so its HTTP/1 connections are closed all the same: that costs nothing. Others may be a mesh's pool, which
+    /// never ends.
+    fn treatment(&self, connection: &Connection) -> Option<PortTreatment> {
+        let port = connection.local.port();
+        match self.target.drain.treatment(port) {
+            PortTreatment::Ignore | PortTreatment::Udp => None,
+            PortTreatment::Http1 => Some(PortTreatment::Http1),
+            treatment @ (PortTreatment::Http2 | PortTreatment::Tcp) => {
+                self.staying.is_none_or(|staying| !staying.contains(&port)).then_some(treatment)
+            }
+        }
+    }
+
     fn add_open(&mut self, connection: &Connection) {
-        let treatment = self.target.drain.treatment(connection.local.port());
         let may_be_probe = !self.is_crowd && {
             let origin = &mut self.origin;
             self.nodes.may_be_probe(connection, self.now, || origin(connection))
         };
-        if matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
-            return;
-        }
+        let Some(treatment) = self.treatment(connection) else { return };
         if may_be_probe && self.target.stage != Stage::Leaving {
             self.may_be_probes += 1;
             return;
@@ -140,9 +158,8 @@ impl<'a> Tally<'a> {
     }
 
     fn add_half_closed(&mut self, connection: &Connection) {
-        let treatment = self.target.drain.treatment(connection.local.port());
         let is_old = connection.silent_for().is_some_and(|silent| silent >= HALF_CLOSED_LASTS);
-        if !is_old && !matches!(treatment, PortTreatment::Ignore | PortTreatment::Udp) {
+        if !is_old && self.treatment(connection).is_some() {
             self.busy += 1;
             self.note_waited(connection);
         }

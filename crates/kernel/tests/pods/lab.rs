@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -153,6 +153,12 @@ impl Lab {
         Container::start(self.cgroup.leaf(), shape)
     }
 
+    #[allow(dead_code, reason = "not every program that shares this laboratory needs it")]
+    /// Starts another container of the pod, which runs this script of bash; its standard output is read line by line.
+    pub(crate) fn start_sibling(&self, script: &str) -> Sibling {
+        Sibling::start(&self.cgroup, &self.pod, script)
+    }
+
     pub(crate) fn start_server_on_the_host_network(&self) -> Server {
         Server::start(&self.cgroup, None)
     }
@@ -273,6 +279,43 @@ fn entering(cgroup: &Cgroup, namespace: Option<&Namespace>) -> Command {
     command.args(["-c", &format!(r#"echo $$ > "$1/cgroup.procs" && shift && exec {enter} "$@""#), "sh"]);
     command.arg(cgroup.leaf());
     command
+}
+
+/// Another container of the pod than its server.
+pub(crate) struct Sibling {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    group: PathBuf,
+}
+
+impl Sibling {
+    fn start(cgroup: &Cgroup, namespace: &Namespace, script: &str) -> Self {
+        let group = cgroup.leaf().with_file_name("51b1196c0ffee");
+        fs::create_dir(&group).unwrap();
+        let enter = format!("nsenter --net={} --", namespace.path().display());
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!(r#"echo $$ > "$1/cgroup.procs" && exec {enter} bash -c "$2""#), "sh"]);
+        command.arg(&group).arg(script);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines, group }
+    }
+
+    #[allow(dead_code, reason = "not every program that shares this laboratory needs it")]
+    /// Waits for this line.
+    pub(crate) fn expect(&mut self, line: &str) {
+        let mut said = String::new();
+        self.lines.read_line(&mut said).unwrap();
+        assert_eq!(said.trim_end(), line);
+    }
+}
+
+impl Drop for Sibling {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        eventually("the control group is empty", || fs::remove_dir(&self.group).ok());
+    }
 }
 
 /// A process of the pod whose network stack the kernel does not show: here it has no socket at all.

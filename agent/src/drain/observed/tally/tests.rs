@@ -55,7 +55,7 @@ impl Looker {
     fn look(&mut self, stage: Stage, closing: Option<usize>, connections: &[Connection], among: Among) -> Ends {
         let (target, mut origin) = (target(stage), |_: &Connection| Origin::Node);
         let now = Instant::now();
-        let mut tally = Tally::begin(&target, closing, now, &mut self.answers, &mut self.nodes, &mut origin);
+        let mut tally = Tally::begin(&target, None, closing, now, &mut self.answers, &mut self.nodes, &mut origin);
         for connection in connections {
             tally.add(connection, among);
         }
