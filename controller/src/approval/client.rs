@@ -1,15 +1,18 @@
 //! Sends requests to approvers.
 
 pub mod http;
+mod reach;
 pub mod trust;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::Method;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use hitless_api::PodRef;
+use hitless_api::pod_transition_rule::Parameter;
 use hitless_runtime::write::Writes;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{ApiResource, DynamicObject};
@@ -24,6 +27,8 @@ use super::wire::{Question, Resource};
 
 use hitless_gate::approval::target::Target;
 
+pub use reach::Reach;
+
 /// Pods that are read at the same time for one request.
 const CONCURRENT_READS: usize = 8;
 
@@ -31,13 +36,20 @@ const CONCURRENT_READS: usize = 8;
 #[derive(Clone)]
 pub struct Approvers {
     client: Client,
+    reach: Reach,
 }
 
 impl Approvers {
     /// `client` is for the addresses of Services and for parameters that need the whole pod.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, reach: Reach::Network }
+    }
+
+    /// Looks for approvers there.
+    #[must_use]
+    pub fn within(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     /// Sends a request; returns the body of the answer. Takes no longer than the request may.
@@ -56,15 +68,10 @@ impl Approvers {
         let webhook = &call.config.webhook;
         let target = Target::of(&webhook.client_config).map_err(Failure::Misconfigured)?;
         let tls = trust::client_config(webhook.client_config.ca_bundle.as_deref())?;
-        let objects: Vec<Option<Value>> = if parameter::need_pod(&webhook.parameters) {
-            let reads: Vec<_> = pods.iter().map(|pod| self.read(pod)).collect();
-            stream::iter(reads).buffered(CONCURRENT_READS).map_ok(Some).try_collect().await?
-        } else {
-            vec![None; pods.len()]
-        };
-        let resources = pods.iter().zip(&objects).map(|(pod, object)| {
-            Resource::pod(&pod.name, parameter::resolve(&webhook.parameters, pod, object.as_ref()))
-        });
+        // Of a pod nothing is kept but the values: a thousand of them are many megabytes.
+        let values: Vec<_> = pods.iter().map(|pod| self.values(&webhook.parameters, pod)).collect();
+        let values: Vec<_> = stream::iter(values).buffered(CONCURRENT_READS).try_collect().await?;
+        let resources = pods.iter().zip(values).map(|(pod, values)| Resource::pod(&pod.name, values));
         let question = Question {
             trace_id: trace_id()?,
             rule_name: &call.rule.rule,
@@ -96,7 +103,7 @@ impl Approvers {
     ) -> Result<Vec<u8>, Failure> {
         let addresses = match &target.service {
             Some((namespace, name)) => self.addresses(namespace, name, target.port).await?,
-            None => Vec::new(),
+            None => self.reach.resolve(target).await?,
         };
         let answer = http::send(target, &addresses, Arc::new(tls), method, body).await;
         answer.map_err(|error| Failure::Unreachable(format!("{}: {error}", target.authority)))
@@ -120,6 +127,16 @@ impl Approvers {
         } else {
             Ok(addresses)
         }
+    }
+
+    /// Of a rule's parameters.
+    async fn values<'a>(
+        &self,
+        parameters: &'a [Parameter],
+        pod: &PodRef,
+    ) -> Result<BTreeMap<&'a str, String>, Failure> {
+        let object = if parameter::need_pod(parameters) { Some(self.read(pod).await?) } else { None };
+        Ok(parameter::resolve(parameters, pod, object.as_ref()))
     }
 
     async fn read(&self, pod: &PodRef) -> Result<Value, Failure> {

@@ -26,8 +26,10 @@ use hitless_rollout::snapshot::RuleView;
 
 use webhook_rule::WebhookRule;
 
-/// Requests that are under way at the same time, as upstream.
-pub const MOST_CALLS: usize = 16;
+/// Requests that are under way at the same time; upstream has 16.
+pub const MOST_CALLS: usize = 64;
+/// Those of one namespace: approvers that never answer take nobody else's places.
+pub const MOST_CALLS_OF_NAMESPACE: usize = 8;
 /// Longest time of one request.
 pub const CALL_SECONDS: i64 = 30;
 
@@ -223,6 +225,16 @@ impl Requests {
         }
         due.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         // What finds no place now is sent when an outcome has made one.
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for live in self.calls.values() {
+            *places.entry(live.rule.namespace.clone()).or_default() += 1;
+        }
+        due.retain(|(_, key, _)| {
+            let taken = places.entry(key.namespace.clone()).or_default();
+            let has_place = *taken < MOST_CALLS_OF_NAMESPACE;
+            *taken += usize::from(has_place);
+            has_place
+        });
         due.truncate(MOST_CALLS.saturating_sub(self.calls.len()));
         self.wake_at = later;
         due.into_iter().filter_map(|(_, key, what)| self.call(key, what, now)).collect()

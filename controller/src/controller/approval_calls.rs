@@ -79,6 +79,7 @@ fn interest(round: &Round) -> Interest<'_> {
 mod tests {
     use super::*;
     use crate::approval::Ask;
+    use crate::approval::client::Reach;
     use hitless_api::PodRef;
     use hitless_gate::approval::Approval;
     use hitless_rollout::round::PodVerdict;
@@ -93,7 +94,7 @@ mod tests {
     fn approvers() -> Approvers {
         let service =
             tower::service_fn(|_: http::Request<Body>| async { http::Response::builder().body(Body::empty()) });
-        Approvers::new(ClientBuilder::new(service, "default").build())
+        Approvers::new(ClientBuilder::new(service, "default").build()).within(Reach::OwnAddresses)
     }
 
     fn round(waiting: WaitReason) -> Round {

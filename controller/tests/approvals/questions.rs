@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use hitless_controller::approval::Ask;
 use hitless_controller::approval::requests::Failure;
 use hitless_gate::approval::Approval::{Approved, Pending, Refused, Unreachable};
+use hitless_rollout::snapshot::RuleView;
 use serde_json::{Value, json};
 
 use crate::office::{Office, ask, operation, plain, pods, polled, rule, uid, view};
@@ -217,13 +219,13 @@ fn a_pod_that_nobody_asks_about_any_more_is_not_asked_about_again() {
 }
 
 #[test]
-fn at_most_sixteen_requests_are_under_way_and_the_longest_waiting_goes_first() {
+fn at_most_eight_requests_of_a_namespace_are_under_way_and_the_longest_waiting_goes_first() {
     let mut office = Office::new(&plain(), &[]);
     let rules: Vec<Value> = (0..20).map(|n| json!({"name": format!("r{n:02}"), "webhook": plain()})).collect();
     office.rules = vec![view(&rules, 1, None)];
-    office.asks = (0..20).map(|n| hitless_controller::approval::Ask { rule: format!("r{n:02}"), ..ask("a") }).collect();
+    office.asks = (0..20).map(|n| Ask { rule: format!("r{n:02}"), ..ask("a") }).collect();
     let calls = office.turn();
-    assert_eq!(calls.len(), 16);
+    assert_eq!(calls.len(), 8);
     office.idle();
     assert_eq!(office.requests.wake_at(), None, "an outcome makes room, the clock does not");
     office.pass(1);
@@ -231,12 +233,27 @@ fn at_most_sixteen_requests_are_under_way_and_the_longest_waiting_goes_first() {
     office.fail(&calls[1], "down");
     office.pass(1);
     let rules: Vec<String> = office.turn().into_iter().map(|call| call.rule.rule).collect();
-    assert_eq!(rules, ["r16", "r17"], "before those that were asked already");
+    assert_eq!(rules, ["r08", "r09"], "before those that were asked already");
     // A rule that goes away does not make more room than there is.
     office.rules.clear();
     office.idle();
     office.rules = vec![view(&[json!({"name": "r00", "webhook": plain()})], 2, None)];
     office.idle();
+}
+
+#[test]
+fn approvers_that_never_answer_keep_no_other_namespace_waiting() {
+    let mut office = Office::new(&plain(), &[]);
+    let rules: Vec<Value> = (0..320).map(|n| json!({"name": format!("r{n:03}"), "webhook": plain()})).collect();
+    let others = RuleView { namespace: "other".into(), ..(*view(&[rule(&plain())], 1, None)).clone() };
+    office.rules = vec![view(&rules, 1, None), Arc::new(others)];
+    let hanging = (0..320).map(|n| Ask { rule: format!("r{n:03}"), ..ask("a") });
+    office.asks = hanging.collect();
+    assert_eq!(office.turn().len(), 8);
+    office.pass(1);
+    office.asks.push(Ask { namespace: "other".into(), ..ask("b") });
+    let calls = office.turn();
+    assert_eq!(calls.iter().map(|call| call.rule.namespace.as_str()).collect::<Vec<_>>(), ["other"]);
 }
 
 #[test]

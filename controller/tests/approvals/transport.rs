@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hitless_controller::approval::client::Approvers;
+use hitless_controller::approval::client::{Approvers, Reach};
 use hitless_controller::approval::requests::{Call, Config, Failure, Requests};
 use hitless_controller::approval::{Interest, requests::Request};
 use kube::client::Body;
@@ -30,8 +30,13 @@ fn api(objects: Vec<(&'static str, Value)>) -> Client {
     ClientBuilder::new(service, "default").build()
 }
 
+/// The servers of these tests are on this machine.
+fn approvers(client: Client) -> Approvers {
+    Approvers::new(client).within(Reach::OwnAddresses)
+}
+
 fn nobody() -> Approvers {
-    Approvers::new(api(vec![]))
+    approvers(api(vec![]))
 }
 
 /// The first request of a rule with this webhook.
@@ -230,12 +235,12 @@ async fn a_service_is_reached_by_its_cluster_address_under_its_name() {
     let by_name = json!({"clientConfig": {"caBundle": authority.bundle(), "url": format!("https://approver.tools.svc:{port}/v1/x?y=z")}});
     for webhook in [by_reference, by_name] {
         // The first address does not answer, the second does.
-        let approvers = Approvers::new(service(json!(["127.0.0.2", "127.0.0.1"])));
-        assert_eq!(approvers.send(&first(&webhook)).await, Ok(b"{}".to_vec()));
+        let both = approvers(service(json!(["127.0.0.2", "127.0.0.1"])));
+        assert_eq!(both.send(&first(&webhook)).await, Ok(b"{}".to_vec()));
         let request = server.request();
         assert!(request.starts_with("POST /v1/x?y=z HTTP/1.1\r\n"), "{request}");
         assert!(request.to_lowercase().contains(&format!("host: approver.tools.svc:{port}\r\n")), "{request}");
-        let headless = Approvers::new(service(json!(["None"]))).send(&first(&webhook)).await;
+        let headless = approvers(service(json!(["None"]))).send(&first(&webhook)).await;
         assert!(unreachable(headless).contains("no cluster address"));
         assert!(unreachable(nobody().send(&first(&webhook)).await).contains("does not exist"));
     }
@@ -255,7 +260,7 @@ async fn parameters_from_the_pod_are_read_from_the_api() {
         ("/api/v1/namespaces/ns/pods/a", pod("a", "uid-a", "10.0.0.1")),
         ("/api/v1/namespaces/ns/pods/b", pod("b", "uid-b", "10.0.0.2")),
     ];
-    assert_eq!(Approvers::new(api(both)).send(&first(&webhook)).await, Ok(b"{}".to_vec()));
+    assert_eq!(approvers(api(both)).send(&first(&webhook)).await, Ok(b"{}".to_vec()));
     let request = server.request();
     let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(body["resources"][0]["parameters"], json!({"ip": "10.0.0.1", "tier": "web", "none": ""}));
@@ -264,7 +269,7 @@ async fn parameters_from_the_pod_are_read_from_the_api() {
         ("/api/v1/namespaces/ns/pods/a", pod("a", "uid-a", "10.0.0.1")),
         ("/api/v1/namespaces/ns/pods/b", pod("b", "another uid", "10.0.0.2")),
     ];
-    let text = unreachable(Approvers::new(api(replaced)).send(&first(&webhook)).await);
+    let text = unreachable(approvers(api(replaced)).send(&first(&webhook)).await);
     assert!(text.contains("pod ns/b is gone"), "{text}");
     assert_eq!(server.seen.lock().unwrap().len(), 1, "no question with another pod's values");
 }

@@ -1,6 +1,5 @@
 //! One HTTP request to an approver.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -11,7 +10,6 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::net::lookup_host;
 
 use hitless_gate::approval::target::{Scheme, Target};
 
@@ -24,9 +22,6 @@ const AGENT: &str = concat!("hitless-controller/", env!("CARGO_PKG_VERSION"));
 /// Why a request has no answer, for people.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// DNS.
-    #[error("the name can't be resolved: {0}")]
-    Resolve(io::Error),
     /// No name that a certificate could be for.
     #[error("{0:?} is no name that a certificate could be for")]
     Name(String),
@@ -44,7 +39,7 @@ pub enum RequestError {
     TooLong,
 }
 
-/// Sends one request to `target` at one of `addresses` (to `target`'s name where there are none), and returns the body of the answer.
+/// Sends one request to `target` at one of `addresses`, and returns the body of the answer.
 /// `tls` is used where the target says so.
 pub async fn send(
     target: &Target,
@@ -72,14 +67,6 @@ pub async fn send(
             let name = ServerName::try_from(target.host.clone());
             Some(Tls { config: tls, name: name.map_err(|_| RequestError::Name(target.host.clone()))? })
         }
-    };
-    let resolved;
-    let addresses = if addresses.is_empty() {
-        // getaddrinfo on a thread of its own. In glibc 2.34 and later it needs no plug-ins, so it works in a static binary too.
-        resolved = lookup_host((target.host.as_str(), target.port)).await.map_err(RequestError::Resolve)?;
-        &resolved.collect::<Vec<_>>()
-    } else {
-        addresses
     };
     let answer = http_client::send(addresses, tls, request).await.map_err(with_advice)?;
     let status = answer.status();

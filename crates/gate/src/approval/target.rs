@@ -44,7 +44,7 @@ impl Target {
     /// # Errors
     /// What is wrong with it, beginning with the field.
     pub fn parse(url: &str, field: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("{field} {url:?} {why}");
+        let wrong = |why: &str| format!("{field} {:?} {why}", without_credentials(url));
         let uri: Uri = url.trim().parse().map_err(|error| wrong(&format!("is no URL: {error}")))?;
         let (scheme, default) = match uri.scheme_str() {
             Some("https") => (Scheme::Tls, 443),
@@ -136,6 +136,16 @@ fn with_port(host: &str, port: u16, default: u16) -> String {
     if port == default { host.to_owned() } else { format!("{host}:{port}") }
 }
 
+/// The URL as it may be shown: whoever reads a rule's status need not be who may read its password.
+fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("//") else { return url.to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}//…@{host}{}", &rest[end..]),
+        None => url.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,5 +217,13 @@ mod tests {
         assert_eq!(path("https://a/p", Some(""), "1"), "/p?task-id=1");
         assert_eq!(path("https://a/p?x=y", Some("id"), "a b&c=d/é"), "/p?x=y&id=a%20b%26c%3Dd%2F%C3%A9");
         assert_eq!(path("https://a/p?", Some("i d"), "1-2_3.4~5"), "/p?i%20d=1-2_3.4~5");
+    }
+
+    #[test]
+    fn a_fault_does_not_tell_the_password() {
+        let Err(text) = Target::parse("ftp://user:secret@a.example/x?y", "url") else { panic!("it is taken") };
+        assert_eq!(text, r#"url "ftp://…@a.example/x?y" must begin with https:// or http://"#);
+        let Err(text) = Target::parse("ftp://a.example/x@y", "url") else { panic!("it is taken") };
+        assert!(text.contains("a.example/x@y"), "{text}");
     }
 }

@@ -3,6 +3,7 @@
 mod exec_hooks;
 mod kusionstack;
 mod pods;
+mod rules;
 mod sets;
 mod workloads;
 
@@ -21,6 +22,8 @@ pub(crate) use kusionstack::{colla_sets, operation_jobs};
 use kusionstack::{create_colla_set, create_jobs};
 use pods::{create_ledger, create_pods};
 pub(crate) use pods::{pod, pods};
+use rules::create_rule_authors;
+pub(crate) use rules::{asking, rules};
 pub(crate) use sets::{Set, set};
 use sets::{create_sets, system_sets};
 use workloads::create_workloads;
@@ -128,6 +131,7 @@ impl Fixture {
         create_colla_set(api).await?;
         create_jobs(api).await?;
         create_exec_hooks(api).await?;
+        create_rule_authors(api).await?;
         let mut agent = pod(AGENT_POD, NODE, &json!({}));
         agent["spec"]["serviceAccountName"] = json!(names::AGENT);
         let agent = api.admin(&Call::create(pods(names::SYSTEM_NAMESPACE), agent)).await?;
@@ -150,6 +154,7 @@ impl Fixture {
             format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{ROLE}"),
         ];
         paths.extend(exec_hooks::paths());
+        paths.extend(rules::paths());
         paths.extend([Set::StatefulSet, Set::DaemonSet].map(|of| format!("{}/held", system_sets(of))));
         paths.push(format!("{}/owner", system_replica_sets()));
         paths.extend([NODE, OTHER_NODE].map(|name| format!("/apis/hitless.dev/v1alpha1/nodetransitions/{name}")));

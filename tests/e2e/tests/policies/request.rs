@@ -13,6 +13,8 @@ use crate::fixture::{self, Fixture};
 pub(crate) const USERS: &str = "policy-test-users";
 /// Group of those who may write workloads, and run no commands in their pods.
 pub(crate) const DEPLOYERS: &str = "policy-test-deployers";
+/// The group of [`Who::RuleAuthor`].
+pub(crate) const RULE_AUTHORS: &str = "policy-test-rule-authors";
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(crate) enum Who {
     User,
     /// A user who may write workloads and DrainPolicies everywhere, and `pods/exec` only in [`fixture::GATED`] and our own namespace.
     Deployer,
+    /// A user who may write PodTransitionRules everywhere, and read pods only in [`fixture::GATED`].
+    RuleAuthor,
     /// The ReplicaSet controller, with the same rights.
     ReplicaSetController,
     /// The Deployment controller.
@@ -49,6 +53,7 @@ impl Who {
             Self::Uninstall => Some("system:serviceaccount:hitless-system:hitless-uninstall"),
             Self::User => Some("jane"),
             Self::Deployer => Some("joe"),
+            Self::RuleAuthor => Some("ann"),
             Self::ReplicaSetController => Some("system:serviceaccount:kube-system:replicaset-controller"),
             Self::DeploymentController => Some("system:serviceaccount:kube-system:deployment-controller"),
             Self::GarbageCollector => Some("system:serviceaccount:kube-system:generic-garbage-collector"),
@@ -57,7 +62,11 @@ impl Who {
     }
 
     fn group(self) -> &'static str {
-        if matches!(self, Self::Deployer | Self::ReplicaSetController) { DEPLOYERS } else { USERS }
+        match self {
+            Self::Deployer | Self::ReplicaSetController => DEPLOYERS,
+            Self::RuleAuthor => RULE_AUTHORS,
+            _ => USERS,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod lifecycle;
 mod objects;
 mod operation_job;
 mod prefetch;
+mod rules;
 mod sets;
 mod workloads;
 
@@ -31,6 +32,7 @@ pub(crate) fn all() -> Vec<Row> {
         objects::rows(),
         operation_job::rows(),
         prefetch::rows(),
+        rules::rows(),
         sets::rows(),
         workloads::rows(),
     ]
