@@ -156,3 +156,20 @@ fn unusable(words: &str) -> Observation {
     let error = ProviderError::Unexpected { request: "spec of the TrafficProvider".to_owned(), why: words.to_owned() };
     Observation::new(Err(error), std::time::Instant::now())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn apis_whose_calls_are_counted_are_asked_less_often() {
+        let idle = |field: &str, value: serde_json::Value| {
+            Pace::of(&serde_json::from_value(json!({ field: value })).unwrap()).idle
+        };
+        for field in ["alibabaNlb", "alibabaAlb", "alibabaClb"] {
+            assert_eq!(idle(field, json!({"region": "cn-hangzhou", "secret": "key"})), Duration::from_secs(5));
+        }
+        assert_eq!(idle("haproxy", json!({"endpoint": "tcp://10.0.0.9:9999"})), Duration::from_millis(500));
+    }
+}

@@ -11,7 +11,8 @@
 //! * They count no sessions. A server is out when it is no longer listed. So that its sessions end before, the load balancer needs
 //!   connection draining (`ConnectionDrainEnabled` of a server group, `ConnectionDrain` of CLB's listeners).
 //! * Writes of NLB and ALB are asynchronous: the server is `Adding`, `Configuring` or `Removing` for a while, see
-//!   [`ServerState::Changing`](crate::ServerState::Changing) and [`ServerState::Leaving`](crate::ServerState::Leaving). CLB's are not.
+//!   [`ServerState::Changing`](crate::ServerState::Changing) and [`ServerState::Leaving`](crate::ServerState::Leaving). CLB's list never shows
+//!   one on its way.
 //! * The lists of NLB and ALB do not say what health checks found: a server is never seen as unhealthy. CLB tells.
 //! * A server is ours if its description is our name for its own address. IPv6 addresses do not fit there, so they are refused.
 

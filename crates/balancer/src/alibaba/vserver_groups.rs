@@ -1,7 +1,7 @@
 //! vServer groups of CLB. Pods are servers of type `eni`: a network interface, and one of its addresses.
 //!
-//! Writes take effect before their answer, so no server is ever `Changing`. They have no client token: weights and removals can be
-//! repeated as they are, and an addition that is refused counts as done if the server is listed.
+//! The list shows a write as done as soon as it is answered, so no server is ever `Changing`. Writes have no client token: weights and
+//! removals can be repeated as they are, and an addition that is refused counts as done if the server is listed.
 
 mod answer;
 
