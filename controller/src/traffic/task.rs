@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hitless_api::TrafficProviderSpec;
+use hitless_api::traffic_provider::TrafficTarget;
 use hitless_balancer::{Observation, PoolName, ProviderError};
 use hitless_rollout::pools::BackendWish;
 use hitless_runtime::backoff::Backoff;
@@ -53,14 +54,17 @@ struct Pace {
 }
 
 impl Pace {
-    const fn of(spec: &TrafficProviderSpec) -> Self {
-        if spec.alibaba_nlb.is_some() {
+    fn of(spec: &TrafficProviderSpec) -> Self {
+        match spec.target() {
             // Its calls are counted and throttled, and it takes seconds for each change.
-            let (idle, busy) = (Duration::from_secs(5), Duration::from_secs(1));
-            Self { idle, busy, away: Backoff::new(busy, idle) }
-        } else {
-            let (idle, busy) = (Duration::from_millis(500), Duration::from_millis(50));
-            Self { idle, busy, away: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)) }
+            Some(TrafficTarget::AlibabaNlb(_) | TrafficTarget::AlibabaAlb(_) | TrafficTarget::AlibabaClb(_)) => {
+                let (idle, busy) = (Duration::from_secs(5), Duration::from_secs(1));
+                Self { idle, busy, away: Backoff::new(busy, idle) }
+            }
+            Some(TrafficTarget::HaProxy(_)) | None => {
+                let (idle, busy) = (Duration::from_millis(500), Duration::from_millis(50));
+                Self { idle, busy, away: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)) }
+            }
         }
     }
 }
@@ -151,4 +155,21 @@ fn came(seen: &Seen, is_done: bool) -> Came {
 fn unusable(words: &str) -> Observation {
     let error = ProviderError::Unexpected { request: "spec of the TrafficProvider".to_owned(), why: words.to_owned() };
     Observation::new(Err(error), std::time::Instant::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn apis_whose_calls_are_counted_are_asked_less_often() {
+        let idle = |field: &str, value: serde_json::Value| {
+            Pace::of(&serde_json::from_value(json!({ field: value })).unwrap()).idle
+        };
+        for field in ["alibabaNlb", "alibabaAlb", "alibabaClb"] {
+            assert_eq!(idle(field, json!({"region": "cn-hangzhou", "secret": "key"})), Duration::from_secs(5));
+        }
+        assert_eq!(idle("haproxy", json!({"endpoint": "tcp://10.0.0.9:9999"})), Duration::from_millis(500));
+    }
 }

@@ -24,7 +24,10 @@ use crate::MicroTime;
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [
-    {"rule": "has(self.haproxy) != has(self.alibabaNlb)", "message": "exactly one of haproxy and alibabaNlb says which load balancer it is"}
+    {
+        "rule": "[has(self.haproxy), has(self.alibabaNlb), has(self.alibabaAlb), has(self.alibabaClb)].exists_one(it, it)",
+        "message": "exactly one of haproxy, alibabaNlb, alibabaAlb and alibabaClb says which load balancer it is"
+    }
 ]))]
 pub struct TrafficProviderSpec {
     /// A HAProxy process, by its runtime API.
@@ -32,7 +35,13 @@ pub struct TrafficProviderSpec {
     pub haproxy: Option<HaProxyProvider>,
     /// Server groups of Alibaba Cloud's Network Load Balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alibaba_nlb: Option<AlibabaNlbProvider>,
+    pub alibaba_nlb: Option<AlibabaProvider>,
+    /// Server groups of Alibaba Cloud's Application Load Balancer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alibaba_alb: Option<AlibabaProvider>,
+    /// vServer groups of Alibaba Cloud's Classic Load Balancer. Pods' addresses have to be those of network interfaces (Terway).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alibaba_clb: Option<AlibabaClbProvider>,
     /// The beginning of the names of our servers. Two clusters that share a pool need two marks.
     #[serde(default = "default_mark")]
     #[schemars(length(max = 63), pattern("^[A-Za-z0-9.-]+$"))]
@@ -56,16 +65,60 @@ pub struct HaProxyProvider {
     pub keywords: String,
 }
 
-/// Server groups of Alibaba Cloud's Network Load Balancer.
+/// Where Alibaba Cloud's API is called, and as whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AlibabaNlbProvider {
+pub struct AlibabaProvider {
     /// Region, such as `cn-hangzhou`.
-    #[schemars(length(min = 1, max = 64), pattern("^[a-z0-9-]+$"))]
+    #[schemars(length(min = 1, max = 64), pattern("^[a-z][a-z0-9]*(-[a-z0-9]+)+$"))]
     pub region: String,
     /// Name of the Secret in `hitless-system` with the keys `accessKeyId` and `accessKeySecret`.
     #[schemars(length(min = 1, max = 253), pattern("^[a-z0-9.-]+$"))]
     pub secret: String,
+}
+
+/// Where Alibaba Cloud's API is called, as whom, and where the pods are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AlibabaClbProvider {
+    /// Region, such as `cn-hangzhou`.
+    #[schemars(length(min = 1, max = 64), pattern("^[a-z][a-z0-9]*(-[a-z0-9]+)+$"))]
+    pub region: String,
+    /// Name of the Secret in `hitless-system` with the keys `accessKeyId` and `accessKeySecret`.
+    #[schemars(length(min = 1, max = 253), pattern("^[a-z0-9.-]+$"))]
+    pub secret: String,
+    /// The VPC of the pods, such as `vpc-bp1j7w3gc1cexjqd`. Needed if their addresses exist in another VPC of the region, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), pattern("^vpc-[a-z0-9]+$"))]
+    pub vpc: Option<String>,
+}
+
+/// The one load balancer that a TrafficProvider is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrafficTarget<'a> {
+    /// A HAProxy process.
+    HaProxy(&'a HaProxyProvider),
+    /// Server groups of Alibaba Cloud's Network Load Balancer.
+    AlibabaNlb(&'a AlibabaProvider),
+    /// Server groups of Alibaba Cloud's Application Load Balancer.
+    AlibabaAlb(&'a AlibabaProvider),
+    /// vServer groups of Alibaba Cloud's Classic Load Balancer.
+    AlibabaClb(&'a AlibabaClbProvider),
+}
+
+impl TrafficProviderSpec {
+    /// Which load balancer it is; nothing unless the spec says exactly one.
+    #[must_use]
+    pub fn target(&self) -> Option<TrafficTarget<'_>> {
+        let said = [
+            self.haproxy.as_ref().map(TrafficTarget::HaProxy),
+            self.alibaba_nlb.as_ref().map(TrafficTarget::AlibabaNlb),
+            self.alibaba_alb.as_ref().map(TrafficTarget::AlibabaAlb),
+            self.alibaba_clb.as_ref().map(TrafficTarget::AlibabaClb),
+        ];
+        let mut said = said.into_iter().flatten();
+        said.next().filter(|_| said.next().is_none())
+    }
 }
 
 /// A pool that may be used.
@@ -140,6 +193,33 @@ mod tests {
         };
         assert!(pool(&["shop"]).admits("shop") && pool(&["*"]).admits("shop"));
         assert!(!pool(&["shop"]).admits("shop-2") && !pool(&[]).admits("shop"));
+    }
+
+    #[test]
+    fn exactly_one_load_balancer_is_said() {
+        let spec = |value: serde_json::Value| serde_json::from_value::<TrafficProviderSpec>(value).unwrap();
+        let key = json!({"region": "cn-hangzhou", "secret": "key"});
+        let target = |spec: &TrafficProviderSpec| match spec.target() {
+            Some(TrafficTarget::HaProxy(_)) => "haproxy",
+            Some(TrafficTarget::AlibabaNlb(_)) => "alibabaNlb",
+            Some(TrafficTarget::AlibabaAlb(_)) => "alibabaAlb",
+            Some(TrafficTarget::AlibabaClb(_)) => "alibabaClb",
+            None => "none",
+        };
+        for said in ["alibabaNlb", "alibabaAlb", "alibabaClb"] {
+            assert_eq!(target(&spec(json!({said: key}))), said);
+            let two = spec(json!({said: key, "haproxy": {"endpoint": "tcp://10.0.0.9:9999"}}));
+            assert_eq!(target(&two), "none");
+        }
+        assert_eq!(target(&spec(json!({"haproxy": {"endpoint": "tcp://10.0.0.9:9999"}}))), "haproxy");
+        assert_eq!(target(&spec(json!({"alibabaNlb": key, "alibabaClb": key}))), "none");
+        assert_eq!(target(&spec(json!({}))), "none");
+        assert!(
+            serde_json::from_value::<TrafficProviderSpec>(
+                json!({"alibabaNlb": {"region": "a-b", "secret": "k", "vpc": "vpc-1"}})
+            )
+            .is_err()
+        );
     }
 
     #[test]

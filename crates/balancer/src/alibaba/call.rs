@@ -3,78 +3,60 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use hitless_runtime::backoff::{Backoff, shortened};
+use hitless_runtime::backoff::shortened;
 use hitless_runtime::http_client::{self, Body, RequestError, Tls};
 use http::{Request, Uri};
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::ServerName as TlsName;
 use rustls::{ClientConfig, RootCertStore};
+use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
 use crate::{PoolName, ProviderError, ServerName};
 
-use super::answer::Refusal;
-use super::sign::{self, Credentials, Unsigned};
+use super::account::{Account, ApiError, Region};
+use super::refusal::Refusal;
+use super::service::{Placement, Service};
+use super::sign::{self, Unsigned};
 
-const VERSION: &str = "2022-04-30";
 const FORM: &str = "application/x-www-form-urlencoded";
 /// Longest answer, in bytes: a page of 100 servers has some 30,000.
 const LONGEST: usize = 1 << 20;
+/// Most entries on a page.
+const PAGE: usize = 100;
+/// Most pages; a server group has 1,000 servers at most.
+const MOST_PAGES: usize = 50;
 /// What RFC 3986 leaves as it is, besides letters and digits.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Where the API is, and as whom it is called.
+/// Where an API is, and as whom it is called.
 #[derive(Clone, Debug)]
-pub struct Api {
+pub(super) struct Api {
+    service: Service,
+    account: Arc<Account>,
     host: String,
     port: u16,
     /// As the API sees it; without a port that is the scheme's own.
     authority: String,
     tls: Option<Arc<ClientConfig>>,
-    credentials: Credentials,
-    retries: Retries,
 }
 
-/// How often a call is repeated, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub struct Retries {
-    /// Between two attempts.
-    pub pause: Backoff,
-    /// Most attempts of one call.
-    pub attempts: u32,
-    /// For all attempts of one call together.
-    pub limit: Duration,
-}
-
-impl Default for Retries {
-    fn default() -> Self {
-        let pause = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
-        Self { pause, attempts: 5, limit: Duration::from_secs(30) }
-    }
-}
-
-/// Why an API can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ApiError {
-    /// Not an address.
-    #[error("{0:?} is no address of an API: write https://host")]
-    Address(String),
-    /// TLS can't be set up.
-    #[error("TLS for the API can't be set up: {0}")]
-    Tls(#[from] rustls::Error),
+/// A page of a listing.
+pub(super) trait Page: DeserializeOwned {
+    /// Where the next page begins, if there is one.
+    fn next_token(&self) -> Option<&str>;
 }
 
 impl Api {
-    /// The public API of a region, such as `cn-hangzhou`.
-    pub fn of_region(region: &str, credentials: Credentials) -> Result<Self, ApiError> {
-        Self::at(&format!("https://nlb.{region}.aliyuncs.com"), credentials)
+    /// An API of the account's region.
+    pub(super) fn new(service: Service, account: &Arc<Account>) -> Result<Self, ApiError> {
+        let public = || format!("https://{}", service.host(&account.region));
+        Self::at(&account.address.clone().unwrap_or_else(public), service, account)
     }
 
-    /// An API at `https://host`, or at `http://host:port` for a proxy or a test.
-    pub fn at(address: &str, credentials: Credentials) -> Result<Self, ApiError> {
+    fn at(address: &str, service: Service, account: &Arc<Account>) -> Result<Self, ApiError> {
         let refused = || ApiError::Address(address.to_owned());
         let uri: Uri = address.parse().map_err(|_| refused())?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return Err(refused()) };
@@ -88,24 +70,47 @@ impl Api {
         };
         let port = authority.port_u16().unwrap_or(port);
         let host = authority.host().to_owned();
-        Ok(Self { host, port, authority: authority.to_string(), tls, credentials, retries: Retries::default() })
+        let authority = authority.to_string();
+        Ok(Self { service, account: Arc::clone(account), host, port, authority, tls })
     }
 
-    /// With other limits of repetition.
-    #[must_use]
-    pub const fn with_retries(mut self, retries: Retries) -> Self {
-        self.retries = retries;
-        self
+    /// The account's region, for operations that have it among their parameters.
+    pub(super) fn region(&self) -> &Region {
+        &self.account.region
+    }
+
+    /// All pages of a listing, one after the other.
+    pub(super) async fn pages<P: Page>(&self, operation: &Operation) -> Result<Vec<P>, ProviderError> {
+        let mut pages: Vec<P> = Vec::new();
+        while pages.len() < MOST_PAGES {
+            let mut next = operation.clone().with("MaxResults", PAGE);
+            if let Some(token) = pages.last().and_then(Page::next_token) {
+                next = next.with("NextToken", token);
+            }
+            let page: P = self.read(&next).await?;
+            let is_last = page.next_token().is_none();
+            pages.push(page);
+            if is_last {
+                return Ok(pages);
+            }
+        }
+        Err(operation.unexpected(format!("it has more than {MOST_PAGES} pages")))
+    }
+
+    /// Calls, and reads the answer.
+    pub(super) async fn read<A: DeserializeOwned>(&self, operation: &Operation) -> Result<A, ProviderError> {
+        let answer = self.call(operation).await?;
+        serde_json::from_slice(&answer).map_err(|error| operation.unexpected(error.to_string()))
     }
 
     /// Calls until there is an answer, a refusal that stays, or a limit of repetition.
     pub(super) async fn call(&self, operation: &Operation) -> Result<Vec<u8>, ProviderError> {
-        match timeout(self.retries.limit, self.attempts(operation)).await {
+        match timeout(self.account.retries.limit, self.attempts(operation)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(ProviderError::TimedOut {
                 endpoint: self.authority.clone(),
                 request: operation.action.to_owned(),
-                limit: self.retries.limit,
+                limit: self.account.retries.limit,
             }),
         }
     }
@@ -119,10 +124,10 @@ impl Api {
             }
             failures += 1;
             let refusal = Refusal::read(&answer);
-            if !refusal.passes(status) || failures >= self.retries.attempts {
-                return Err(refusal.error(operation));
+            if !refusal.passes(status) || failures >= self.account.retries.attempts {
+                return Err(refusal.error(self.service, operation));
             }
-            sleep(shortened(self.retries.pause.delay(failures))).await;
+            sleep(shortened(self.account.retries.pause.delay(failures))).await;
         }
     }
 
@@ -142,21 +147,27 @@ impl Api {
     }
 
     fn request(&self, operation: &Operation) -> http::Result<Request<Body>> {
-        let form = operation.form();
+        let parameters = operation.parameters();
+        let (query, body) = match self.service.placement() {
+            Placement::Query => (parameters.as_str(), None),
+            Placement::Form => ("", Some((FORM, parameters.as_bytes()))),
+        };
         let unsigned = Unsigned {
             host: &self.authority,
             action: operation.action,
-            version: VERSION,
-            query: "",
-            body: Some((FORM, form.as_bytes())),
+            version: self.service.version(),
+            query,
+            body,
             now: Timestamp::now(),
             nonce: &sign::nonce(),
         };
-        let mut request = Request::post("/");
-        for (name, value) in sign::header_fields(&self.credentials, &unsigned) {
+        let path = if query.is_empty() { "/".to_owned() } else { format!("/?{query}") };
+        let mut request = Request::post(path);
+        for (name, value) in sign::header_fields(&self.account.credentials, &unsigned) {
             request = request.header(name, value);
         }
-        request.header("accept", "application/json").body(Body::from(form))
+        let body = body.map(|(_, body)| body.to_vec()).unwrap_or_default();
+        request.header("accept", "application/json").body(Body::from(body))
     }
 
     fn tls(&self) -> Result<Option<Tls>, ProviderError> {
@@ -186,8 +197,7 @@ pub(super) struct Operation {
 
 impl Operation {
     pub(super) fn new(action: &'static str, pool: &PoolName) -> Self {
-        let parameters = vec![("ServerGroupId", pool.to_string())];
-        Self { action, pool: pool.clone(), server: None, parameters }
+        Self { action, pool: pool.clone(), server: None, parameters: Vec::new() }
     }
 
     pub(super) fn about(mut self, server: &ServerName) -> Self {
@@ -204,26 +214,41 @@ impl Operation {
         ProviderError::Unexpected { request: self.action.to_owned(), why }
     }
 
-    fn form(&self) -> String {
+    /// Sorted, as signatures need them, and encoded.
+    fn parameters(&self) -> String {
         let encoded = |text: &str| utf8_percent_encode(text, ENCODED).to_string();
+        let mut sorted: Vec<&(&str, String)> = self.parameters.iter().collect();
+        sorted.sort_unstable();
         let pair = |(name, value): &(&str, String)| format!("{}={}", encoded(name), encoded(value));
-        self.parameters.iter().map(pair).collect::<Vec<_>>().join("&")
+        sorted.into_iter().map(pair).collect::<Vec<_>>().join("&")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::sign::Credentials;
     use super::*;
 
+    fn account() -> Account {
+        Account::new(Region::new("cn-hangzhou").unwrap(), Credentials::new("id", "secret"))
+    }
+
     #[test]
-    fn parameters_are_encoded_as_rfc_3986_says() {
-        let operation = Operation::new("A", &PoolName::new("sgp-1").unwrap()).with("Servers.1.Weight", "a b*~/+ü");
-        assert_eq!(operation.form(), "ServerGroupId=sgp-1&Servers.1.Weight=a%20b%2A~%2F%2B%C3%BC");
+    fn parameters_are_sorted_and_encoded_as_rfc_3986_says() {
+        let operation = Operation::new("A", &PoolName::new("sgp-1").unwrap());
+        let operation = operation.with("Servers.1.Weight", "a b*~/+ü").with("ServerGroupId", "sgp-1").with("A.2", 1);
+        assert_eq!(operation.parameters(), "A.2=1&ServerGroupId=sgp-1&Servers.1.Weight=a%20b%2A~%2F%2B%C3%BC");
+    }
+
+    #[test]
+    fn without_an_address_the_public_api_is_called() {
+        let api = Api::new(Service::Alb, &Arc::new(account())).unwrap();
+        assert_eq!((api.authority.as_str(), api.port, api.tls.is_some()), ("alb.cn-hangzhou.aliyuncs.com", 443, true));
     }
 
     #[test]
     fn only_addresses_of_apis_are_taken() {
-        let at = |address| Api::at(address, Credentials::new("id", "secret"));
+        let at = |address: &str| Api::new(Service::Nlb, &Arc::new(account().at(address)));
         assert!(at("https://nlb.cn-hangzhou.aliyuncs.com").is_ok_and(|api| api.port == 443 && api.tls.is_some()));
         assert!(at("http://127.0.0.1:8080").is_ok_and(|api| api.port == 8080 && api.tls.is_none()));
         for address in ["", "nlb", "ftp://nlb", "https://nlb/path", "https://nlb/?a=b"] {

@@ -5,9 +5,9 @@ use std::collections::btree_map::Entry;
 
 use serde_json::{Value, json};
 
-pub(crate) const GROUP: &str = "sgp-atstuj3rtoptyui";
+use crate::kind::Kind;
 
-/// A refusal: status and code.
+/// A refusal: status, and code. What follows `: ` is its message.
 pub(crate) type Refusal = (u16, &'static str);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) struct Backend {
     pub(crate) weight: u16,
     pub(crate) description: String,
     pub(crate) status: &'static str,
+    /// Told by CLB only.
+    pub(crate) health: &'static str,
 }
 
 /// By address and port.
@@ -28,9 +30,9 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// What an operation answers to these parameters.
+    /// What an operation of NLB or ALB answers to these parameters.
     pub(crate) fn answer(&mut self, action: &str, given: &BTreeMap<String, String>) -> Result<Value, Refusal> {
-        if given.get("ServerGroupId").map(String::as_str) != Some(GROUP) {
+        if given.get("ServerGroupId").map(String::as_str) != Some(Kind::Nlb.group()) {
             return Err((404, "ResourceNotFound.serverGroup"));
         }
         match action {
@@ -45,18 +47,15 @@ impl Group {
 
     /// Background tasks come to their end when a listing has shown them.
     fn list(&mut self, given: &BTreeMap<String, String>) -> Value {
-        let most: usize = given["MaxResults"].parse().unwrap();
-        let from: usize = given.get("NextToken").map_or(0, |token| token.parse().unwrap());
-        let page: Vec<Value> = self.servers.values().skip(from).take(most).map(Backend::json).collect();
-        let next = (from + page.len() < self.servers.len()).then(|| (from + page.len()).to_string());
-        let total = self.servers.len();
+        let all: Vec<Value> = self.servers.values().map(Backend::json).collect();
+        let (page, next) = page(&all, given);
         if next.is_none() {
             self.servers.retain(|_, server| server.status != "Removing");
             self.servers.values_mut().for_each(|server| server.status = "Available");
         }
         json!({
-            "RequestId": "54B48E3D-DF70-471B-AA93-08E683A1B45",
-            "Servers": page, "TotalCount": total, "NextToken": next, "MaxResults": most,
+            "RequestId": "54B48E3D-DF70-471B-AA93-08E683A1B45", "Servers": page, "TotalCount": all.len(),
+            "NextToken": next, "MaxResults": given["MaxResults"].parse::<u16>().unwrap(),
         })
     }
 
@@ -68,8 +67,9 @@ impl Group {
             kind: server("ServerType"),
             port: server("Port").parse().unwrap(),
             weight: weight(given)?,
-            description: server("Description"),
+            description: described(&server("Description"))?,
             status: "Adding",
+            health: "",
         };
         match self.servers.entry((backend.ip.clone(), backend.port)) {
             Entry::Vacant(place) => {
@@ -99,9 +99,28 @@ impl Group {
 impl Backend {
     fn json(&self) -> Value {
         json!({
-            "ServerGroupId": GROUP, "ServerId": self.id, "ServerIp": self.ip, "ServerType": self.kind, "Port": self.port,
-            "Weight": self.weight, "Description": self.description, "Status": self.status, "ZoneId": "cn-hangzhou-a",
+            "ServerGroupId": Kind::Nlb.group(), "ServerId": self.id, "ServerIp": self.ip, "ServerType": self.kind,
+            "Port": self.port, "Weight": self.weight, "Description": self.description, "Status": self.status,
         })
+    }
+}
+
+/// The page that is asked for, and where the next one begins.
+pub(crate) fn page(all: &[Value], given: &BTreeMap<String, String>) -> (Vec<Value>, Option<String>) {
+    let most: usize = given["MaxResults"].parse().unwrap();
+    let from: usize = given.get("NextToken").map_or(0, |token| token.parse().unwrap());
+    let page: Vec<Value> = all.iter().skip(from).take(most).cloned().collect();
+    let end = from + page.len();
+    (page, (end < all.len()).then(|| end.to_string()))
+}
+
+/// Descriptions have letters, digits and a few other characters. CLB's are the shortest.
+pub(crate) fn described(description: &str) -> Result<String, Refusal> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-/._".contains(&byte);
+    if (2..=80).contains(&description.len()) && description.bytes().all(is_allowed) {
+        Ok(description.to_owned())
+    } else {
+        Err((400, "IllegalParam.Description"))
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) const KEY_ID: &str = "key-id";
 pub(crate) const SECRET: &str = "key-secret";
 
 /// The documented code of what is wrong.
-pub(crate) fn check(fields: &HeaderMap, body: &[u8]) -> Result<(), &'static str> {
+pub(crate) fn check(fields: &HeaderMap, query: &BTreeMap<String, String>, body: &[u8]) -> Result<(), &'static str> {
     let field = |name: &str| fields.get(name).and_then(|value| value.to_str().ok()).ok_or("IncompleteSignature");
     if field("x-acs-content-sha256")? != hex(digest::digest(&digest::SHA256, body).as_ref()) {
         return Err("IncompleteSignature");
@@ -27,7 +27,7 @@ pub(crate) fn check(fields: &HeaderMap, body: &[u8]) -> Result<(), &'static str>
     if must.into_iter().any(|name| !signed.contains(&name)) || !signed.is_sorted() {
         return Err("IncompleteSignature");
     }
-    let mut lines = vec!["POST".to_owned(), "/".to_owned(), String::new()];
+    let mut lines = vec!["POST".to_owned(), "/".to_owned(), canonical(query)];
     for name in &signed {
         lines.push([name, ":", field(name)?].concat());
     }
@@ -38,6 +38,18 @@ pub(crate) fn check(fields: &HeaderMap, body: &[u8]) -> Result<(), &'static str>
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let signature = hex(hmac::sign(&key, format!("ACS3-HMAC-SHA256\n{hashed}").as_bytes()).as_ref());
     if parts["Signature"] == signature { Ok(()) } else { Err("SignatureDoesNotMatch") }
+}
+
+/// Sorted by name; letters, digits and `-_.~` as they are.
+fn canonical(query: &BTreeMap<String, String>) -> String {
+    let byte = |byte: u8| match byte {
+        b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    let encoded = |text: &str| text.bytes().map(byte).collect::<String>();
+    let pairs: Vec<String> = query.iter().map(|(name, value)| [encoded(name), encoded(value)].join("=")).collect();
+    pairs.join("&")
 }
 
 fn hex(bytes: &[u8]) -> String {
