@@ -38,7 +38,7 @@ pub(crate) fn must_listen(pod: &PodView) -> bool {
 }
 
 /// Fails if somebody must listen, and nobody is seen to: then a count of 0 says nothing.
-fn ensure_listened(netns: &PodNetns, pod_uid: &str, must_listen: bool) -> Result<(), KernelError> {
+pub(crate) fn ensure_listened(netns: &PodNetns, pod_uid: &str, must_listen: bool) -> Result<(), KernelError> {
     if must_listen && netns.listeners()?.is_empty() {
         return Err(KernelError::NobodyListens { pod_uid: pod_uid.to_owned() });
     }

@@ -11,6 +11,7 @@ pub mod counted;
 mod events;
 mod guard;
 pub mod identity;
+pub mod inside;
 mod lb;
 pub mod limits;
 pub mod node;

@@ -15,7 +15,7 @@ use hitless_agent::http::identity::warn_of_trusted_pods;
 use hitless_agent::http::limits::Limits;
 use hitless_agent::http::serve::{UnixAcceptor, serve};
 use hitless_agent::http::socket::Socket;
-use hitless_agent::http::{self, AppState, Parts, PodSource};
+use hitless_agent::http::{self, AppState, Parts, PodSource, inside};
 use hitless_agent::metrics::Metrics;
 use hitless_agent::view::{NodePod, Observation};
 use hitless_kernel::{check_capabilities, exec};
@@ -150,12 +150,14 @@ async fn run(config: Config) -> anyhow::Result<()> {
         token: tasks.token(),
     });
     let router = http::router(state.clone(), health);
+    let proc_root = config.proc_root;
     if let Some(socket) = config.socket.as_deref().and_then(bind) {
         tasks.spawn(
             "socket",
-            serve(UnixAcceptor { socket, proc_root: config.proc_root }, state.clone(), router.clone()),
+            serve(UnixAcceptor { socket, proc_root: proc_root.clone() }, state.clone(), router.clone()),
         );
     }
+    tasks.spawn("endpoint in pods", inside::run(state.clone(), router.clone(), proc_root));
     tasks.spawn("trusted addresses", warn_of_trusted_pods(state.clone()));
     tasks.spawn("http", serve(listener, state, router));
     tasks.spawn("agent", agent.run(heartbeat, readiness.guard("node known"), tasks.token()));

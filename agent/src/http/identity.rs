@@ -32,6 +32,15 @@ pub enum Peer {
         /// Ours.
         to: IpAddr,
     },
+    /// Over TCP, to the listener inside of a pod.
+    Inside {
+        /// The pod.
+        pod: PodRef,
+        /// The other end's address.
+        from: IpAddr,
+        /// It comes from the pod itself or from its node, so it may ask as the pod.
+        is_own: bool,
+    },
     /// Over the unix socket.
     Process {
         /// User id, as the node counts.
@@ -83,6 +92,8 @@ impl Caller {
     pub fn of(peer: &Peer, pods: &[Arc<NodePod>], trusted: &[Prefix]) -> Self {
         match peer {
             Peer::Tcp { from, to } => Self::of_address(*from, *to, pods, trusted),
+            Peer::Inside { pod, is_own: true, .. } => Self::Pod(pod.clone()),
+            Peer::Inside { from, .. } => Self::Stranger { address: Some(*from), is_trusted: false },
             Peer::Process { user: 0, pods: Some(uids) } if uids.is_empty() => Self::Node,
             Peer::Process { pods: uids, .. } => {
                 let uids = uids.as_deref().unwrap_or_default();
@@ -338,6 +349,16 @@ mod tests {
             let caller = Caller::of(&Peer::Process { user, pods: groups.clone() }, &pods(), &[]);
             assert_eq!(name(&caller), expected, "user {user} in {groups:?}");
         }
+    }
+
+    #[test]
+    fn inside_of_a_pod_the_pod_and_its_node_ask_as_the_pod() {
+        let inside = |is_own| {
+            let pod = PodRef { namespace: "shop".into(), name: "web".into(), uid: "uid-web".into() };
+            Caller::of(&Peer::Inside { pod, from: "172.31.9.9".parse().unwrap(), is_own }, &pods(), &[])
+        };
+        assert_eq!((name(&inside(true)), name(&inside(false))), ("web", "stranger"));
+        assert!(inside(true).sees("shop", "web") && !inside(true).sees("shop", "old"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use hitless_agent::drain::observer::Observer;
 use hitless_agent::hooks::task::Tasks;
 use hitless_agent::http::limits::Limits;
 use hitless_agent::http::serve::serve;
-use hitless_agent::http::{AppState, Parts, PodSource, router};
+use hitless_agent::http::{AppState, Parts, PodSource, inside, router};
 use hitless_agent::metrics::Refusals;
 use hitless_agent::published::Published;
 use hitless_agent::view::{NodePod, Observation};
@@ -25,8 +25,11 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::lab::Lab;
+use super::lab::{Lab, SERVICE_V4, eventually};
 use super::{PATIENCE, PORT, QUEUE_ONLY, answer, ask, begin_slow_request, connect};
+
+/// Where the pod wants the endpoint inside of it.
+const INSIDE: u16 = 9999;
 
 /// The one pod of the node.
 #[derive(Clone)]
@@ -57,7 +60,8 @@ fn deleted(lab: &Lab) -> Arc<NodePod> {
     let drain = json!({"ports": [{"port": QUEUE_ONLY, "treat": "ignore"}]}).to_string();
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"namespace": "shop", "name": "web", "uid": lab.pod_uid, "labels": {"app": "web"},
-            "deletionTimestamp": "2026-01-01T00:00:00Z", "annotations": {"hitless.dev/drain": drain}},
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {"hitless.dev/drain": drain, "hitless.dev/endpoint": INSIDE.to_string()}},
         "spec": {"containers": [{"name": "web", "ports": [{"containerPort": PORT, "name": "http"}]}]},
     }))
     .unwrap();
@@ -93,8 +97,10 @@ async fn agent(shop: Shop, seen: Arc<Notify>, token: CancellationToken, tell: im
         }
     };
     let relay = published.news().clone().relay(seen, wake.clone(), token.clone());
+    let router = router(state.clone(), health);
     tokio::select! {
-        _ = serve(listener, state.clone(), router(state, health)) => {}
+        _ = inside::run(state.clone(), router.clone(), "/proc".into()) => {}
+        _ = serve(listener, state, router) => {}
         _ = relay => {}
         () = turns => {}
     }
@@ -110,6 +116,15 @@ fn hook(address: SocketAddr, path: &str) -> Value {
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200"), "{text}");
     serde_json::from_str(body).unwrap()
+}
+
+/// The first line of the answer to somebody who comes from outside to the endpoint inside of the pod, and the connection.
+fn stranger(lab: &Lab) -> (String, TcpStream) {
+    let address = SocketAddr::from((SERVICE_V4, INSIDE));
+    let mut stream = lab.in_client(|| eventually("it listens in the pod", || TcpStream::connect(address).ok()));
+    write!(stream, "GET /v1/pods/shop/web/drain HTTP/1.1\r\nHost: n1\r\n\r\n").unwrap();
+    let line = answer(&stream).unwrap();
+    (line, stream)
 }
 
 pub(super) fn deletion(lab: &Lab) {
@@ -132,25 +147,36 @@ pub(super) fn deletion(lab: &Lab) {
     });
     let address = told.recv().unwrap();
 
+    // A connection that stays open there keeps nobody waiting.
+    let (line, _open) = stranger(lab);
+    assert!(line.starts_with("HTTP/1.1 403"), "{line}");
+    let inside = lab.in_pod(|| {
+        let path = "/v1/self/drain?wait=drained&timeout=15s";
+        thread::spawn(move || hook(([127, 0, 0, 1], INSIDE).into(), path))
+    });
     let by_name = thread::spawn(move || hook(address, "/v1/pods/shop/web/drain?wait=drained&timeout=15s"));
     let path = "/v1/pods/shop/drain?labelSelector=app%3Dweb&wait=drained&timeout=15s";
     let by_labels = thread::spawn(move || hook(address, path));
     assert_eq!(idle.read(&mut [0]).unwrap(), 0, "the idle one is closed kindly");
     thread::sleep(Duration::from_millis(200));
-    assert!(!by_name.is_finished() && !by_labels.is_finished(), "a request is in flight");
+    assert!(!by_name.is_finished() && !by_labels.is_finished() && !inside.is_finished(), "a request is in flight");
     server.command("release");
     assert_eq!(answer(&slow).unwrap(), "done\n", "nothing is cut off");
     let begin = Instant::now();
     drop(slow);
     let (status, selected) = (by_name.join().unwrap(), by_labels.join().unwrap());
     let took = begin.elapsed();
+    let own = inside.join().unwrap();
+    assert_eq!((&own["pod"], &own["drained"]), (&"shop/web".into(), &true.into()), "{own}");
     assert_eq!((&status["drained"], &status["because"]), (&true.into(), &"Drained".into()), "{status}");
     assert!(status["connections"]["closedIdle"].as_u64().unwrap() >= 1, "{status}");
     assert_eq!((&selected["drained"], &selected["pods"][0]["pod"]), (&true.into(), &"shop/web".into()), "{selected}");
     assert!(took < Duration::from_secs(1), "{took:?} after the last one");
     println!("both hooks were answered {took:?} after the last connection had ended");
     // Nobody waits, so nobody looks.
-    super::lab::eventually("nobody looks", || observer.observations().is_empty().then_some(()));
+    eventually("nobody looks", || observer.observations().is_empty().then_some(()));
     token.cancel();
     node.join().unwrap();
+    let is_left = || super::netns(lab).listeners().unwrap().iter().any(|listener| listener.addr.port() == INSIDE);
+    eventually("nobody listens in the pod any more", || (!is_left()).then_some(()));
 }

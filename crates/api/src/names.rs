@@ -56,6 +56,8 @@ pub mod annotations {
     pub const HALTED: &str = "hitless.dev/halted";
     /// The API server's count of a DaemonSet's template changes.
     pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+    /// On a pod: the port at which its agent's endpoint is to be inside of the pod, for hooks that may name no host.
+    pub const ENDPOINT: &str = "hitless.dev/endpoint";
     /// On a pod: hash of the template it was last brought to; where present it alone decides the pod's revision.
     pub const REVISION: &str = "hitless.dev/revision";
     /// On a pod: token of a wished restart; wished until `RESTARTED` has the same value. On a workload, value [`super::KEEP_DIGEST`]:

@@ -117,6 +117,12 @@ impl PodView {
         self.annotations.contains_key(annotations::MIRROR)
     }
 
+    /// Where it wants the endpoint of its node's agent inside of it; `None` also where the annotation is no port.
+    #[must_use]
+    pub fn endpoint_port(&self) -> Option<u16> {
+        self.annotations.get(annotations::ENDPOINT)?.parse().ok().filter(|port| *port > 0)
+    }
+
     /// The container of that name.
     #[must_use]
     pub fn container(&self, name: &str) -> Option<&ContainerView> {

@@ -1,7 +1,8 @@
 //! A pod's network namespace: a way in that stays open while processes come and go.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -135,6 +136,20 @@ impl PodNetns {
                 KernelError::of_call("end a connection (SOCK_DESTROY)", source, &[Capability::NetAdmin])
             }
             other => other,
+        })
+    }
+
+    /// Listens inside the namespace, on all its addresses of both families. The socket keeps the namespace alive: close it when the pod
+    /// has gone.
+    pub fn listen(&self, port: u16) -> Result<TcpListener, KernelError> {
+        self.inside("listen in the pod's namespace", || {
+            let both = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
+            let bound = both.or_else(|error| match error.kind() {
+                ErrorKind::AddrInUse | ErrorKind::PermissionDenied => Err(error),
+                // Without IPv6.
+                _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+            });
+            bound.map_err(|error| KernelError::of_call(format!("listen at port {port}"), error, &[]))
         })
     }
 

@@ -1,13 +1,14 @@
 //! The nodes' endpoint: ordinary deletions that drain, and load balancers that are told.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use hitless_cluster::Place;
 use hitless_e2e::app::{self, PATIENCE, Shape, is_ready};
 use hitless_e2e::traffic::Rate;
-use hitless_e2e::{App, Stack, Traffic, Watch, endpoint, measure};
+use hitless_e2e::{App, Kubectl, Stack, Traffic, Watch, endpoint, measure};
 use serde_json::{Value, json};
 
 /// How long the hook waits at most; the kubelet's grace period is longer.
@@ -30,6 +31,17 @@ fn failed_hooks(app: &App) -> anyhow::Result<Vec<Value>> {
     Ok(events.into_iter().filter(|event| event["reason"] == "FailedPreStopHook").collect())
 }
 
+/// Nothing tells when an agent has begun to listen in a pod.
+fn until_answered<T>(ask: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let begin = Instant::now();
+    loop {
+        match ask() {
+            Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(100)),
+            answer => return answer,
+        }
+    }
+}
+
 /// The reference is `the_reference_a_native_rollout_of_the_same_server_loses_requests`.
 #[test]
 fn a_native_rollout_of_a_server_that_exits_at_once_loses_nothing_with_the_endpoint_as_its_prestop_hook()
@@ -39,6 +51,42 @@ fn a_native_rollout_of_a_server_that_exits_at_once_loses_nothing_with_the_endpoi
     let measured = measure::rollout(&stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?;
     println!("{}", serde_json::to_string(&measured)?);
     ensure!(measured.pods_recreated == 3, "these pods are replaced, not operated: {measured:?}");
+    ensure!(measured.failed == 0, "requests failed: {measured:?}");
+    ensure!(failed_hooks(&app)?.is_empty(), "a hook failed: {:?}", failed_hooks(&app)?);
+    Ok(())
+}
+
+/// As in docs/endpoint.md: the hook names no host, so the strictest Pod Security lets it in.
+#[test]
+fn under_pod_security_restricted_a_native_rollout_loses_nothing_with_the_endpoint_inside_of_the_pod()
+-> anyhow::Result<()> {
+    let stack = Stack::attach()?;
+    let plain = app::manifest(&Shape::default());
+    let mut container = plain.pointer("/spec/template/spec/containers/0").context("no container")?.clone();
+    let seconds = TIMEOUT.as_secs();
+    let path = format!("/v1/self/drain?wait=drained&timeout={seconds}s");
+    container["lifecycle"] = json!({"preStop": {"httpGet": {"port": 9754, "path": path}}});
+    container["securityContext"] = json!({"allowPrivilegeEscalation": false, "runAsNonRoot": true, "runAsUser": 1000,
+        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}});
+    let spec = json!({"terminationGracePeriodSeconds": seconds + 10, "containers": [container]});
+    let annotations = json!({"hitless.dev/endpoint": "9754"});
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}, "spec": spec}}});
+    let shape = Shape { replicas: 2, update: None, gate: false, mode: None, patch, ..Shape::default() };
+    let namespace = "t-prestop-restricted";
+    let kubectl = Kubectl::new(Arc::clone(&stack.cluster), namespace);
+    kubectl.run(&["create", "namespace", namespace])?;
+    kubectl.run(&["label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"])?;
+    let app = App::start_by(kubectl, &shape)?;
+    for pod in app.identities() {
+        // A stranger learns nothing there either.
+        let address = SocketAddr::new(pod.ip.parse()?, 9754);
+        let ask = || endpoint::get_at(&stack.cluster, Place::ControlPlane, address, "/v1/self/drain");
+        let answer = until_answered(ask).with_context(|| format!("nobody listens in pod {}", pod.name))?;
+        ensure!(answer.0 == 403, "a stranger was answered {answer:?}");
+    }
+    let measured = measure::rollout(&stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?;
+    println!("{}", serde_json::to_string(&measured)?);
+    ensure!(measured.pods_recreated == 2, "these pods are replaced, not operated: {measured:?}");
     ensure!(measured.failed == 0, "requests failed: {measured:?}");
     ensure!(failed_hooks(&app)?.is_empty(), "a hook failed: {:?}", failed_hooks(&app)?);
     Ok(())
