@@ -70,8 +70,8 @@ fn under_pod_security_restricted_a_native_rollout_loses_nothing_with_the_endpoin
         "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}});
     let spec = json!({"terminationGracePeriodSeconds": seconds + 10, "containers": [container]});
     let annotations = json!({"hitless.dev/endpoint": "9754"});
-    let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}, "spec": spec}}});
-    let shape = Shape { replicas: 2, update: None, gate: false, mode: None, patch, ..Shape::default() };
+    let change = json!({"spec": {"template": {"metadata": {"annotations": annotations}, "spec": spec}}});
+    let shape = Shape { replicas: 2, update: None, gate: false, mode: None, patch: change, ..Shape::default() };
     let namespace = "t-prestop-restricted";
     let kubectl = Kubectl::new(Arc::clone(&stack.cluster), namespace);
     kubectl.run(&["create", "namespace", namespace])?;
