@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 /// As Istio's init container has it, but for users and ports that are left out.
 const REDIRECT: &str = "table ip mesh {
-    chain prerouting { type nat hook prerouting priority dstnat; tcp dport 8080 redirect to :15006 }
+    chain prerouting { type nat hook prerouting priority dstnat; tcp dport 8080 redirect to :15006; }
 }";
 
 fn redirect(pod: &Value) -> anyhow::Result<()> {
