@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use hitless_e2e::app::{self, COMPANIONS, PATIENCE, Shape, condition};
 use hitless_e2e::{App, Stack, Watch};
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ fn where_the_namespace_stays_nothing_of_ours_does_and_what_a_killed_controller_l
         }
         stack.hitless(&app, &["cleanup", "--yes"])?;
         app.wait_unheld()?;
-        app.pods.wait("every pod to be ready", PATIENCE, |pods| app::all_ready(pods, 3).then_some(()))?;
+        app.pods.wait("every pod to be ready", PATIENCE, |pods| app::all_ready(pods, 4).then_some(()))?;
         let words = stack.hitless(&app, &["cleanup"])?;
         ensure!(words.contains("nothing is left"), "{words}");
         Ok(())
@@ -121,10 +121,11 @@ fn leave_behind(app: &App) -> anyhow::Result<()> {
     kubectl.run(&["label", "replicasets", "--all", "hitless.dev/live=true", "--overwrite"])?;
     kubectl.run(&["annotate", "service/web", "hitless.dev/held-by=nobody.0,false"])?;
     kubectl.run(&["patch", "service/web", "--type=merge", "-p", r#"{"spec":{"publishNotReadyAddresses":true}}"#])?;
-    let pod = app.pods.objects().into_keys().next().context("no pod")?;
-    let out = r#"{"status":{"conditions":[{"type":"hitless.dev/InService","status":"False"}]}}"#;
-    kubectl.run(&["patch", &format!("pod/{pod}"), "--subresource=status", "--type=strategic", "-p", out])?;
-    app.pods.wait("a pod out of service", PATIENCE, |pods| pods.values().any(|pod| !app::is_ready(pod)).then_some(()))
+    // Pods that were made since have no gate.
+    let left = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "left", "labels": {"app": "left"}},
+        "spec": {"readinessGates": [{"conditionType": "hitless.dev/InService"}],
+            "containers": [{"name": "web", "image": app.image("v1")}]}});
+    kubectl.feed(&["create"], &left).map(drop)
 }
 
 fn is_companion(pod: &Value) -> bool {
