@@ -1,15 +1,23 @@
 //! `kubectl delete -k manifests` in mid-rollout leaves nothing stuck, and nobody without a pod that serves.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::ensure;
 use hitless_e2e::app::{self, COMPANIONS, PATIENCE, Shape, condition};
 use hitless_e2e::{App, Stack, Watch};
 use serde_json::{Value, json};
 
+/// There is one installation to remove.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn after_uninstall_nothing_is_held_out_of_service_or_stuck() -> anyhow::Result<()> {
+    let _turn = turn();
     let stack = Stack::attach()?;
     let app = App::start(&stack.cluster, "t-uninstall", &Shape::default())?;
     let single =
@@ -62,6 +70,7 @@ fn after_uninstall_nothing_is_held_out_of_service_or_stuck() -> anyhow::Result<(
 #[test]
 fn where_the_namespace_stays_nothing_of_ours_does_and_what_a_killed_controller_leaves_is_cleaned_up()
 -> anyhow::Result<()> {
+    let _turn = turn();
     let stack = Stack::attach()?;
     let app = App::start(&stack.cluster, "t-uninstall-helm", &Shape::default())?;
     let patch = json!({"metadata": {"annotations": {"hitless.dev/companion": "Never"}}});
