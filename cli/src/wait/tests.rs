@@ -7,7 +7,7 @@ fn target() -> Target {
 }
 
 fn found(snapshot: &Snapshot) -> WorkloadStatus {
-    find(snapshot, &target()).unwrap()
+    find(snapshot, &target(), Timestamp::now()).unwrap()
 }
 
 /// The same with the Deployment changed.
@@ -54,8 +54,10 @@ fn a_halted_or_refused_rollout_fails_at_once() {
 #[test]
 fn who_has_not_opted_in_is_sent_to_kubectl() {
     let snapshot = with(rollout(&[pod("a", "web:v1")]), |deployment| deployment["metadata"]["annotations"] = json!({}));
-    assert!(find(&snapshot, &target()).unwrap_err().to_string().contains("kubectl rollout status"));
-    assert!(find(&Snapshot::default(), &target()).unwrap_err().to_string().contains("does not exist"));
+    assert!(find(&snapshot, &target(), Timestamp::now()).unwrap_err().to_string().contains("kubectl rollout status"));
+    assert!(
+        find(&Snapshot::default(), &target(), Timestamp::now()).unwrap_err().to_string().contains("does not exist")
+    );
 }
 
 #[test]
