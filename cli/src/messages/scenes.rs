@@ -28,6 +28,10 @@ pub(super) struct Scene {
 const WEB: &str = "deployment/web";
 
 pub(super) fn all() -> Vec<Scene> {
+    waiting().into_iter().chain(others()).collect()
+}
+
+fn waiting() -> Vec<Scene> {
     vec![
         Scene {
             title: "A rollout that goes well",
@@ -74,6 +78,11 @@ pub(super) fn all() -> Vec<Scene> {
             codes: [1, 4],
             words: &["ImageNotFetched", "not found", "its pods stay as they are"],
         },
+    ]
+}
+
+fn others() -> Vec<Scene> {
+    vec![
         Scene {
             title: "The new version crashes",
             what: "It has just been started in the first pod, which is out of service. It is rolled back when it has crashed often enough.",

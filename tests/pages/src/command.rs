@@ -30,7 +30,6 @@ fn words(rest: &str) -> Vec<String> {
     for each in rest.chars() {
         match (quote, each) {
             (Some(open), _) if each == open => quote = None,
-            (Some(_), _) => word.get_or_insert_default().push(each),
             (None, '\'' | '"') => {
                 quote = Some(each);
                 word.get_or_insert_default();
@@ -39,7 +38,7 @@ fn words(rest: &str) -> Vec<String> {
             (None, '#') if word.is_none() => break,
             (None, '[' | ']' | '…') => {}
             (None, _) if each.is_whitespace() => words.extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(each),
+            (Some(_) | None, _) => word.get_or_insert_default().push(each),
         }
     }
     words.extend(word);

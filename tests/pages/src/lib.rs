@@ -29,7 +29,7 @@ pub fn pages() -> io::Result<Vec<Page>> {
     for folder in FOLDERS {
         for entry in fs::read_dir(root().join(folder))? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if !name.ends_with(".md") {
+            if Path::new(&name).extension().is_none_or(|extension| extension != "md") {
                 continue;
             }
             let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };

@@ -31,7 +31,7 @@ impl Fence {
         for line in self.text.lines() {
             match (line.strip_prefix("$ "), steps.last_mut()) {
                 (Some(typed), _) => steps.push(Step { typed: typed.to_owned(), printed: String::new() }),
-                (None, Some(step)) => step.printed += &format!("{line}\n"),
+                (None, Some(step)) => step.printed.extend([line, "\n"]),
                 (None, None) => {}
             }
         }
