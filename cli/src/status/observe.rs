@@ -131,7 +131,7 @@ impl<'a> Observer<'a> {
             replicas: workload.map(|workload| workload.replicas),
             why,
             progress,
-            paused: workload.and_then(|workload| workload.paused).map(Pause::advice),
+            paused: workload.and_then(|workload| Some(go_on(workload.paused?, workload))),
             reload,
             pods,
             halted,
@@ -347,9 +347,18 @@ fn not_opted_in(workload: &WorkloadReport) -> String {
     }
 }
 
+/// With commands that can be pasted.
+fn go_on(pause: Pause, workload: &WorkloadReport) -> String {
+    let (namespace, name) = (&workload.id.namespace, workload.name());
+    let whole = |command: &str| format!("{command} -n {namespace} {name}");
+    ["kubectl hitless resume", "kubectl rollout resume"]
+        .into_iter()
+        .fold(pause.advice(), |text, command| text.replace(command, &whole(command)))
+}
+
 fn stage(workload: &WorkloadReport) -> (&'static str, String) {
     let why = workload.why.as_deref().unwrap_or_default();
-    let paused = workload.paused.filter(|_| workload.opted_in).map(Pause::advice);
+    let paused = workload.paused.filter(|_| workload.opted_in).map(|pause| go_on(pause, workload));
     match &workload.stage {
         Stage::NotOurs => ("NotOptedIn", not_opted_in(workload)),
         Stage::Idle => ("Idle", paused.unwrap_or_default()),

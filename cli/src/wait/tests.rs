@@ -130,3 +130,14 @@ fn of_a_native_rollout_the_pods_that_are_wished_count() {
     assert_eq!((workload.stage, workload.updated, workload.total), ("Native", 1, 3));
     assert!(!done(&workload).unwrap());
 }
+
+#[test]
+fn the_result_of_another_version_is_no_failure_of_this_one() {
+    let ended = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:00.000000Z",
+        "result": {"outcome": "RolledBack", "reason": "ErrImagePull"}});
+    let bad = with_grant(rollout(&[pod("a", "web:v1")]), "a", &ended);
+    assert!(done(&found(&bad)).is_err());
+    let mended =
+        with(bad, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:v3"));
+    assert!(!done(&found(&mended)).unwrap(), "it has only begun");
+}
