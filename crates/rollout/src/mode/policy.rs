@@ -182,10 +182,10 @@ impl<'a> Policies<'a> {
     /// Why [`Self::resolve`] would refuse the pod, if it would.
     #[must_use]
     pub fn refusal(&self, pod: &PodView) -> Option<InvalidDrain> {
-        // Most pods say nothing, and most policies suit everybody.
+        // Most pods say nothing, and most policies suit everybody: this is asked of every workload in every round.
         let says = InvalidDrain::ANNOTATIONS.iter().any(|key| pod.annotations.contains_key(*key));
-        let mut chain = self.concerning(pod).next().into_iter().chain(&self.default);
-        if !says && !chain.any(Known::may_not_suit) {
+        let here = self.by_namespace.get(pod.id.namespace.as_str()).into_iter().flatten();
+        if !says && !here.chain(&self.default).any(Known::may_not_suit) {
             return None;
         }
         self.resolve(pod, |_| None, None).err()
