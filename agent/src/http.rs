@@ -27,6 +27,7 @@ pub mod task;
 mod wait;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get};
 use hitless_runtime::http::Health;
@@ -122,6 +123,9 @@ pub fn router(state: AppState, health: Health) -> Router {
     let routes = Route::ALL.into_iter().filter_map(|route| Some((route.path(), route.handler()?)));
     routes
         .fold(Router::new(), |router, (path, handler)| router.route(path, handler))
+        .method_not_allowed_fallback(async || {
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this is not answered to that method; see /v1/openapi.json")
+        })
         .fallback(async || Refusal::not_found("there is nothing here; see /v1/openapi.json"))
         .with_state(state.clone())
         .merge(hitless_runtime::http::router(health))

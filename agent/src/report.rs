@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Phase, Propagation, Transition, TransitionResult};
+use hitless_api::{Grant, MicroTime, NodeTransitionStatus, Outcome, Phase, Propagation, Transition, TransitionResult};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decision::Decision;
@@ -84,10 +84,15 @@ fn gap(memory: &Memory) -> Option<u32> {
 /// An operation that was successful all the same may have let clients notice it.
 fn message(decision: &Decision, memory: &Memory) -> String {
     let has_expired = decision.result.is_some() && memory.held.is_some_and(|held| held.expired);
-    if has_expired && decision.message.is_empty() {
-        return "new connections could not be held until the new process listened: see holdCapMilliseconds".to_owned();
+    if !has_expired || !decision.message.is_empty() {
+        return decision.message.clone();
     }
-    decision.message.clone()
+    let words = "new connections could not be held until the new process listened";
+    match &decision.result {
+        // Only where the new process came too late would a longer hold have helped.
+        Some((Outcome::Done, _)) => format!("{words}: see holdCapMilliseconds"),
+        Some(_) | None => words.to_owned(),
+    }
 }
 
 /// What this process knows of the operation in numbers (docs/draining.md); an agent that was restarted in between knows less.
@@ -239,7 +244,6 @@ fn is_answer(entry: &Transition) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_api::Outcome;
 
     fn at(milliseconds: i64) -> Timestamp {
         after("2026-01-01T00:00:00Z".parse().unwrap(), SignedDuration::from_millis(milliseconds))

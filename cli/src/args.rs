@@ -1,5 +1,7 @@
 //! The command line.
 
+#[cfg(test)]
+mod pages;
 mod target;
 
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 //! `kubectl hitless lint`: rules, budgets and annotations of workloads in files that can't do what they are meant to.
 
+mod drain;
 mod finding;
 mod nearest;
 mod never;
@@ -74,6 +75,7 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Ti
     findings.extend(single);
     findings.extend(together::duplicates(objects));
     findings.extend(traffic::check(objects));
+    findings.extend(drain::check(objects));
     let never = never::check(&known, &pods, &findings, now);
     findings.extend(never);
     findings.extend(unlimited::check(&known, &pods));

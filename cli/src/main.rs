@@ -14,6 +14,8 @@ mod files;
 mod find;
 mod forecast;
 mod lint;
+#[cfg(test)]
+mod messages;
 mod obstacle;
 mod output;
 mod pause;

@@ -100,6 +100,12 @@ fn nothing_about(snapshot: &Snapshot, target: &Target) -> Failure {
     ))
 }
 
+/// The table of a namespace.
+#[cfg(test)]
+pub(crate) fn shown(snapshot: &Snapshot, now: Timestamp) -> String {
+    table::render(&observe(snapshot, now), Shape { all_namespaces: false, wide: false, headers: true })
+}
+
 /// Where the report goes.
 struct Screen {
     output: Output,

@@ -22,7 +22,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     let target = &arguments.target;
     let mut last = String::new();
     let mut step = |snapshot: &Snapshot| {
-        let workload = find(snapshot, target)?;
+        let workload = find(snapshot, target, Timestamp::now())?;
         let text = summary(&workload);
         if text != last {
             say(&text)?;
@@ -47,22 +47,22 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     if let Ok(result) = timeout(arguments.timeout, waiting).await {
         return result;
     }
-    let workload = find(&source::read(&client, &scope).await?, target)?;
+    let workload = find(&source::read(&client, &scope).await?, target, Timestamp::now())?;
     Err(late(&target.to_string(), workload.pods.iter().filter(|pod| pod.state != State::UpToDate)))
 }
 
-fn find(snapshot: &Snapshot, target: &Target) -> Result<WorkloadStatus, Failure> {
+pub(crate) fn find(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Result<WorkloadStatus, Failure> {
     if snapshot.find(target).is_none() {
         return Err(snapshot.missing(&format!("{target} does not exist")));
     }
-    let workload = status::observe(snapshot, Timestamp::now()).only(Some(target)).workloads.pop();
+    let workload = status::observe(snapshot, now).only(Some(target)).workloads.pop();
     workload.filter(|workload| workload.stage != "NotOptedIn").ok_or_else(|| {
         Failure::Failed(format!("{target} has not opted in to updates in place; use: kubectl rollout status {target}"))
     })
 }
 
 /// Whether the rollout has ended well; an error if it has ended otherwise, or does not go on by itself.
-fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
+pub(crate) fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
     if ["Refused", "Halted"].contains(&workload.stage) {
         return Err(Failure::Failed(format!("{}: {}", workload.name, workload.why)));
     }
@@ -94,12 +94,14 @@ fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
 }
 
 /// One line about how far it is.
-fn summary(workload: &WorkloadStatus) -> String {
+pub(crate) fn summary(workload: &WorkloadStatus) -> String {
     let whole = format!("{}: {} of {} pods updated", workload.name, workload.updated, workload.total);
     let busy = workload.pods.iter().filter(|pod| matches!(pod.state, State::Running(_)));
     let mut parts = vec![whole];
     parts.extend(busy.map(|pod| format!("{} {}", pod.name, pod.state)));
-    parts.extend(alike(workload.pods.iter().filter(|pod| pod.blocked)));
+    // What a pause or a halt means is said once it ends the wait.
+    let is_over = workload.paused.is_some() || workload.stage == "Halted";
+    parts.extend(alike(workload.pods.iter().filter(|pod| pod.blocked || pod.stays && !is_over)));
     parts.join(", ")
 }
 

@@ -24,7 +24,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WhyArgs) 
 }
 
 /// How the command ends (docs/contract.md 21).
-fn verdict(blocked: Blocked<'_>) -> Result<(), Failure> {
+pub(crate) fn verdict(blocked: Blocked<'_>) -> Result<(), Failure> {
     match blocked {
         Blocked::No => Ok(()),
         Blocked::ByRule(pod) => {
@@ -36,7 +36,7 @@ fn verdict(blocked: Blocked<'_>) -> Result<(), Failure> {
     }
 }
 
-fn explain(snapshot: &Snapshot, named: &Named, now: Timestamp) -> Result<Answer, Failure> {
+pub(crate) fn explain(snapshot: &Snapshot, named: &Named, now: Timestamp) -> Result<Answer, Failure> {
     let Named { kind, name } = named;
     let kinds = kind.clone().map_or_else(|| vec![TargetKind::default_workload(), TargetKind::Pod], |kind| vec![kind]);
     let mut targets = kinds.into_iter().map(|kind| Target { kind, name: name.clone() });

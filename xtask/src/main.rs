@@ -5,6 +5,8 @@ mod cluster;
 mod demo;
 mod features;
 mod generate;
+#[cfg(test)]
+mod pages;
 mod sim;
 mod soak;
 mod test;

@@ -110,7 +110,14 @@ pub(crate) fn parse(body: &[u8], now: Timestamp) -> Result<Option<Saying>, Strin
         return Err(format!("forSeconds is {seconds}; use 1 to {LONGEST_SECONDS}, and say it again in time"));
     }
     let message = tail(body.message, HookReport::LONGEST_OUTPUT);
-    Ok(Some(Saying { task, until: after_seconds(now, seconds), message }))
+    let until = after_seconds(now, seconds);
+    // Times are shown in microseconds (docs/contract.md 21).
+    Ok(Some(Saying { task, until: whole_microseconds(until), message }))
+}
+
+/// The earlier one of the two next to it.
+fn whole_microseconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
 
 #[cfg(test)]
@@ -134,6 +141,14 @@ mod tests {
         assert_eq!(tasks.of("uid-1", now), None);
         assert!(tasks.of("uid-0", after_seconds(now, 119)).is_some());
         assert_eq!(tasks.of("uid-0", after_seconds(now, 120)), None);
+    }
+
+    #[test]
+    fn what_is_said_for_an_hour_counts_and_until_when_is_shown_in_microseconds() {
+        let (tasks, now) = (Tasks::new(Arc::default()), "2026-01-01T00:00:00.123456789Z".parse().unwrap());
+        say(&tasks, &json!({"task": "notYet", "forSeconds": 3600}), now);
+        let until = tasks.of("uid-0", now).map(|saying| saying.until.to_string());
+        assert_eq!(until.as_deref(), Some("2026-01-01T01:00:00.123456Z"));
     }
 
     #[test]

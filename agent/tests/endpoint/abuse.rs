@@ -135,6 +135,7 @@ async fn what_is_too_large_or_no_request_is_refused() {
     assert_eq!(raw(&node, "nonsense\r\n\r\n").await.status, 400);
     let post = raw(&node, "POST /v1/node HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n").await;
     assert_eq!(post.status, 405);
+    assert!(post.body.contains(r#"{"error":"this is not answered to that method"#), "{}", post.body);
     probed(&node).await;
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use hitless_api::pod_transition_rule::TransitionRule;
+use hitless_gate::Budget;
+use jiff::tz::TimeZone;
 
 use super::finding::Finding;
 use super::object::{Known, Limits};
@@ -32,6 +34,9 @@ pub(super) fn check(known: &Known<'_>, schema: &[Finding]) -> Vec<Finding> {
             found.extend(doubts(rule).into_iter().map(|text| Finding::warning(known.object, line, text)));
         }
     }
+    if let Limits::Budget(budget) = &known.limits {
+        found.extend(zones(known, budget, schema));
+    }
     if let Limits::Budget(budget) = &known.limits
         && budget.spec.paused
     {
@@ -39,6 +44,19 @@ pub(super) fn check(known: &Known<'_>, schema: &[Finding]) -> Vec<Finding> {
         found.push(Finding::warning(known.object, line, "is paused, so nobody goes; set spec.paused to false"));
     }
     found
+}
+
+/// Time zones that nobody knows, where the gate's own words about windows are left out because the schema has found something there.
+fn zones(known: &Known<'_>, budget: &Budget, schema: &[Finding]) -> Vec<Finding> {
+    if !known.is_said("windows", schema) {
+        return Vec::new();
+    }
+    let named = budget.spec.windows.iter().filter_map(|window| window.time_zone.as_deref());
+    let unknown = named.filter(|name| TimeZone::get(name).is_err());
+    let text = |name| {
+        format!("windows: the time zone {name:?} is not known; use a name of the IANA database, e.g. Europe/Berlin")
+    };
+    unknown.map(|name| Finding::error(known.object, known.line_of_rule("windows"), text(name))).collect()
 }
 
 /// The gate's texts begin with what they are about.

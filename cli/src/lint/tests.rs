@@ -1,5 +1,7 @@
+mod drain;
 mod input;
 mod limits;
+mod pages;
 
 use super::*;
 

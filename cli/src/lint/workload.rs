@@ -1,7 +1,8 @@
 //! What a workload says wrong to hitless.
 
 use hitless_api::GroupKind;
-use hitless_api::names::annotations::RESTART_ANNOTATIONS;
+use hitless_api::names::annotations::{RESTART_ANNOTATIONS, UPDATE};
+use hitless_api::names::{UPDATE_IN_PLACE, UPDATE_IN_PLACE_ONLY};
 use hitless_workloads::kind;
 use hitless_workloads::restart_annotations::OwnList;
 
@@ -11,6 +12,7 @@ use crate::files::Object;
 /// All findings about one workload. `fits`: its schema has nothing to say.
 pub(super) fn check(object: &Object, fits: bool) -> Vec<Finding> {
     let mut findings = restart_annotations(object);
+    findings.extend(opt_in(object));
     findings.extend(of_kusionstack(object).filter(|_| fits));
     findings
 }
@@ -29,6 +31,16 @@ fn of_kusionstack(object: &Object) -> Option<Finding> {
         }
         Err(_) => None,
     }
+}
+
+/// An opt-in that means nothing.
+fn opt_in(object: &Object) -> Option<Finding> {
+    let read = kind::read(object.value.clone())?.ok().filter(|read| kind::is_workload(&read.id.group_kind))?;
+    let word = read.unknown_opt_in()?;
+    let text = format!(
+        "{UPDATE} is {word:?}, which means nothing, so its changes roll natively; write {UPDATE_IN_PLACE} or {UPDATE_IN_PLACE_ONLY}"
+    );
+    Some(Finding::error(object, object.node.line_of(&["metadata", "annotations", UPDATE]), text))
 }
 
 /// One finding for each entry of its restart annotations that means nothing.

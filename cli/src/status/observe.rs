@@ -110,6 +110,11 @@ impl<'a> Observer<'a> {
         let is_told =
             matches!(workload.and_then(|workload| workload.reload.as_ref()), Some(Reload::Unread { recorded: true }));
         let why = if why.is_empty() && !is_told { reload.clone().unwrap_or_default() } else { why };
+        let inoperable = workload.and_then(|workload| workload.inoperable.as_ref());
+        let inoperable = inoperable.map(|why| InTheWay::from(why).to_string());
+        // A pod that waits for it says so itself.
+        let unsaid = inoperable.filter(|text| !pods.iter().any(|pod| pod.why == *text));
+        let why = [why].into_iter().chain(unsaid).filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ");
         let progress = if stage == "Rolling" { progress(&pods) } else { String::new() };
         // A pod whose image was only patched, or that is not Ready yet, is not updated.
         let is_under_way = |pod: &&PodStatus| {
@@ -126,7 +131,7 @@ impl<'a> Observer<'a> {
             replicas: workload.map(|workload| workload.replicas),
             why,
             progress,
-            paused: workload.and_then(|workload| workload.paused).map(Pause::advice),
+            paused: workload.and_then(|workload| Some(go_on(workload.paused?, workload))),
             reload,
             pods,
             halted,
@@ -186,6 +191,9 @@ impl<'a> Observer<'a> {
             status.stays = true;
         } else if pod.terminating {
             "the pod is being deleted".clone_into(&mut status.why);
+        } else if group.workload.is_some_and(|workload| is_replaced(workload, uid)) {
+            status.state = State::Waiting;
+            "its native controller, which replaces it".clone_into(&mut status.why);
         } else if !pod.ready() {
             "not ready".clone_into(&mut status.why);
         }
@@ -265,6 +273,11 @@ fn is_held_off(workload: &WorkloadReport, uid: &str) -> bool {
     matches!(workload.stage, Stage::Halted(_)) && workload.behind.contains(uid)
 }
 
+/// Whether the pod is to be replaced by another one, which is not ours to do.
+fn is_replaced(workload: &WorkloadReport, uid: &str) -> bool {
+    matches!(workload.stage, Stage::Native) && workload.behind.contains(uid)
+}
+
 /// Of a native rollout those that are wished, because more are there while it goes on.
 fn counted(workload: &WorkloadReport) -> usize {
     match workload.stage {
@@ -334,9 +347,18 @@ fn not_opted_in(workload: &WorkloadReport) -> String {
     }
 }
 
+/// With commands that can be pasted.
+fn go_on(pause: Pause, workload: &WorkloadReport) -> String {
+    let (namespace, name) = (&workload.id.namespace, workload.name());
+    let whole = |command: &str| format!("{command} -n {namespace} {name}");
+    ["kubectl hitless resume", "kubectl rollout resume"]
+        .into_iter()
+        .fold(pause.advice(), |text, command| text.replace(command, &whole(command)))
+}
+
 fn stage(workload: &WorkloadReport) -> (&'static str, String) {
     let why = workload.why.as_deref().unwrap_or_default();
-    let paused = workload.paused.filter(|_| workload.opted_in).map(Pause::advice);
+    let paused = workload.paused.filter(|_| workload.opted_in).map(|pause| go_on(pause, workload));
     match &workload.stage {
         Stage::NotOurs => ("NotOptedIn", not_opted_in(workload)),
         Stage::Idle => ("Idle", paused.unwrap_or_default()),

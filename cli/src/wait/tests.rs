@@ -7,7 +7,7 @@ fn target() -> Target {
 }
 
 fn found(snapshot: &Snapshot) -> WorkloadStatus {
-    find(snapshot, &target()).unwrap()
+    find(snapshot, &target(), Timestamp::now()).unwrap()
 }
 
 /// The same with the Deployment changed.
@@ -54,8 +54,10 @@ fn a_halted_or_refused_rollout_fails_at_once() {
 #[test]
 fn who_has_not_opted_in_is_sent_to_kubectl() {
     let snapshot = with(rollout(&[pod("a", "web:v1")]), |deployment| deployment["metadata"]["annotations"] = json!({}));
-    assert!(find(&snapshot, &target()).unwrap_err().to_string().contains("kubectl rollout status"));
-    assert!(find(&Snapshot::default(), &target()).unwrap_err().to_string().contains("does not exist"));
+    assert!(find(&snapshot, &target(), Timestamp::now()).unwrap_err().to_string().contains("kubectl rollout status"));
+    assert!(
+        find(&Snapshot::default(), &target(), Timestamp::now()).unwrap_err().to_string().contains("does not exist")
+    );
 }
 
 #[test]
@@ -127,4 +129,15 @@ fn of_a_native_rollout_the_pods_that_are_wished_count() {
     let workload = found(&snapshot);
     assert_eq!((workload.stage, workload.updated, workload.total), ("Native", 1, 3));
     assert!(!done(&workload).unwrap());
+}
+
+#[test]
+fn the_result_of_another_version_is_no_failure_of_this_one() {
+    let ended = json!({"id": "g", "phase": "Returning", "since": "2026-01-01T00:00:00.000000Z",
+        "result": {"outcome": "RolledBack", "reason": "ErrImagePull"}});
+    let bad = with_grant(rollout(&[pod("a", "web:v1")]), "a", &ended);
+    assert!(done(&found(&bad)).is_err());
+    let mended =
+        with(bad, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:v3"));
+    assert!(!done(&found(&mended)).unwrap(), "it has only begun");
 }

@@ -259,12 +259,20 @@ impl Candidate {
 /// Names of rules in upstream's skip annotation, JSON `{"skipRules": ["a", …]}`; none if it is not of that form.
 #[must_use]
 pub fn skipped_rules(annotation: &str) -> BTreeSet<String> {
+    parse_skipped_rules(annotation).unwrap_or_default()
+}
+
+/// The same.
+///
+/// # Errors
+/// If it is not of that form.
+pub fn parse_skipped_rules(annotation: &str) -> serde_json::Result<BTreeSet<String>> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Skip {
         skip_rules: BTreeSet<String>,
     }
-    serde_json::from_str::<Skip>(annotation).map(|skip| skip.skip_rules).unwrap_or_default()
+    serde_json::from_str::<Skip>(annotation).map(|skip| skip.skip_rules)
 }
 
 #[cfg(test)]

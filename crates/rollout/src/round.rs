@@ -19,6 +19,7 @@ mod grants;
 mod halts;
 mod images;
 mod in_service_fallback;
+mod inoperable;
 mod last_endpoint;
 mod lasting;
 mod lifecycle;
@@ -148,6 +149,7 @@ struct Finished<'a> {
     wishes: wishes::Wishes<'a>,
     ended: endings::Ended<'a>,
     reloads: reload::Reloads,
+    inoperable: inoperable::Inoperable,
 }
 
 impl<'a, 'g> Pass<'a, 'g> {
@@ -217,6 +219,8 @@ impl<'a, 'g> Pass<'a, 'g> {
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
         events.extend(events::misspelt(snapshot));
         events.extend(policy_notes::notes(&wishes, &policies));
+        let inoperable = inoperable::find(&wishes, &policies);
+        events.extend(inoperable::notes(&wishes, &inoperable));
         events.extend(faults);
         events.extend(reloads.notes.iter().cloned());
         events.extend(pools::notes(&pools, snapshot));
@@ -242,7 +246,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let draft = draft.with(prefetches.changes).with(companions.changes);
         let (steps, reads) = (draft.into_steps(), ended.reads.clone());
         let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, events, wake_at };
-        Finished { round, wishes, ended, reloads }
+        Finished { round, wishes, ended, reloads, inoperable }
     }
 }
 

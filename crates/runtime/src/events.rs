@@ -8,8 +8,8 @@ use std::time::Duration;
 
 pub use hitless_api::event::{EventNote, Severity};
 use jiff::Timestamp;
-use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::api::core::v1::{Event, EventSource};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::write::{WriteError, Writes};
 
-/// Most bytes in a note (validation of events.k8s.io/v1).
+/// Most bytes in a note (validation of Events with `eventTime`).
 const LONGEST_NOTE: usize = 1024;
 /// An Event that is still true is written again after this time; Events live for an hour.
 const REPEAT_AFTER: Duration = Duration::from_mins(10);
@@ -126,6 +126,8 @@ fn apply<R>(said: &Mutex<Said>, change: impl FnOnce(&mut Said) -> R) -> R {
     change(&mut said.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// As an object of v1, with all of its times: events.k8s.io/v1, which has the same objects, refuses those by which
+/// `kubectl get events --sort-by=.lastTimestamp` sorts.
 fn event(note: &EventNote, component: &str, instance: &str, now: Timestamp) -> Event {
     let object = note.regarding.name.as_deref().unwrap_or(component);
     // Events about cluster-scoped objects live in namespace default, as Kubernetes does it.
@@ -141,14 +143,19 @@ fn event(note: &EventNote, component: &str, instance: &str, now: Timestamp) -> E
             ..ObjectMeta::default()
         },
         event_time: Some(MicroTime(now)),
-        reporting_controller: Some(component.to_owned()),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        count: Some(1),
+        source: Some(EventSource { component: Some(component.to_owned()), host: None }),
+        reporting_component: Some(component.to_owned()),
         reporting_instance: Some(instance.to_owned()),
         action: Some(note.action.to_owned()),
         reason: Some(note.reason.to_owned()),
-        regarding: Some(note.regarding.clone()),
-        note: Some(note.text[..note.text.floor_char_boundary(LONGEST_NOTE)].to_owned()),
+        involved_object: note.regarding.clone(),
+        message: Some(note.text[..note.text.floor_char_boundary(LONGEST_NOTE)].to_owned()),
         type_: Some(severity.to_owned()),
-        ..Event::default()
+        related: None,
+        series: None,
     }
 }
 
@@ -177,9 +184,22 @@ mod tests {
     #[test]
     fn a_long_note_is_cut_between_characters() {
         let event = event(&note(&"ä".repeat(1000)), "hitless-controller", "pod", Timestamp::UNIX_EPOCH);
-        assert_eq!(event.note.map(|text| text.len()), Some(1024));
+        assert_eq!(event.message.map(|text| text.len()), Some(1024));
         assert_eq!(event.metadata.namespace.as_deref(), Some("team"));
         assert_eq!(event.type_.as_deref(), Some("Warning"));
+    }
+
+    #[test]
+    fn an_event_has_all_the_times_by_which_events_are_sorted() {
+        let now: Timestamp = "2026-01-01T00:00:30.123456Z".parse().unwrap();
+        let event = serde_json::to_value(event(&note("x"), "hitless-controller", "pod", now)).unwrap();
+        assert_eq!(event["apiVersion"], "v1");
+        for field in ["firstTimestamp", "lastTimestamp"] {
+            assert_eq!(event[field], "2026-01-01T00:00:30Z", "{field}");
+        }
+        assert_eq!(event["eventTime"], "2026-01-01T00:00:30.123456Z");
+        assert_eq!((&event["count"], &event["source"]["component"]), (&1.into(), &"hitless-controller".into()));
+        assert_eq!(event["involvedObject"]["uid"], "u");
     }
 
     #[tokio::test(start_paused = true)]

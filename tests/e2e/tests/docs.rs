@@ -1,4 +1,4 @@
-//! The commands of the first page, as they stand there: a new user pastes them in order.
+//! The commands of the pages, as they stand there: a new user pastes them in order, those of the first page first.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -11,6 +11,7 @@ use anyhow::{Context as _, ensure};
 use hitless_e2e::app::{PATIENCE, Shape, all_ready, image_of};
 use hitless_e2e::build::workspace;
 use hitless_e2e::{App, Kubectl, Stack};
+use hitless_pages::pages;
 use serde_json::json;
 
 /// The namespace that the first page speaks of.
@@ -18,18 +19,16 @@ const NAMESPACE: &str = "shop";
 /// Where an image without a registry comes from. The cluster's own registry stands for that one, too.
 const DOCKER_HUB: &str = "docker.io";
 
-/// Lines of the code blocks that are marked as shell, in order.
-fn commands(text: &str) -> Vec<String> {
-    let mut is_shell = false;
-    let mut commands = Vec::new();
-    for line in text.lines() {
-        match line.strip_prefix("```") {
-            Some(language) => is_shell = language == "sh",
-            None if is_shell => commands.push(line.to_owned()),
-            None => {}
-        }
-    }
-    commands
+/// The first page.
+const FIRST: &str = "README.md";
+
+/// Lines of the blocks of shell, in order, but of those that say why they are not run.
+fn commands() -> anyhow::Result<Vec<String>> {
+    let mut pages = pages()?;
+    pages.sort_by_key(|page| page.path != FIRST);
+    let blocks = pages.iter().flat_map(|page| &page.fences);
+    let pasted = blocks.filter(|fence| fence.language() == "sh" && fence.remark().is_empty());
+    Ok(pasted.flat_map(|fence| fence.text.lines()).map(ToOwned::to_owned).collect())
 }
 
 /// A directory such as the user's: the manifests to apply, rules to look at, and a kubeconfig whose namespace is [`NAMESPACE`].
@@ -92,13 +91,13 @@ impl Desk {
 }
 
 #[test]
-fn the_first_page_can_be_pasted() -> anyhow::Result<()> {
+fn the_pages_can_be_pasted() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
     for version in ["v1", "v2", "v3"] {
         stack.push_echo("library/web", version, &[], None)?;
     }
-    let commands = commands(&fs::read_to_string(workspace().join("README.md"))?);
-    ensure!(commands.len() > 8, "README.md has the commands {commands:?}");
+    let commands = commands()?;
+    ensure!(commands.len() > 8, "the pages have the commands {commands:?}");
     let shape = Shape {
         registry: format!("{DOCKER_HUB}/library"),
         repository: "web".to_owned(),
@@ -129,5 +128,10 @@ fn the_first_page_can_be_pasted() -> anyhow::Result<()> {
         (all_ready(pods, 3) && pods.values().all(|pod| image_of(pod) == "web:v2")).then_some(())
     })?;
     ensure!(app.identities() == before, "pods were replaced: {before:?} became {:?}", app.identities());
+    // What is said of it stands where people look: `kubectl get events --sort-by=.lastTimestamp`.
+    let events = app.kubectl.list(&["events"])?;
+    let ours: Vec<_> = events.iter().filter(|event| event["reportingComponent"] == "hitless-controller").collect();
+    let timeless = ours.iter().find(|event| !event["lastTimestamp"].is_string());
+    ensure!(!ours.is_empty() && timeless.is_none(), "{} Events, and one without its time: {timeless:?}", ours.len());
     Ok(())
 }

@@ -126,6 +126,8 @@ fn a_drain_annotation_that_cannot_be_read_blocks_and_is_named() -> anyhow::Resul
     let template = json!({"metadata": {"annotations": {"hitless.dev/drain": "{\"minSecond\":3}"}}});
     let shape = Shape { patch: json!({"spec": {"template": template}}), ..Shape::default() };
     let app = App::start(&Stack::attach()?.cluster, "t-bad-drain", &shape)?;
+    let early = app.wait_event("InvalidDrain")?;
+    ensure!(early.contains("minSecond"), "before anything is wished the Event says: {early}");
     app.set_version("v2")?;
     let note = app.wait_event("RolloutBlocked")?;
     ensure!(

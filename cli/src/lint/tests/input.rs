@@ -30,6 +30,11 @@ fn forms_that_the_schemas_do_not_allow_are_named_once() {
     let window = found(&budget("windows: [{start: '9:00', end: '17:00'}]"));
     let words = r#"6: spec.windows[0].start is "9:00"; it must be a time of day with two digits each, HH:MM, from 00:00 to 23:59"#;
     assert_eq!(window, [words]);
+    let both = found(&budget("windows: [{start: '9:00', end: '17:00', timeZone: Mars/Olympus}]"));
+    assert!(
+        both.len() == 2 && both.iter().any(|each| each.contains("Mars/Olympus")),
+        "neither hides the other: {both:?}"
+    );
     let failures = found(&budget("maxFailures: 0"));
     assert_eq!(failures, ["6: spec.maxFailures is 0; it must be 1 or more"]);
 }

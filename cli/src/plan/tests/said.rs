@@ -181,3 +181,12 @@ fn texts_of_objects_stay_on_their_line() {
     assert!(text.contains(r"because ptr/r\u001b[31m\nnote: fine: at most 0"), "{text}");
     assert!(!text.lines().any(|line| line.starts_with("note: fine")), "{text}");
 }
+
+#[test]
+fn where_nobody_goes_within_a_year_no_end_is_foretold() {
+    let frozen = budget("blackouts: [{start: 2025-01-01T00:00:00Z, end: 2029-06-01T00:00:00Z}]");
+    let report = planned(&format!("{}{frozen}", web(2)));
+    assert!(matches!(report.ending(), Ending::Stuck("budget:web/windows")));
+    let text = text::render(&report);
+    assert!(text.contains("nothing begins before 2029-06-01T00:00:00Z") && !text.contains("done after"), "{text}");
+}

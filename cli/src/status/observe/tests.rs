@@ -173,3 +173,23 @@ fn a_misspelt_opt_in_is_named() {
         status.why
     );
 }
+
+#[test]
+fn what_keeps_its_pods_from_being_operated_is_said_before_anything_is_wished() {
+    let faulty = |name: &str, image: &str| {
+        let mut pod = pod(name, image);
+        pod["metadata"]["annotations"]["hitless.dev/mode"] = json!("hold");
+        pod
+    };
+    let words = r#"InvalidDrain: annotation hitless.dev/mode is "hold"; use Auto, Leave or Hold; correct it"#;
+    let done = web(&rollout(&[faulty("a", "web:v2")]));
+    assert!(done.why.contains(words), "{}", done.why);
+    // Then the pods say it.
+    let rolling = web(&rollout(&[faulty("a", "web:v1")]));
+    assert!(
+        rolling.pods[0].why.starts_with(words) && rolling.why.is_empty(),
+        "{} {}",
+        rolling.pods[0].why,
+        rolling.why
+    );
+}

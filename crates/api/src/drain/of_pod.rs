@@ -2,7 +2,7 @@
 
 use crate::names::annotations;
 use crate::pod::PodView;
-use crate::{DrainOverrides, DrainSpec, ModeWish, PortDrain, PortTreatment};
+use crate::{DrainOverrides, DrainSpec, Hook, ModeWish, PortDrain, PortTreatment};
 
 /// What is wished of a pod's drain can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +27,18 @@ pub enum InvalidDrain {
         /// What is wrong.
         why: String,
     },
+    /// A hook runs a command in a container that the pod does not have.
+    #[error(
+        "{origin} is not usable: {hook}: the pod has no container {container:?} (of init containers only restartable ones count)"
+    )]
+    NoContainer {
+        /// Whose hook it is.
+        origin: String,
+        /// Name of the hook.
+        hook: String,
+        /// Name of the container.
+        container: String,
+    },
     /// A DrainPolicy can't be used.
     #[error("DrainPolicy {policy} is not usable: {why}")]
     Policy {
@@ -35,6 +47,20 @@ pub enum InvalidDrain {
         /// What is wrong.
         why: String,
     },
+}
+
+impl InvalidDrain {
+    /// The annotations that it may be about.
+    pub const ANNOTATIONS: [&str; 3] = [annotations::DRAIN, annotations::MODE, annotations::HOOKS];
+
+    /// Everything that can't be used of the annotations of a pod, or of a template as a pod, with the annotation that says it.
+    #[must_use]
+    pub fn in_annotations(pod: &PodView) -> Vec<(&'static str, Self)> {
+        let drain = annotation(pod).err().map(|error| (annotations::DRAIN, error));
+        let mode = ModeWish::of(pod).err().map(|error| (annotations::MODE, error));
+        let hooks = Hook::of(pod).err().map(|error| (annotations::HOOKS, error));
+        [drain, mode, hooks].into_iter().flatten().collect()
+    }
 }
 
 impl DrainSpec {
@@ -148,6 +174,15 @@ mod tests {
             let error = DrainSpec::of(&pod(Some(text))).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    #[test]
+    fn all_that_is_wrong_in_annotations_is_found_at_once() {
+        let mut pod = pod(Some(r#"{"deadline": 3}"#));
+        pod.annotations.insert(annotations::MODE.to_owned(), "hold".to_owned());
+        pod.annotations.insert(annotations::HOOKS.to_owned(), "[]".to_owned());
+        let found: Vec<&str> = InvalidDrain::in_annotations(&pod).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(found, [annotations::DRAIN, annotations::MODE]);
     }
 
     #[test]

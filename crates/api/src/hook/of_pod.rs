@@ -41,10 +41,17 @@ impl Hook {
             let Some((origin, hooks)) = said else { return Ok(Vec::new()) };
             (origin, hooks.to_vec())
         };
-        match fault(&hooks, pod) {
-            Some(why) => Err(invalid(origin, why)),
-            None => Ok(hooks),
+        if let Some(why) = fault(&hooks) {
+            return Err(invalid(origin, why));
         }
+        let commands = hooks.iter().filter_map(|hook| Some((hook, hook.exec.as_ref()?)));
+        let missing = commands.into_iter().find(|(_, exec)| pod.container(&exec.container).is_none());
+        let missing = missing.map(|(hook, exec)| InvalidDrain::NoContainer {
+            origin: origin.to_owned(),
+            hook: hook.name.clone(),
+            container: exec.container.clone(),
+        });
+        missing.map_or(Ok(hooks), Err)
     }
 
     /// What is not as the schema of [`crate::DrainPolicy`] wants it; an annotation has no schema.
@@ -90,8 +97,8 @@ fn is_name(name: &str) -> bool {
         && bytes.last().is_some_and(|byte| is_inner(*byte))
 }
 
-/// The first thing that is wrong with these hooks of this pod.
-fn fault(hooks: &[Hook], pod: &PodView) -> Option<String> {
+/// The first thing that is wrong with these hooks, whoever has them.
+fn fault(hooks: &[Hook]) -> Option<String> {
     if hooks.len() > Hook::MAX {
         return Some(format!("there are {}, and at most {}", hooks.len(), Hook::MAX));
     }
@@ -106,12 +113,6 @@ fn fault(hooks: &[Hook], pod: &PodView) -> Option<String> {
         }
         if let Some(why) = hook.fault() {
             return Some(format!("{name}: {why}"));
-        }
-        if let Some(exec) = hook.exec.as_ref().filter(|exec| pod.container(&exec.container).is_none()) {
-            return Some(format!(
-                "{name}: the pod has no container {:?} (of init containers only restartable ones count)",
-                exec.container
-            ));
         }
     }
     let bytes = serde_json::to_string(hooks).map_or(usize::MAX, |text| text.len());

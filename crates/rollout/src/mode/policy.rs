@@ -71,6 +71,12 @@ impl Known<'_> {
         let why = self.fault.as_ref().or(self.policy.unreadable.as_ref())?.clone();
         Some(InvalidDrain::Policy { policy: self.policy.path(), why })
     }
+
+    /// Whether it may be wrong for a pod that says nothing itself: a hook may not suit it.
+    fn may_not_suit(&self) -> bool {
+        let has_hooks = self.policy.spec.hooks.as_ref().is_some_and(|hooks| !hooks.is_empty());
+        has_hooks || self.fault.is_some() || self.policy.unreadable.is_some()
+    }
 }
 
 /// All policies of a snapshot.
@@ -173,6 +179,18 @@ impl<'a> Policies<'a> {
         Ok(Resolved { drain, verify, progress_is_wished, hooks, mode, mode_origin })
     }
 
+    /// Why [`Self::resolve`] would refuse the pod, if it would.
+    #[must_use]
+    pub fn refusal(&self, pod: &PodView) -> Option<InvalidDrain> {
+        // Most pods say nothing, and most policies suit everybody: this is asked of every workload in every round.
+        let says = InvalidDrain::ANNOTATIONS.iter().any(|key| pod.annotations.contains_key(*key));
+        let here = self.by_namespace.get(pod.id.namespace.as_str()).into_iter().flatten();
+        if !says && !here.chain(&self.default).any(Known::may_not_suit) {
+            return None;
+        }
+        self.resolve(pod, |_| None, None).err()
+    }
+
     /// Those that can't be obeyed, and why.
     pub fn not_usable(&self) -> impl Iterator<Item = (&'a PolicyView, InvalidDrain)> {
         let all = self.by_namespace.values().flatten().chain(&self.default);
@@ -261,6 +279,36 @@ mod tests {
         all[0] = policy("shop", "a", json!({"selector": {}, "hooks": exec}));
         let error = resolve(&all, json!({})).unwrap_err().to_string();
         assert!(error.starts_with("DrainPolicy shop/a is not usable: x: "), "{error}");
+    }
+
+    /// Nothing that is refused is looked at less closely to save time.
+    #[test]
+    fn what_is_refused_without_a_wish_is_what_is_refused_with_one() {
+        let hook = json!([{"name": "x", "when": "AfterStart", "exec": {"container": "db", "command": ["true"]}}]);
+        let like = json!({"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]});
+        let policies = [
+            json!({"selector": {}, "drain": {"minSeconds": 5}}),
+            json!({"selector": {}, "hooks": hook}),
+            json!({"selector": {}, "hooks": []}),
+            json!({"selector": like}),
+        ];
+        let annotations = [
+            json!({}),
+            json!({"hitless.dev/mode": "Stay"}),
+            json!({"hitless.dev/drain": "{\"soon\": true}"}),
+            json!({"hitless.dev/hooks": "{}"}),
+            json!({"hitless.dev/hooks": "[]"}),
+        ];
+        let mut refused = 0;
+        for spec in &policies {
+            let all = [policy("shop", "a", spec.clone())];
+            for own in &annotations {
+                let error = resolve(&all, own.clone()).err();
+                refused += usize::from(error.is_some());
+                assert_eq!(Policies::of(&all, 0).refusal(&pod(own.clone())), error, "{spec} {own}");
+            }
+        }
+        assert_eq!(refused, 3 + 4 + 3 + 5);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use hitless_gate::{Candidate, Decision, Reason, Verdict};
 use hitless_workloads::{Object, OptIn, Pause, PodIntent, Stage, Write, kind, restart};
 use jiff::Timestamp;
 
+use super::inoperable::Inoperable;
 use super::reload::{Reload, Reloads};
 use super::wait_reason::WaitReason;
 use super::wishes::{Wish, Wishes};
@@ -60,6 +61,8 @@ pub struct WorkloadReport {
     pub writes: Vec<Write>,
     /// How it stands if its pods restart when a ConfigMap or Secret changes.
     pub reload: Option<Reload>,
+    /// What its pods would wait for, whatever is wished for them, if their drain, mode or hooks make no sense.
+    pub inoperable: Option<WaitReason>,
     /// Operations that have failed on the way to the target: the pod, and outcome and reason.
     pub failures: Vec<(PodRef, String)>,
 }
@@ -112,7 +115,7 @@ pub fn explain(
     let of_interest = snapshot.pods.iter().map(|pod| &**pod).filter(|pod| asked(pod));
     let mut details: HashMap<&str, Details> =
         of_interest.filter_map(|pod| Some((pod.id.uid.as_str(), pass.details(pod)?))).collect();
-    let Finished { round, wishes, ended, reloads } = pass.finish();
+    let Finished { round, wishes, ended, reloads, inoperable } = pass.finish();
     let mut verdicts: HashMap<&str, &PodVerdict> =
         round.verdicts.iter().map(|verdict| (verdict.pod.uid.as_str(), verdict)).collect();
     let halting: BTreeSet<&str> = ended.failures.iter().map(|failure| failure.grant.pod.uid.as_str()).collect();
@@ -130,7 +133,7 @@ pub fn explain(
         (pod.id.uid.clone(), report)
     });
     let pods = pods.collect();
-    let workloads = workloads(snapshot, &wishes, &ended, &reloads);
+    let workloads = workloads(snapshot, &wishes, &ended, &reloads, &inoperable);
     Explanation { round, workloads, pods }
 }
 
@@ -275,6 +278,7 @@ fn workloads(
     wishes: &Wishes<'_>,
     ended: &super::endings::Ended<'_>,
     reloads: &Reloads,
+    inoperable: &Inoperable,
 ) -> Vec<WorkloadReport> {
     let index: HashMap<&str, usize> =
         wishes.plans.iter().enumerate().map(|(index, plan)| (plan.workload.uid.as_str(), index)).collect();
@@ -302,6 +306,7 @@ fn workloads(
             total: plan.map_or(0, |plan| plan.total),
             writes: plan.map(|plan| plan.writes.clone()).unwrap_or_default(),
             reload: known.and_then(|index| reloads.of(index)).cloned(),
+            inoperable: known.and_then(|index| inoperable.get(&index)).cloned(),
             failures: failures.map(|failure| (failure.grant.pod.clone(), failure.reason())).collect(),
         }
     };

@@ -124,6 +124,13 @@ impl<'a> Wishes<'a> {
         index.filter(|index| self.plans[*index].opt_in != OptIn::No)
     }
 
+    /// One of the workload's own pods that stays, if there is one.
+    pub(super) fn pod_of(&self, plan: &Plan) -> Option<&'a PodView> {
+        let own = self.world.children(&plan.workload.uid).iter().map(|child| child.id.uid.as_str());
+        let mut pods = own.chain([plan.workload.uid.as_str()]).flat_map(|owner| self.world.pods(owner)).copied();
+        pods.find(|pod| !pod.terminating && !pod.finished && !companion::is_companion(pod))
+    }
+
     /// The digests that pods of the workload have been brought to, by reference: all pods of a rollout get the same.
     fn chosen(&self, workload: usize) -> BTreeMap<String, String> {
         let plan = &self.plans[workload];

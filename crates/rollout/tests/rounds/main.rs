@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod decorations;
+mod inoperable;
 mod last_endpoint;
 mod pause;
 mod requests;

@@ -134,3 +134,16 @@ fn without_a_history_there_is_nothing_to_go_back_to() {
     let _ = world.step();
     assert!(world.halt().is_none());
 }
+
+#[test]
+fn who_wants_it_tried_again_takes_the_mark_off_and_it_goes_on_from_there() {
+    let mut world = judged_bad(2);
+    world.settle();
+    assert_eq!(world.images(), BTreeSet::from([image(1)]));
+    let write = world.retry().unwrap();
+    assert!(world.apply(&write));
+    world.settle();
+    assert_eq!(world.images(), BTreeSet::from([image(2)]));
+    assert!(world.rollout_status_is_done());
+    assert!(world.retry().unwrap_err().contains("judged bad"), "there is nothing to try again");
+}

@@ -81,6 +81,11 @@ impl World {
         self.with(&BTreeSet::new(), |kind, deployment, world| kind.halt(deployment, world, why))
     }
 
+    /// What its owner writes to have it tried again.
+    pub(crate) fn retry(&self) -> Result<Write, String> {
+        self.with(&BTreeSet::new(), |kind, deployment, world| kind.retry(deployment, world))
+    }
+
     /// Whether the version that is wished now was complete before.
     pub(crate) fn is_way_back(&self) -> bool {
         self.with(&BTreeSet::new(), |kind, deployment, world| kind.is_way_back(deployment, world))

@@ -131,9 +131,12 @@ impl WaitReason {
             Self::PrefetchOnly => Some("remove the annotation to go on"),
             Self::Paused(pause) => Some(pause.unblock()),
             Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
-            Self::Drain(InvalidDrain::Unreadable { .. } | InvalidDrain::Mode { .. } | InvalidDrain::Hooks { .. }) => {
-                Some("correct it in the pod's template and on the pod")
-            }
+            Self::Drain(
+                InvalidDrain::Unreadable { .. }
+                | InvalidDrain::Mode { .. }
+                | InvalidDrain::Hooks { .. }
+                | InvalidDrain::NoContainer { .. },
+            ) => Some("correct it in the pod's template and on the pod"),
             Self::NoReadinessGate(_) => {
                 Some("label its template or namespace hitless.dev/gate=enabled, and delete the pod once")
             }

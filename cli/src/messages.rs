@@ -1,0 +1,99 @@
+//! The page docs/messages.md: what `status`, `why` and `wait` say in the situations that people meet, made by their own code from
+//! pictures of a cluster.
+
+mod scenes;
+
+use std::fmt::Write as _;
+use std::fs;
+
+use hitless_pages::root;
+use jiff::Timestamp;
+
+use crate::args::Target;
+use crate::status::{self, State};
+use crate::wait;
+use crate::why;
+use scenes::Scene;
+
+/// Where it goes.
+const PAGE: &str = "docs/messages.md";
+/// `cargo xtask generate` sets it, and then the page is written.
+const WRITE: &str = "HITLESS_GENERATE";
+const HEAD: &str = "# What is said in which situation
+
+<!-- Made from cli/src/messages by `cargo xtask generate`. Do not edit. -->
+
+What `kubectl hitless status`, `why` and `wait` print about Deployment `web` of namespace `team` while its pods go from `web:v1` to `web:v2`. The commands made
+this page themselves, from pictures of a cluster, and a test compares it. `wait` prints a line whenever something has changed; the one here is the last. Exit
+codes: 0 done, 1 failed, 3 blocked by a rule or a pause, 4 out of time.
+";
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:30Z".parse().unwrap()
+}
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    for scene in scenes::all() {
+        let _ = write!(page, "\n## {}\n\n{}\n\n```text\n{}```\n", scene.title, scene.what, said(&scene));
+    }
+    page
+}
+
+/// What the three commands print, each with its exit code.
+fn said(scene: &Scene) -> String {
+    let mut out = String::from("$ kubectl hitless status\n");
+    out += &status::shown(&scene.snapshot, now());
+    let _ = writeln!(out, "\n$ kubectl hitless why {}", scene.asked);
+    let answer = why::explain(&scene.snapshot, &scene.asked.parse().unwrap(), now()).unwrap();
+    out += &why::render(&answer);
+    end(&mut out, why::verdict(answer.blocked()));
+    let target: Target = "deployment/web".parse().unwrap();
+    let _ = writeln!(out, "\n$ kubectl hitless wait {target}");
+    let workload = wait::find(&scene.snapshot, &target, now()).unwrap();
+    let _ = writeln!(out, "{}", wait::summary(&workload));
+    match wait::done(&workload) {
+        Ok(true) => end(&mut out, Ok(())),
+        Err(failure) => end(&mut out, Err(failure)),
+        Ok(false) => {
+            let _ = writeln!(out, "… and if nothing changes until its time is over:");
+            let left = workload.pods.iter().filter(|pod| pod.state != State::UpToDate);
+            end(&mut out, Err(wait::late(&target.to_string(), left)));
+        }
+    }
+    out
+}
+
+fn end(out: &mut String, result: Result<(), crate::failure::Failure>) {
+    let code = match result {
+        Ok(()) => 0,
+        Err(failure) => {
+            let _ = writeln!(out, "error: {failure}");
+            failure.code()
+        }
+    };
+    let _ = writeln!(out, "(exit code {code})");
+}
+
+#[test]
+fn the_page_of_messages_is_what_the_commands_say() {
+    let (path, made) = (root().join(PAGE), page());
+    if std::env::var_os(WRITE).is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == made, "{PAGE} is not what the commands say; run: cargo xtask generate\n{made}");
+}
+
+/// What people are promised in each of these situations, whatever the words are.
+#[test]
+fn nothing_to_do_is_no_error_and_somebody_to_act_is_one() {
+    for scene in scenes::all() {
+        let said = said(&scene);
+        let codes: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("(exit code ")).collect();
+        assert_eq!(codes, scene.codes.map(|code| format!("{code})")), "{}:\n{said}", scene.title);
+        for words in scene.words {
+            assert!(said.contains(words), "{}: {words:?} is not in\n{said}", scene.title);
+        }
+    }
+}
