@@ -1,14 +1,18 @@
 //! `kubectl hitless cleanup`: what hitless has left behind where no controller runs any more, and how it is put back with the user's
 //! own rights. What that is decides the code that the controller's own uninstall runs.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hitless_api::names::{CONTROLLER, SYSTEM_NAMESPACE};
-use hitless_runtime::write::Writes;
+use hitless_api::names::{APP_LABEL, CONTROLLER, SYSTEM_NAMESPACE};
+use hitless_api::pod::PodView;
+use hitless_runtime::list;
+use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::restore::{Found, Passed, Restore, Restorer};
 use hitless_workloads::Component;
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::timeout;
 
@@ -19,69 +23,108 @@ use crate::source::Scope;
 
 /// A companion pod may have to serve for a while; as long as the controller's own uninstall.
 const LONGEST: Duration = Duration::from_secs(45);
-/// A leader that has not renewed its Lease for so long has ended: the Lease's own duration, and as much for clocks that differ.
-const LEADS_FOR: SignedDuration = SignedDuration::from_secs(30);
+/// Where the kinds of that component are served.
+const KUSIONSTACK: &str = "apps.kusionstack.io/v1alpha1";
 
 pub(crate) async fn run(client: Client, scope: &Scope, yes: bool) -> Result<(), Failure> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    let lease = Writes::read(leases.get_opt(CONTROLLER)).await;
-    let lease =
-        lease.map_err(|error| Failure::of("see whether a controller runs (its Lease in hitless-system)", error))?;
-    let leader = lease.as_ref().and_then(|lease| leader(lease, Timestamp::now()));
-    let restorer = Restorer::new(client, vec![Component::Base, Component::KusionStack], Writes::default());
+    if let Some(controller) = controller(&client).await? {
+        return Err(Failure::Failed(format!(
+            "{controller} runs and looks after all this: it would hold again what is let go. It puts everything back by itself when \
+             hitless is uninstalled (kubectl delete -k manifests); one workload is let go by: kubectl annotate KIND/NAME \
+             hitless.dev/update-. One that never gets ready is stopped by: kubectl -n {SYSTEM_NAMESPACE} scale deployment {CONTROLLER} \
+             --replicas=0"
+        )));
+    }
+    let restorer = Restorer::new(client.clone(), components(&client).await?, Writes::default());
     let restorer = match scope {
         Scope::All => restorer,
         Scope::Namespace(namespace) => restorer.only_in(namespace.clone()),
     };
-    if let Some(leader) = leader {
-        return Err(Failure::Failed(format!(
-            "the controller {leader} runs and looks after all this: it would hold again what is let go. It puts everything back by \
-             itself when hitless is uninstalled (kubectl delete -k manifests); one workload is let go by: kubectl annotate KIND/NAME \
-             hitless.dev/update-"
-        )));
-    }
+    let mut told = Told::default();
     if yes {
         // Whether that was enough says the look after it.
-        let _ = timeout(LONGEST, restorer.until_quiet(tell)).await;
+        let _ = timeout(LONGEST, restorer.until_quiet(|passed| told.tell(passed))).await;
     }
-    ended(&restorer.look().await, yes)
+    ended(&restorer.look().await, scope, yes.then_some(&told.failed))
 }
 
-/// Who leads, if anybody does.
-fn leader(lease: &Lease, now: Timestamp) -> Option<&str> {
-    let spec = lease.spec.as_ref()?;
-    let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
-    let renewed = spec.renew_time.as_ref()?.0;
-    (now.duration_since(renewed) < LEADS_FOR).then_some(holder)
+/// A controller that runs, or is meant to. Its Lease is not asked: it may have another name, and its times are another clock's.
+async fn controller(client: &Client) -> Result<Option<String>, Failure> {
+    let what = || format!("see whether a controller runs in namespace {SYSTEM_NAMESPACE}");
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let deployment = Writes::read(deployments.get_opt(CONTROLLER)).await.map_err(|error| Failure::of(what(), error))?;
+    let is_meant = |deployment: &Deployment| {
+        let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+        deployment.metadata.deletion_timestamp.is_none() && replicas != Some(0)
+    };
+    if deployment.as_ref().is_some_and(is_meant) {
+        return Ok(Some(format!("Deployment {SYSTEM_NAMESPACE}/{CONTROLLER}")));
+    }
+    let pods: Api<Pod> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let of_controller = ListParams::default().labels(&format!("{APP_LABEL}={CONTROLLER}"));
+    let pods = list::all(&pods, of_controller, |pod| Some(PodView::from(&pod))).await;
+    let pods = pods.map_err(|error| Failure::of(what(), error))?;
+    let running = pods.into_iter().find(|pod| !pod.finished);
+    Ok(running.map(|pod| format!("pod {SYSTEM_NAMESPACE}/{}", pod.id.name)))
 }
 
-fn tell(passed: &Passed) {
-    for restore in &passed.changed {
-        // A terminal that is gone is no reason to leave a pod out of service.
-        let _ = say(&restore.to_string());
+/// Those whose kinds the API server has: of others it says that they may not be read to whoever may not.
+async fn components(client: &Client) -> Result<Vec<Component>, Failure> {
+    match Writes::read(client.list_api_group_resources(KUSIONSTACK)).await {
+        Ok(served) if served.resources.iter().any(|resource| resource.name == "collasets") => {
+            Ok(vec![Component::Base, Component::KusionStack])
+        }
+        Ok(_) | Err(WriteError::Gone { .. }) => Ok(vec![Component::Base]),
+        Err(error) => Err(Failure::of(format!("see what the API server has of {KUSIONSTACK}"), error)),
     }
 }
 
-/// What is left, and what to do about it.
-fn ended(found: &Found, tried: bool) -> Result<(), Failure> {
+/// What was said so far: a write that is taken back comes again.
+#[derive(Default)]
+struct Told {
+    lines: BTreeSet<String>,
+    /// Why the last pass could not do something.
+    failed: Vec<String>,
+}
+
+impl Told {
+    fn tell(&mut self, passed: &Passed) {
+        for restore in &passed.changed {
+            let line = restore.to_string();
+            if !self.lines.contains(&line) {
+                // A terminal that is gone is no reason to leave a pod out of service.
+                let _ = say(&line);
+                self.lines.insert(line);
+            }
+        }
+        self.failed = passed.failed.iter().map(ToString::to_string).collect();
+    }
+}
+
+/// What is left, and what to do about it. `failed`: why the last pass could not do something, if there was one.
+fn ended(found: &Found, scope: &Scope, failed: Option<&Vec<String>>) -> Result<(), Failure> {
     for restore in &found.wanted {
         say(&restore.to_string())?;
     }
     for (pod, why) in &found.waiting {
         say(&format!("Pod {}/{} (companion): stays for now, {why}", pod.namespace, pod.name))?;
     }
-    for error in &found.failed {
-        remark(&format!("note: {error}"));
-    }
+    let unread = found.failed.iter().map(ToString::to_string);
+    let notes: BTreeSet<String> = unread.chain(failed.into_iter().flatten().cloned()).collect();
+    notes.iter().for_each(|note| remark(&format!("note: {note}")));
     let left = found.wanted.len() + found.waiting.len();
-    let failed = if found.failed.is_empty() { "" } else { " Not everything could be read, see the notes above." };
-    match (left, tried) {
+    let also = if notes.is_empty() { "" } else { " See the notes above." };
+    match (left, failed) {
         (0, _) if found.failed.is_empty() => say("nothing is left of hitless here"),
-        (0, _) => Err(Failure::Failed(format!("nothing was found.{failed}"))),
-        (left, false) => Err(Failure::Failed(format!(
-            "{left} to put back; what is held goes on natively then. Do it with: kubectl hitless cleanup --yes.{failed}"
+        (0, _) => Err(Failure::Failed(format!("nothing was found, but not everything could be read.{also}"))),
+        (left, None) => Err(Failure::Failed(format!(
+            "{left} to put back; what is held goes on natively then. Do it with: kubectl hitless cleanup {} --yes.{also}",
+            match scope {
+                Scope::All => "-A".to_owned(),
+                Scope::Namespace(namespace) => format!("-n {namespace}"),
+            }
         ))),
-        (left, true) => Err(Failure::Failed(format!("{left} could not be put back.{}{failed}", hint(&found.wanted)))),
+        (left, Some(_)) => Err(Failure::Failed(format!("{left} could not be put back.{}{also}", hint(&found.wanted)))),
     }
 }
 
@@ -100,27 +143,11 @@ fn hint(left: &[Restore]) -> &'static str {
 mod tests {
     use super::*;
     use hitless_api::PodRef;
-    use serde_json::json;
-
-    fn lease(spec: &serde_json::Value) -> Lease {
-        serde_json::from_value(json!({"metadata": {"name": CONTROLLER}, "spec": spec})).unwrap()
-    }
-
-    #[test]
-    fn who_has_renewed_a_moment_ago_leads() {
-        let at = |renewed: &str, holder: &str| {
-            let lease = lease(&json!({"holderIdentity": holder, "renewTime": renewed}));
-            leader(&lease, "2026-01-01T00:01:00Z".parse().unwrap()).map(str::to_owned)
-        };
-        assert_eq!(at("2026-01-01T00:00:50.000000Z", "a"), Some("a".to_owned()));
-        assert_eq!(at("2026-01-01T00:00:30.000000Z", "a"), None, "it has ended");
-        assert_eq!(at("2026-01-01T00:00:50.000000Z", ""), None, "it has given the Lease back");
-        assert_eq!(leader(&lease(&json!({})), Timestamp::UNIX_EPOCH), None);
-    }
 
     #[test]
     fn what_is_left_is_an_error_with_the_way_out() {
-        assert!(ended(&Found::default(), true).is_ok());
+        let scope = Scope::Namespace("a".to_owned());
+        assert!(ended(&Found::default(), &scope, Some(&Vec::new())).is_ok());
         let pod = PodRef { namespace: "a".into(), name: "p".into(), uid: "u".into() };
         let found = Found { wanted: vec![Restore::Raise { pod, resource_version: "1".into() }], ..Found::default() };
         let words = |tried| ended(&found, tried).unwrap_err().to_string();

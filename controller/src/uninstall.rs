@@ -8,14 +8,19 @@
 mod leaving;
 mod service_account;
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use hitless_runtime::write::Writes;
+use hitless_api::NodeTransition;
+use hitless_rollout::snapshot::NodeTransitionView;
+use hitless_runtime::list;
+use hitless_runtime::write::{WriteError, Writes};
 use hitless_store::restore::{Passed, Restorer};
 use hitless_workloads::Component;
-use kube::Client;
-use tokio::time::timeout;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use leaving::Leaving;
@@ -23,6 +28,10 @@ use leaving::Leaving;
 /// A token is valid for an hour.
 const RENEW: Duration = Duration::from_mins(30);
 const RETRY: Duration = Duration::from_secs(10);
+/// Between two looks at what has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// From our own end to that of the account.
+const LET_OTHERS_END: Duration = Duration::from_secs(5);
 /// Longest time for all of it; shorter than the pod's termination grace period.
 pub const LONGEST: Duration = Duration::from_secs(45);
 
@@ -51,8 +60,8 @@ pub async fn run(
     }
     // If the controller's loop has died, it can't tell of its last write.
     let _ = timeout(Writes::TIMEOUT, last_write.cancelled()).await;
-    if let Some(client) = client_for_uninstall
-        && timeout(LONGEST, leave(client, components, &writes)).await.is_err()
+    if let Some(leaver) = client_for_uninstall
+        && timeout(LONGEST, leave(&client, leaver, components, &writes)).await.is_err()
     {
         tracing::error!(
             "not everything could be put back within {} s; see what is left with: kubectl hitless cleanup -A",
@@ -62,18 +71,35 @@ pub async fn run(
     Ok(())
 }
 
-async fn leave(client: Client, components: Vec<Component>, writes: &Writes) {
+/// `own` has the controller's rights, which go with the manifests; `client` has those of the account that stays.
+async fn leave(own: &Client, client: Client, components: Vec<Component>, writes: &Writes) {
     let restorer = Restorer::new(client.clone(), components, writes.clone());
     match leaving::ask(&client).await {
         Leaving::Restart => {}
         Leaving::ScaledToZero => {
-            tracing::info!("scaled to 0: closing Services that were opened for a Hold, once their pods are Ready");
-            restorer.until_closed(|passed| log(passed, &mut Vec::new())).await;
+            tracing::info!(
+                "scaled to 0: closing Services that were opened for a Hold, once their operations have ended"
+            );
+            while leaving::is_still_at_zero(&client).await {
+                match unfinished(own).await {
+                    Ok(live) => {
+                        let (is_open, passed) = restorer.close_ended(&live).await;
+                        log(&passed, &mut Vec::new());
+                        if !is_open && passed.is_quiet() {
+                            return;
+                        }
+                    }
+                    Err(error) => tracing::warn!(%error, "can't tell which operations are under way"),
+                }
+                sleep(LOOK_AGAIN).await;
+            }
         }
         Leaving::Uninstall => {
             tracing::info!("hitless is being uninstalled: lifting what is held, raising every pod");
             let mut waited_for = Vec::new();
             restorer.until_quiet(|passed| log(passed, &mut waited_for)).await;
+            // The other replica uses the account, too, and may be a little behind.
+            sleep(LET_OTHERS_END).await;
             if leaving::namespace_stays(&client).await
                 && let Err(error) = service_account::remove(&client, writes).await
             {
@@ -81,6 +107,13 @@ async fn leave(client: Client, components: Vec<Component>, writes: &Writes) {
             }
         }
     }
+}
+
+/// Ids of the operations that are under way: none is begun any more.
+async fn unfinished(client: &Client) -> Result<BTreeSet<String>, WriteError> {
+    let nodes: Api<NodeTransition> = Api::all(client.clone());
+    let views = list::all(&nodes, ListParams::default(), |node| Some(NodeTransitionView::from(node))).await?;
+    Ok(views.iter().flat_map(NodeTransitionView::unfinished).map(|grant| grant.id.clone()).collect())
 }
 
 fn log(passed: &Passed, waited_for: &mut Vec<(hitless_api::PodRef, &'static str)>) {

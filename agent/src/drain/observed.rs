@@ -248,7 +248,7 @@ impl Observed {
         if self.target.stage != Stage::Leaving {
             self.look_for_quiet(netns, counters.passive_opens, now)?;
             if self.restart.is_none() {
-                self.note_processes(proc_root, netns);
+                self.note_processes(proc_root, netns)?;
             }
         }
         if self.count.quiet && !was_quiet {
@@ -322,16 +322,13 @@ impl Observed {
         Ok(())
     }
 
-    /// Without it the gap is not known, and nothing else is lost.
-    fn note_processes(&mut self, proc_root: &Path, netns: &PodNetns) {
+    /// Where the containers listen, without which nobody can tell whose connections count.
+    fn note_processes(&mut self, proc_root: &Path, netns: &PodNetns) -> Result<(), KernelError> {
         let Target { containers, drain, .. } = &self.target;
-        match Restart::note(proc_root, &self.uid, netns, containers, &BTreeSet::new(), drain) {
-            Ok(restart) => {
-                self.watch.count_within(restart.within());
-                self.restart = Some(restart);
-            }
-            Err(error) => tracing::debug!(pod_uid = self.uid, %error, "can't see where the containers listen"),
-        }
+        let restart = Restart::note(proc_root, &self.uid, netns, containers, &BTreeSet::new(), drain)?;
+        self.watch.count_within(restart.within());
+        self.restart = Some(restart);
+        Ok(())
     }
 
     /// Without it nothing is lost but processor time.

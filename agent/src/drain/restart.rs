@@ -13,7 +13,7 @@ use crate::view::Listening;
 pub(super) struct Restart {
     /// Where the containers listen, or did.
     ports: Vec<u16>,
-    /// Where only others listen, who stay: sidecars, and processes of other pods such as an ambient mesh's.
+    /// Where only others listen, who stay: sidecars, and processes of other pods such as an ambient mesh's, or this one.
     staying: BTreeSet<u16>,
     within: Within,
     watch: ListenWatch,
@@ -43,12 +43,11 @@ impl Restart {
                 Err(error) => return Err(error),
             }
         }
-        // Whose listeners are not seen may have those of others, for all anybody knows.
-        let mut staying = BTreeSet::new();
-        if !ports.is_empty() {
-            staying.extend(netns.listeners()?.iter().map(|listener| listener.addr.port()));
-            staying.retain(|port| !ports.contains(port));
-        }
+        // The agent itself, whose clients there wait for the others. Whose listeners are not seen may have those of others, for all
+        // anybody knows.
+        let others = if ports.is_empty() { netns.own_listeners()? } else { netns.listeners()? };
+        let mut staying: BTreeSet<u16> = others.iter().map(|listener| listener.addr.port()).collect();
+        staying.retain(|port| !ports.contains(port));
         ports.retain(|port| !matches!(drain.treatment(*port), PortTreatment::Ignore | PortTreatment::Udp));
         let ports: Vec<u16> = ports.into_iter().collect();
         let watch = ListenWatch::note(netns, &ports)?;

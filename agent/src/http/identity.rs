@@ -38,8 +38,8 @@ pub enum Peer {
         pod: PodRef,
         /// The other end's address.
         from: IpAddr,
-        /// It comes from the pod itself or from its node, so it may ask as the pod.
-        is_own: bool,
+        /// Where that is.
+        side: Side,
     },
     /// Over the unix socket.
     Process {
@@ -50,6 +50,17 @@ pub enum Peer {
     },
 }
 
+/// Where somebody is who comes to the listener inside of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// In the pod.
+    Pod,
+    /// On its node: the kubelet.
+    Node,
+    /// Anywhere else.
+    Other,
+}
+
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
@@ -57,6 +68,8 @@ pub enum Caller {
     Node,
     /// A pod of this node.
     Pod(PodRef),
+    /// The node, inside of a pod: it sees that pod, and has the node's places.
+    NodeFor(PodRef),
     /// Somebody else.
     Stranger {
         /// Its address; absent on the unix socket.
@@ -92,8 +105,9 @@ impl Caller {
     pub fn of(peer: &Peer, pods: &[Arc<NodePod>], trusted: &[Prefix]) -> Self {
         match peer {
             Peer::Tcp { from, to } => Self::of_address(*from, *to, pods, trusted),
-            Peer::Inside { pod, is_own: true, .. } => Self::Pod(pod.clone()),
-            Peer::Inside { from, .. } => Self::Stranger { address: Some(*from), is_trusted: false },
+            Peer::Inside { pod, side: Side::Pod, .. } => Self::Pod(pod.clone()),
+            Peer::Inside { pod, side: Side::Node, .. } => Self::NodeFor(pod.clone()),
+            Peer::Inside { from, side: Side::Other, .. } => Self::Stranger { address: Some(*from), is_trusted: false },
             Peer::Process { user: 0, pods: Some(uids) } if uids.is_empty() => Self::Node,
             Peer::Process { pods: uids, .. } => {
                 let uids = uids.as_deref().unwrap_or_default();
@@ -127,7 +141,7 @@ impl Caller {
     #[must_use]
     pub fn sees(&self, namespace: &str, name: &str) -> bool {
         match self {
-            Self::Pod(own) => own.namespace == namespace && own.name == name,
+            Self::Pod(own) | Self::NodeFor(own) => own.namespace == namespace && own.name == name,
             Self::Node | Self::Stranger { .. } => self.sees_all(),
         }
     }
@@ -136,7 +150,7 @@ impl Caller {
     #[must_use]
     pub fn source(&self, client: Client) -> Source {
         match self {
-            Self::Node => Source::Node(client),
+            Self::Node | Self::NodeFor(_) => Source::Node(client),
             Self::Pod(pod) => Source::Pod(pod.uid.clone()),
             Self::Stranger { address: Some(address), is_trusted: true } => Source::Trusted(*address),
             Self::Stranger { address, .. } => Source::Other(address.map(network)),
@@ -193,7 +207,7 @@ impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node => write!(f, "this is the node itself"),
-            Self::Pod(own) => write!(
+            Self::Pod(own) | Self::NodeFor(own) => write!(
                 f,
                 "a pod sees only itself, and this is pod {}/{}; ask for /v1/self/drain",
                 own.namespace, own.name
@@ -306,7 +320,7 @@ mod tests {
     fn name(caller: &Caller) -> &str {
         match caller {
             Caller::Node => "the node",
-            Caller::Pod(pod) => &pod.name,
+            Caller::Pod(pod) | Caller::NodeFor(pod) => &pod.name,
             Caller::Stranger { is_trusted: true, .. } => "trusted",
             Caller::Stranger { is_trusted: false, .. } => "stranger",
         }
@@ -353,12 +367,20 @@ mod tests {
 
     #[test]
     fn inside_of_a_pod_the_pod_and_its_node_ask_as_the_pod() {
-        let inside = |is_own| {
+        let inside = |side| {
             let pod = PodRef { namespace: "shop".into(), name: "web".into(), uid: "uid-web".into() };
-            Caller::of(&Peer::Inside { pod, from: "172.31.9.9".parse().unwrap(), is_own }, &pods(), &[])
+            Caller::of(&Peer::Inside { pod, from: "172.31.9.9".parse().unwrap(), side }, &pods(), &[])
         };
-        assert_eq!((name(&inside(true)), name(&inside(false))), ("web", "stranger"));
-        assert!(inside(true).sees("shop", "web") && !inside(true).sees("shop", "old"));
+        assert_eq!(
+            [Side::Pod, Side::Node, Side::Other].map(|side| name(&inside(side)).to_owned()),
+            ["web", "web", "stranger"]
+        );
+        for side in [Side::Pod, Side::Node] {
+            assert!(inside(side).sees("shop", "web") && !inside(side).sees("shop", "old"), "{side:?}");
+        }
+        let hook = |side| inside(side).source(Client::Hook);
+        assert_eq!(hook(Side::Pod), Source::Pod("uid-web".to_owned()), "a pod can't take the kubelet's places");
+        assert_eq!(hook(Side::Node), Source::Node(Client::Hook));
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! network namespace, so it knows which pod is meant: whoever comes from the pod or from its node is answered as that pod, and anybody
 //! else as a stranger.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,38 @@ use hitless_api::PodRef;
 use hitless_kernel::{KernelError, PodNetns};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::identity::Peer;
+use super::identity::{Peer, Side};
 use super::serve::{Acceptor, serve};
 use super::state::AppState;
 use crate::drain::ensure_listened;
 use crate::view::NodePod;
 
-/// After a failure: a pod that has just come has no process yet, and nothing tells when it has.
+/// After a failure, and twice as long after each further one: a pod that has just come has no process yet, and nothing tells when it
+/// has.
 const RETRY: Duration = Duration::from_secs(1);
+/// Not longer than that.
+const LONGEST_RETRY: Duration = Duration::from_mins(1);
+
+/// Nobody listens in a pod that asks for it.
+struct Failed {
+    again: Instant,
+    pause: Duration,
+    is_told: bool,
+}
+
+impl Failed {
+    fn new(now: Instant) -> Self {
+        Self { again: now, pause: RETRY, is_told: false }
+    }
+
+    fn put_off(&mut self, now: Instant) {
+        self.again = now + self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_RETRY);
+    }
+}
 
 /// Somebody listens in a pod's namespace.
 struct Open {
@@ -41,8 +62,7 @@ struct Open {
 /// Listens in every pod that asks for it, until the state's token is cancelled.
 pub async fn run(state: AppState, router: Router, proc_root: PathBuf) -> Result<(), Infallible> {
     let (mut open, mut serving) = (BTreeMap::<String, Open>::new(), JoinSet::new());
-    // Pods of which it was said why nobody listens there.
-    let mut told = BTreeSet::new();
+    let mut failed = BTreeMap::<String, Failed>::new();
     let mut news = state.published.news().hear();
     while !state.token.is_cancelled() {
         news.mark_unchanged();
@@ -50,9 +70,10 @@ pub async fn run(state: AppState, router: Router, proc_root: PathBuf) -> Result<
         open.retain(|uid, open| {
             wanted.get(uid).is_some_and(|(pod, port)| *port == open.port && pod.ips == open.addresses)
         });
-        let mut has_failed = false;
+        failed.retain(|uid, _| wanted.contains_key(uid));
+        let now = Instant::now();
         for (uid, (pod, port)) in wanted {
-            if open.contains_key(&uid) {
+            if open.contains_key(&uid) || failed.get(&uid).is_some_and(|failed| failed.again > now) {
                 continue;
             }
             match listen(&proc_root, &pod, port).await {
@@ -63,20 +84,24 @@ pub async fn run(state: AppState, router: Router, proc_root: PathBuf) -> Result<
                         state.clone(),
                         router.clone(),
                     )));
+                    failed.remove(&uid);
                     open.insert(uid, Open { port, addresses: pod.ips.clone(), end: token.drop_guard() });
                 }
                 Err(error) => {
-                    has_failed = true;
-                    if error.is_lasting() && told.insert(uid) {
+                    let failed = failed.entry(uid).or_insert_with(|| Failed::new(now));
+                    failed.put_off(Instant::now());
+                    if error.is_lasting() && !failed.is_told {
+                        failed.is_told = true;
                         let pod = format!("{}/{}", pod.view.id.namespace, pod.view.id.name);
                         tracing::warn!(pod, port, %error, "can't listen in the pod; is the port its own? Take another one");
                     }
                 }
             }
         }
+        let again = failed.values().map(|failed| failed.again).min();
         tokio::select! {
             _ = news.changed() => {}
-            () = sleep(RETRY), if has_failed => {}
+            () = sleep_until(again.unwrap_or(now)), if again.is_some() => {}
             Some(_) = serving.join_next(), if !serving.is_empty() => {}
             () = state.token.cancelled() => {}
         }
@@ -141,14 +166,27 @@ impl Acceptor for InsideAcceptor {
     async fn accept(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, peer) = Acceptor::accept(&self.listener).await?;
         let Peer::Tcp { from, to } = peer else { return Ok((stream, peer)) };
-        let is_own = from.is_loopback() || from == to || is_of_node(from);
-        Ok((stream, Peer::Inside { pod: self.pod.clone(), from, is_own }))
+        let side = if from.is_loopback() || from == to {
+            Side::Pod
+        } else if is_of_node(from) {
+            Side::Node
+        } else {
+            Side::Other
+        };
+        Ok((stream, Peer::Inside { pod: self.pod.clone(), from, side }))
     }
 }
 
-/// Whether the address is one of the node's own, in whose network the agent is: only those can be bound.
+/// Whether the address is one of the node's own, in whose network the agent is: who sends to his own address sends from it. Whether it
+/// can be bound says less: `net.ipv4.ip_nonlocal_bind` lets any be.
 fn is_of_node(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
+    let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        // Nothing is sent.
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address)
 }
 
 #[cfg(test)]

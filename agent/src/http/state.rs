@@ -106,7 +106,7 @@ impl AppState {
         let most = if name.is_some() { WAITS_FOR_A_POD } else { WAITS_IN_A_NAMESPACE };
         let what = format!("{namespace}/{}", name.unwrap_or_default());
         let awaited = match caller {
-            Caller::Node => Some(self.limits.awaited.enter(&what, most).ok_or_else(refused)?),
+            Caller::Node | Caller::NodeFor(_) => Some(self.limits.awaited.enter(&what, most).ok_or_else(refused)?),
             Caller::Pod(_) | Caller::Stranger { .. } => None,
         };
         Ok((self.limits.waits.take(&caller.source(client)).ok_or_else(refused)?, awaited))
@@ -129,7 +129,7 @@ impl AppState {
     /// The pod that `caller` is.
     pub(super) fn own_pod(&self, caller: &Caller) -> Result<Arc<NodePod>, Refusal> {
         match caller {
-            Caller::Pod(own) => self.pod(caller, &own.namespace, &own.name),
+            Caller::Pod(own) | Caller::NodeFor(own) => self.pod(caller, &own.namespace, &own.name),
             Caller::Node => {
                 let words = "only a pod has a self, and this is the node; ask for /v1/pods/<namespace>/<name>/drain";
                 Err(Refusal::new(StatusCode::NOT_FOUND, words))

@@ -75,7 +75,7 @@ pub(super) async fn delete(
 fn pod(caller: &Caller) -> Result<&PodRef, Refusal> {
     match caller {
         Caller::Pod(pod) => Ok(pod),
-        Caller::Node | Caller::Stranger { .. } => Err(Refusal::new(
+        Caller::Node | Caller::NodeFor(_) | Caller::Stranger { .. } => Err(Refusal::new(
             StatusCode::FORBIDDEN,
             "only a pod of this node has a task of its own; ask from inside of it",
         )),

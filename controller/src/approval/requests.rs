@@ -26,8 +26,10 @@ use hitless_rollout::snapshot::RuleView;
 
 use webhook_rule::WebhookRule;
 
-/// Requests that are under way at the same time; upstream has 16.
+/// Requests that are under way at the same time; upstream has 16. A namespace that has none may send one beyond them.
 pub const MOST_CALLS: usize = 64;
+/// But not beyond that.
+pub const MOST_CALLS_EVER: usize = 256;
 /// Those of one namespace: approvers that never answer take nobody else's places.
 pub const MOST_CALLS_OF_NAMESPACE: usize = 8;
 /// Longest time of one request.
@@ -229,13 +231,17 @@ impl Requests {
         for live in self.calls.values() {
             *places.entry(live.rule.namespace.clone()).or_default() += 1;
         }
+        let mut all = self.calls.len();
         due.retain(|(_, key, _)| {
             let taken = places.entry(key.namespace.clone()).or_default();
-            let has_place = *taken < MOST_CALLS_OF_NAMESPACE;
+            let has_place = match *taken {
+                0 => all < MOST_CALLS_EVER,
+                taken => taken < MOST_CALLS_OF_NAMESPACE && all < MOST_CALLS,
+            };
             *taken += usize::from(has_place);
+            all += usize::from(has_place);
             has_place
         });
-        due.truncate(MOST_CALLS.saturating_sub(self.calls.len()));
         self.wake_at = later;
         due.into_iter().filter_map(|(_, key, what)| self.call(key, what, now)).collect()
     }

@@ -25,8 +25,12 @@ pub(super) enum Leaving {
 }
 
 /// What was seen in one look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    Deleted,
+    /// The Namespace is gone, or is going.
+    WithoutNamespace,
+    /// The Deployment is going, and waits for its pods (foreground deletion).
+    DeploymentGoes,
     /// Helm never deletes the Namespace. Who replaces the Deployment makes another one at once.
     WithoutDeployment,
     ScaledToZero,
@@ -38,7 +42,7 @@ pub(super) async fn ask(client: &Client) -> Leaving {
     let (start, mut last) = (Instant::now(), Leaving::Restart);
     loop {
         match look(client).await {
-            Ok(Seen::Deleted) => return Leaving::Uninstall,
+            Ok(Seen::WithoutNamespace | Seen::DeploymentGoes) => return Leaving::Uninstall,
             Ok(Seen::WithoutDeployment) => last = Leaving::Uninstall,
             Ok(Seen::ScaledToZero) => last = Leaving::ScaledToZero,
             Ok(Seen::Running) => last = Leaving::Restart,
@@ -51,14 +55,19 @@ pub(super) async fn ask(client: &Client) -> Leaving {
     }
 }
 
-/// Whether the Namespace is not being deleted, and no controller was made anew.
+/// Whether the Namespace is not being deleted, and no controller was made anew: what outlives the manifests has to go by itself then.
 pub(super) async fn namespace_stays(client: &Client) -> bool {
-    matches!(look(client).await, Ok(Seen::WithoutDeployment)) && namespace(client).await.is_ok_and(is_there)
+    matches!(look(client).await, Ok(Seen::DeploymentGoes | Seen::WithoutDeployment))
+}
+
+/// Whether there is to be no controller, as far as is known.
+pub(super) async fn is_still_at_zero(client: &Client) -> bool {
+    !matches!(look(client).await, Ok(Seen::Running))
 }
 
 async fn look(client: &Client) -> Result<Seen, WriteError> {
     if !is_there(namespace(client).await?) {
-        return Ok(Seen::Deleted);
+        return Ok(Seen::WithoutNamespace);
     }
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let deployment = Writes::read(deployments.get_opt(CONTROLLER)).await?;
@@ -77,7 +86,7 @@ fn is_there(namespace: Option<Namespace>) -> bool {
 fn seen(deployment: Option<&Deployment>) -> Seen {
     match deployment {
         None => Seen::WithoutDeployment,
-        Some(deployment) if deployment.metadata.deletion_timestamp.is_some() => Seen::Deleted,
+        Some(deployment) if deployment.metadata.deletion_timestamp.is_some() => Seen::DeploymentGoes,
         Some(deployment) if deployment.spec.as_ref().is_some_and(|spec| spec.replicas == Some(0)) => Seen::ScaledToZero,
         Some(_) => Seen::Running,
     }
@@ -128,6 +137,14 @@ mod tests {
         assert_eq!(asked(Some(namespace(true)), &[2]).await, Leaving::Uninstall);
         assert_eq!(asked(Some(namespace(false)), &[NONE]).await, Leaving::Uninstall);
         assert_eq!(asked(Some(namespace(false)), &[2, NONE]).await, Leaving::Uninstall);
+    }
+
+    #[test]
+    fn a_foreground_deletion_is_one_that_leaves_the_namespace() {
+        let going = json!({"metadata": {"name": "hitless-controller", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let going: Deployment = serde_json::from_value(going).unwrap();
+        assert_eq!(seen(Some(&going)), Seen::DeploymentGoes);
+        assert_eq!(seen(None), Seen::WithoutDeployment);
     }
 
     #[tokio::test(start_paused = true)]

@@ -156,7 +156,7 @@ pub(crate) fn each_socket_of(
 }
 
 /// Calls `each` with descriptor and inode of every socket a process holds. Descriptors that close meanwhile are skipped.
-fn each_socket(directory: &Path, mut each: impl FnMut(ForeignRawFd, u32)) -> io::Result<()> {
+pub(crate) fn each_socket(directory: &Path, mut each: impl FnMut(ForeignRawFd, u32)) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let target = match fs::read_link(&path) {

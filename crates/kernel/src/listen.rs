@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::close::each_socket_of;
+use crate::close::{each_socket, each_socket_of};
 use crate::{KernelError, Listener, PodNetns, find_container_pids};
 
 /// Between two looks; a look costs some 15 µs, and the kernel has no event for a new listener.
@@ -117,6 +118,21 @@ impl PodNetns {
             }
             thread::sleep(GLANCE);
         }
+    }
+
+    /// Listeners in the namespace that belong to this process.
+    pub fn own_listeners(&self) -> Result<Vec<Listener>, KernelError> {
+        let mut listeners = self.listeners()?;
+        let mut inodes = BTreeSet::new();
+        if !listeners.is_empty() {
+            let own = Path::new("/proc/self/fd");
+            each_socket(own, |_, inode| {
+                inodes.insert(inode);
+            })
+            .map_err(|error| KernelError::of_call("list the agent's own open files", error, &[]))?;
+        }
+        listeners.retain(|listener| inodes.contains(&listener.inode));
+        Ok(listeners)
     }
 
     /// Listeners that belong to a container of the pod: those that go with its processes. A sidecar that is not restarted

@@ -8,6 +8,7 @@ mod companions;
 mod read;
 mod wanted;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -163,7 +164,10 @@ impl Restorer {
 
     /// Puts back what is to be put back now.
     pub async fn pass(&self) -> Passed {
-        let found = self.look().await;
+        self.carry_out_all(self.look().await).await
+    }
+
+    async fn carry_out_all(&self, found: Found) -> Passed {
         let mut passed = Passed { changed: Vec::new(), waiting: found.waiting, failed: found.failed };
         for restore in found.wanted {
             match self.carry_out(&restore).await {
@@ -189,25 +193,11 @@ impl Restorer {
         }
     }
 
-    /// Closes Services whose pods need them open no more, until none is open; for a controller that leaves without a successor. Its
-    /// agents go on with what is under way. `told` hears of each pass.
-    pub async fn until_closed(&self, mut told: impl FnMut(&Passed)) {
-        loop {
-            let (is_open, found) = self.look_at_open().await;
-            let mut passed = Passed { failed: found.failed, ..Passed::default() };
-            for restore in found.wanted {
-                match self.carry_out(&restore).await {
-                    Ok(()) => passed.changed.push(restore),
-                    Err(error) if error.is_stale() => passed.changed.push(restore),
-                    Err(error) => passed.failed.push(RestoreError::Write { what: restore.to_string(), error }),
-                }
-            }
-            told(&passed);
-            if !is_open && passed.is_quiet() {
-                return;
-            }
-            sleep(PAUSE).await;
-        }
+    /// Closes Services that no operation needs open any more; `live` are the ids of grants that are not finished. For a controller that
+    /// leaves without a successor while its agents go on. Says whether any Service was open.
+    pub async fn close_ended(&self, live: &BTreeSet<String>) -> (bool, Passed) {
+        let (is_open, found) = self.look_at_open(live).await;
+        (is_open, self.carry_out_all(found).await)
     }
 }
 

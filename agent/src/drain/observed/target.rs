@@ -1,7 +1,7 @@
 //! How a pod is to be observed, and what for.
 
+use hitless_api::DrainSpec;
 use hitless_api::pod::PodView;
-use hitless_api::{DrainSpec, PortDrain, PortTreatment};
 
 use crate::drain::must_listen;
 
@@ -23,12 +23,7 @@ pub struct Target {
 impl Target {
     /// For the pod as it is now.
     #[must_use]
-    pub fn new(pod: &PodView, stage: Stage, mut drain: DrainSpec, containers: Vec<String>) -> Self {
-        // Who waits there waits for the others.
-        if let Some(port) = pod.endpoint_port() {
-            drain.ports.retain(|known| known.port != port);
-            drain.ports.push(PortDrain { port, treat: PortTreatment::Ignore });
-        }
+    pub fn new(pod: &PodView, stage: Stage, drain: DrainSpec, containers: Vec<String>) -> Self {
         let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
         Self { stage, drain, probe_periods, containers, must_listen: must_listen(pod) }
     }

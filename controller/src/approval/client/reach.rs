@@ -1,19 +1,23 @@
-//! Which addresses an approver may have. Whoever writes a rule names an address that the controller connects to: never one of its own,
-//! nor one that only its node is meant to reach.
+//! Which addresses an approver may have. Whoever writes a rule names an address that the controller connects to: never its loopback
+//! address, nor one that only its node is meant to reach.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use hitless_gate::approval::target::Target;
 use tokio::net::lookup_host;
 
 use crate::approval::requests::Failure;
 
+/// Metadata servers that are not link-local: Alibaba Cloud's, and that of AWS by IPv6.
+const METADATA: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254))];
+
 /// How far approvers are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// In the network.
     Network,
-    /// The controller's own addresses, too; for tests.
+    /// At loopback addresses, too; for tests.
     OwnAddresses,
 }
 
@@ -50,8 +54,8 @@ impl Reach {
         };
         if address.is_loopback() || address.is_unspecified() {
             Some("that is the controller itself")
-        } else if is_link_local {
-            Some("that is link-local, as metadata servers of clouds are")
+        } else if is_link_local || METADATA.contains(&address) {
+            Some("that is link-local, or a cloud's metadata server")
         } else if address.is_multicast() {
             Some("that is a multicast address")
         } else {
@@ -67,10 +71,12 @@ mod tests {
     #[test]
     fn only_addresses_in_the_network_are_asked() {
         let refused = |address: &str| Reach::Network.refusal(address.parse().unwrap()).is_some();
-        for address in ["127.0.0.1", "127.9.9.9", "0.0.0.0", "169.254.169.254", "224.0.0.1"] {
+        for address in ["127.0.0.1", "127.9.9.9", "0.0.0.0", "169.254.169.254", "100.100.100.200", "224.0.0.1"] {
             assert!(refused(address), "{address}");
         }
-        for address in ["::1", "::", "fe80::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254"] {
+        for address in
+            ["::1", "::", "fe80::1", "ff02::1", "fd00:ec2::254", "::ffff:127.0.0.1", "::ffff:169.254.169.254"]
+        {
             assert!(refused(address), "{address}");
         }
         for address in ["10.96.0.10", "192.168.1.1", "203.0.113.9", "fd00::1", "2001:db8::1", "::ffff:10.0.0.1"] {

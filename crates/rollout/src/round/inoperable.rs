@@ -1,4 +1,4 @@
-//! Workloads none of whose pods could be operated, because what is wished of their drain, mode or hooks makes no sense. Their owners
+//! Workloads with a pod that can't be operated, because what is wished of its drain, mode or hooks makes no sense. Their owners
 //! are told as soon as such a pod is seen, and not when the images change.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use super::wait_reason::WaitReason;
 use super::wishes::Wishes;
 use crate::mode::Policies;
 
-/// What such a pod would wait for, by index of the workload's plan. One pod speaks for all of its workload.
+/// What such a pod would wait for, by index of the workload's plan. One pod is asked for each workload.
 pub(super) type Inoperable = BTreeMap<usize, WaitReason>;
 
 pub(super) fn find(wishes: &Wishes<'_>, policies: &Policies<'_>) -> Inoperable {
@@ -27,7 +27,7 @@ pub(super) fn notes(wishes: &Wishes<'_>, found: &Inoperable) -> impl Iterator<It
             severity: Severity::Warning,
             reason: why.reason(),
             action: "UpdateInPlace",
-            text: format!("none of its pods can be operated: {}", why.text()),
+            text: format!("at least one of its pods can't be operated: {}", why.text()),
         }
     })
 }

@@ -46,8 +46,7 @@ fn a_drain_that_makes_no_sense_is_said_before_anything_is_wished() {
     let snapshot = at_rest(&faulty, "in-place");
     assert!(decide(&snapshot).verdicts.is_empty(), "nothing is wished");
     let (text, report) = said(&snapshot).unwrap();
-    let words =
-        "none of its pods can be operated: annotation hitless.dev/drain is not usable: unknown field `minSecond`";
+    let words = "at least one of its pods can't be operated: annotation hitless.dev/drain is not usable: unknown field `minSecond`";
     assert!(text.starts_with(words) && text.ends_with("correct it in the pod's template and on the pod"), "{text}");
     assert!(matches!(report, Some(WaitReason::Drain(_))), "{report:?}");
     assert_eq!(said(&at_rest(&json!({"hitless.dev/drain": "{\"minSeconds\": 3}"}), "in-place")), None);

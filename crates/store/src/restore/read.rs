@@ -62,7 +62,7 @@ impl Restorer {
     }
 
     /// Whether any Service is open, and those that can be closed.
-    pub(super) async fn look_at_open(&self) -> (bool, Found) {
+    pub(super) async fn look_at_open(&self, live: &BTreeSet<String>) -> (bool, Found) {
         let mut found = Found::default();
         let services = found.take(self.services().await.map_err(|error| reading("services", error)));
         let open: Vec<Arc<ServiceView>> = services.into_iter().filter(|service| service.held_by.is_some()).collect();
@@ -74,7 +74,7 @@ impl Restorer {
             pods.extend(found.take(of_namespace.map_err(|error| reading("pods", error))));
         }
         if found.failed.is_empty() {
-            found.wanted.extend(wanted::close_where_ready(&open, &pods, Timestamp::now()));
+            found.wanted.extend(wanted::close_ended(&open, &pods, live, Timestamp::now()));
         }
         (!open.is_empty(), found)
     }

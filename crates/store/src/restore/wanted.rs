@@ -1,5 +1,6 @@
 //! What is to be put back about objects that were read. Pure.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hitless_api::Grant;
@@ -60,13 +61,18 @@ pub(super) fn close(services: &[Arc<ServiceView>]) -> impl Iterator<Item = Resto
         .map(|service| Restore::Close(ServiceWrite::close(service)))
 }
 
-/// Those of them whose pod is Ready, or is no more: nobody who is held needs them open.
-pub(super) fn close_where_ready(
+/// Those of them whose operation is not among `live` and whose pod is Ready, or is no more: nobody who is held needs them open.
+pub(super) fn close_ended(
     services: &[Arc<ServiceView>],
     pods: &[Arc<PodView>],
+    live: &BTreeSet<String>,
     now: Timestamp,
 ) -> impl Iterator<Item = Restore> {
     let is_over = move |service: &ServiceView| {
+        // A pod is Ready before its operation, too.
+        if service.mark().is_some_and(|id| live.contains(id)) {
+            return false;
+        }
         let uid = service.mark().and_then(Grant::pod_uid_of);
         pods.iter().find(|pod| Some(pod.id.uid.as_str()) == uid && !pod.terminating).is_none_or(|pod| {
             let since = pod.conditions.get("Ready").and_then(|ready| ready.since);
@@ -179,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_successor_only_those_are_closed_whose_pod_is_ready_or_gone() {
+    fn without_a_successor_only_those_are_closed_whose_operation_is_over_and_whose_pod_is_ready_or_gone() {
         let service = |name: &str, pod: &str| {
             let mark = format!("{pod}.h,false");
             let rest = json!({"metadata": {"annotations": {"hitless.dev/held-by": mark}}, "spec": {"publishNotReadyAddresses": true}});
@@ -194,9 +200,12 @@ mod tests {
             ready("back", "True", "2026-01-01T00:00:58Z"),
             ready("just", "True", "2026-01-01T00:00:59Z"),
             ready("away", "False", "2026-01-01T00:00:00Z"),
+            ready("about-to-go", "True", "2026-01-01T00:00:00Z"),
         ];
-        let services = [service("a", "back"), service("b", "just"), service("c", "away"), service("d", "gone")];
-        let closed: Vec<String> = close_where_ready(&services, &pods, now.parse().unwrap())
+        let services = [("a", "back"), ("b", "just"), ("c", "away"), ("d", "gone"), ("e", "about-to-go")]
+            .map(|(name, pod)| service(name, pod));
+        let live = ["about-to-go.h".to_owned()].into();
+        let closed: Vec<String> = close_ended(&services, &pods, &live, now.parse().unwrap())
             .map(|restore| match restore {
                 Restore::Close(write) => write.name,
                 other => panic!("{other:?}"),
