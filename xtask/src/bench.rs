@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use clap::{Args, Subcommand};
-use hitless_cluster::{Cluster, Kubernetes, UpOptions, missing_requirements};
+use hitless_cluster::{Cluster, IpFamily, Kubernetes, UpOptions, missing_requirements};
 use hitless_e2e::Stack;
 use hitless_e2e::build::Programs;
 
@@ -79,7 +79,12 @@ fn on_cluster(bench: &Bench, measure: impl FnOnce(&Stack) -> anyhow::Result<()>)
     let missing = missing_requirements();
     ensure!(missing.is_empty(), "a benchmark needs a real cluster, and this machine lacks: {missing:?}");
     let programs = Programs::build()?;
-    let options = UpOptions { name: bench.cluster.clone(), nodes: 2, kubernetes: Kubernetes::default() };
+    let options = UpOptions {
+        name: bench.cluster.clone(),
+        nodes: 2,
+        kubernetes: Kubernetes::default(),
+        ip_family: IpFamily::default(),
+    };
     let cluster = Arc::new(Cluster::up(&options, &|line| eprintln!("{line}"))?);
     let outcome = Stack::install_on(cluster, programs).and_then(|stack| measure(&stack));
     if !bench.keep {

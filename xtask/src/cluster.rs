@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use hitless_cluster::image::ImageSpec;
-use hitless_cluster::{Cluster as Up, Kubernetes, Place, Tools, UpOptions};
+use hitless_cluster::{Cluster as Up, IpFamily, Kubernetes, Place, Tools, UpOptions};
 use jiff::Timestamp;
 
 /// The arguments of `cargo xtask cluster`.
@@ -33,6 +33,9 @@ enum Verb {
         nodes: u8,
         #[command(flatten)]
         version: Version,
+        /// The addresses of nodes, pods and Services: ipv4, ipv6, or dual for both.
+        #[arg(long, default_value_t)]
+        ip_family: IpFamily,
     },
     /// Remove a cluster: processes, mounts, namespaces, cgroups, files.
     Down(Name),
@@ -101,7 +104,9 @@ pub(crate) fn run(arguments: Cluster) -> Result<ExitCode> {
             let tools = Tools::ensure(kubernetes, &progress)?;
             println!("all built; kubectl is {}", tools.path("kubectl")?.display());
         }
-        Verb::Up { name: Name { name }, nodes, version } => up(name, nodes, version.kubernetes)?,
+        Verb::Up { name: Name { name }, nodes, version: Version { kubernetes }, ip_family } => {
+            up(&UpOptions { name, nodes, kubernetes, ip_family })?;
+        }
         Verb::Down(Name { name }) => {
             Up::down(&name)?;
             println!("cluster {name} is removed");
@@ -118,9 +123,9 @@ pub(crate) fn run(arguments: Cluster) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn up(name: String, nodes: u8, kubernetes: Kubernetes) -> Result<()> {
+fn up(options: &UpOptions) -> Result<()> {
     let begin = Instant::now();
-    let cluster = Up::up(&UpOptions { name, nodes, kubernetes }, &progress)?;
+    let cluster = Up::up(options, &progress)?;
     let (name, seconds) = (cluster.name(), begin.elapsed().as_secs_f64());
     println!("cluster {name} is up with {} after {seconds:.1} s", cluster.node_names().join(", "));
     println!("  cargo xtask cluster exec --name {name} -- kubectl get nodes");

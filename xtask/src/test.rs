@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use hitless_cluster::{Kubernetes, missing_requirements};
+use hitless_cluster::{IpFamily, Kubernetes, missing_requirements};
 use hitless_e2e::build::{Programs, workspace};
 
 use binaries::{Binary, Job, cargo_below, long_jobs, run_all};
@@ -33,6 +33,9 @@ pub(crate) struct Test {
     /// The version of Kubernetes of the end-to-end tests: 1.36, or 1.35, on which `refusing` runs.
     #[arg(long, default_value_t)]
     kubernetes: Kubernetes,
+    /// The addresses of the end-to-end tests' cluster: ipv4, ipv6, or dual for both.
+    #[arg(long, default_value_t)]
+    ip_family: IpFamily,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

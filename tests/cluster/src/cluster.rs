@@ -1,6 +1,7 @@
 //! Bringing a cluster up, opening one that is up, and using it.
 
 use std::fs::{self, File};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use crate::part::Parts;
 use crate::pki::Pki;
 use crate::state::{self, State, Summary};
 use crate::{
-    Error, Kubernetes, Place, Progress, Registry, Result, Tools, Write, address, audit, down, missing_requirements,
-    network, packages, run, workspace,
+    Error, IpFamily, Kubernetes, Place, Progress, Registry, Result, Tools, Write, address, audit, down,
+    missing_requirements, network, packages, run, workspace,
 };
 
 /// The environment variables that would send the cluster's traffic through a proxy.
@@ -31,6 +32,8 @@ pub struct UpOptions {
     pub nodes: u8,
     /// Its version of Kubernetes.
     pub kubernetes: Kubernetes,
+    /// The addresses of nodes, pods and Services.
+    pub ip_family: IpFamily,
 }
 
 /// A cluster that is up.
@@ -38,6 +41,7 @@ pub struct UpOptions {
 pub struct Cluster {
     name: String,
     nodes: u8,
+    ip_family: IpFamily,
     directory: PathBuf,
     tools: Tools,
     parts: Parts,
@@ -66,10 +70,18 @@ impl Cluster {
         let directory = state::directory(&options.name);
         fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
         let parts = Parts::of(&options.name, &directory)?;
-        let cluster = Self { name: options.name.clone(), nodes: options.nodes, directory, tools, parts };
+        let cluster = Self {
+            name: options.name.clone(),
+            nodes: options.nodes,
+            ip_family: options.ip_family,
+            directory,
+            tools,
+            parts,
+        };
         let mut state = State {
             name: cluster.name.clone(),
             nodes: cluster.nodes,
+            ip_family: cluster.ip_family,
             created: Timestamp::now(),
             complete: false,
             tools: cluster.tools.clone(),
@@ -116,6 +128,30 @@ impl Cluster {
         (1..=self.nodes).map(|index| format!("n{index}")).collect()
     }
 
+    /// The addresses of nodes, pods and Services.
+    #[must_use]
+    pub fn ip_family(&self) -> IpFamily {
+        self.ip_family
+    }
+
+    /// The control plane's address, of the family of `status.podIP`.
+    #[must_use]
+    pub fn control_plane(&self) -> IpAddr {
+        self.ip_family.first().control_plane()
+    }
+
+    /// The address in the network outside of the cluster, of the family of `status.podIP`: see [`Place::Outside`].
+    #[must_use]
+    pub fn outside(&self) -> IpAddr {
+        self.ip_family.first().outside()
+    }
+
+    /// A host's own address, of the family of `status.podIP`.
+    #[must_use]
+    pub fn loopback(&self) -> IpAddr {
+        self.ip_family.first().loopback()
+    }
+
     /// The administrator's kubeconfig. It is of use only inside the cluster's network namespaces.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
@@ -137,6 +173,11 @@ impl Cluster {
     /// Runs `work` on a thread that is in the network namespace of `place`. Threads it starts are there, too.
     pub fn in_network<T: Send>(&self, place: Place, work: impl FnOnce() -> T + Send) -> Result<T> {
         network::inside(&self.name, place, work)
+    }
+
+    /// The same in the network namespace of a process, for instance of a pod.
+    pub fn in_network_of<T: Send>(&self, pid: u32, work: impl FnOnce() -> T + Send) -> Result<T> {
+        network::inside_process(pid, work)
     }
 
     /// A command that runs `program` in a place, with `KUBECONFIG` set and the cluster's programs on `PATH`: kubectl, and what
@@ -210,12 +251,17 @@ impl Cluster {
     ///
     /// Pods may use `name:tag` itself: the registry stands for every other one.
     pub fn push_image(&self, name_and_tag: &str, image: &Image) -> Result<String> {
-        self.in_network(Place::ControlPlane, || Registry::of_cluster().push(name_and_tag, image))?
+        self.in_network(Place::ControlPlane, || self.registry().push(name_and_tag, image))?
     }
 
     /// The API writes since a moment, from the audit log, in the order in which they ended.
     pub fn writes(&self, since: Timestamp) -> Result<Vec<Write>> {
         audit::read(&self.directory.join(AUDIT_LOG), since)
+    }
+
+    /// Its image registry, which is reached from the control plane's namespace.
+    pub(crate) fn registry(&self) -> Registry {
+        Registry::at(self.ip_family.first().registry())
     }
 
     /// Where [`Cluster::provide`] puts programs.
@@ -226,7 +272,8 @@ impl Cluster {
     fn of(state: State) -> Result<Self> {
         let directory = state::directory(&state.name);
         let parts = Parts::of(&state.name, &directory)?;
-        Ok(Self { name: state.name, nodes: state.nodes, directory, tools: state.tools, parts })
+        let State { name, nodes, ip_family, tools, .. } = state;
+        Ok(Self { name, nodes, ip_family, directory, tools, parts })
     }
 
     /// The cluster of that name if it is complete and well; none if it must be made (again).
@@ -240,6 +287,12 @@ impl Cluster {
             return Err(Error::Invalid(format!(
                 "cluster {0} is up with {1} nodes; `cargo xtask cluster down --name {0}` removes it",
                 state.name, state.nodes
+            )));
+        }
+        if state.ip_family != options.ip_family {
+            return Err(Error::Invalid(format!(
+                "cluster {0} is up with {1} addresses; `cargo xtask cluster down --name {0}` removes it",
+                state.name, state.ip_family
             )));
         }
         if state.tools != *tools {
@@ -256,12 +309,13 @@ impl Cluster {
     fn start(&self, progress: Progress<'_>) -> Result<()> {
         self.parts.prepare()?;
         Hierarchies::find()?.make(&self.name, self.nodes)?;
-        network::make(&self.name, self.nodes)?;
+        network::make(&self.name, self.nodes, self.ip_family)?;
         let pki = Pki::make(&self.directory.join("pki"))?;
-        let (cluster, directory, tools, parts) =
-            (self.name.as_str(), self.directory.as_path(), &self.tools, &self.parts);
-        let control_plane = ControlPlane { cluster, directory, tools, parts };
-        let nodes: Vec<Node> = (1..=self.nodes).map(|index| Node { cluster, index, directory, tools, parts }).collect();
+        let (cluster, ip_family, directory) = (self.name.as_str(), self.ip_family, self.directory.as_path());
+        let (tools, parts) = (&self.tools, &self.parts);
+        let control_plane = ControlPlane { cluster, ip_family, directory, tools, parts };
+        let node = |index| Node { cluster, index, ip_family, directory, tools, parts };
+        let nodes: Vec<Node> = (1..=self.nodes).map(node).collect();
         progress("starting etcd, kube-apiserver and the image registry");
         control_plane.certificates(&pki)?;
         control_plane.start()?;

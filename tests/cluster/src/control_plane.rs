@@ -1,14 +1,15 @@
 //! etcd, kube-apiserver, kube-controller-manager, kube-scheduler and the image registry.
 
 use std::fs;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::address::{API_SERVER_PORT, Family};
 use crate::part::Parts;
 use crate::pki::Pki;
-use crate::{Error, Place, Result, Tools, address, http, network, run};
+use crate::{Error, IpFamily, Place, Result, Tools, http, network, run};
 
 /// The audit log in a cluster's directory.
 pub(crate) const AUDIT_LOG: &str = "log/audit.jsonl";
@@ -29,6 +30,7 @@ rules:
 /// Everything needed to start parts in the control plane's namespace.
 pub(crate) struct ControlPlane<'a> {
     pub(crate) cluster: &'a str,
+    pub(crate) ip_family: IpFamily,
     pub(crate) directory: &'a Path,
     pub(crate) tools: &'a Tools,
     pub(crate) parts: &'a Parts,
@@ -37,8 +39,9 @@ pub(crate) struct ControlPlane<'a> {
 impl ControlPlane<'_> {
     /// Makes the certificates of the control plane and its users, and their kubeconfigs.
     pub(crate) fn certificates(&self, pki: &Pki) -> Result<()> {
-        let service = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"];
-        let hosts = [&[address::CONTROL_PLANE, address::API_SERVICE, "127.0.0.1"], &service[..]].concat();
+        let addresses = self.ip_family.each().iter().flat_map(|family| [family.control_plane(), family.api_service()]);
+        let names = ["127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned);
+        let hosts: Vec<String> = addresses.map(|address| address.to_string()).chain(names).collect();
         pki.issue("apiserver", "kube-apiserver", None, &hosts)?;
         pki.issue("apiserver-kubelet", "apiserver-kubelet", Some("system:masters"), &[])?;
         let users = [
@@ -49,7 +52,7 @@ impl ControlPlane<'_> {
         ];
         for (name, user, group) in users {
             pki.issue(name, user, group, &[])?;
-            pki.kubeconfig(name, &self.directory.join(format!("{name}.conf")))?;
+            pki.kubeconfig(name, api_server(self.ip_family), &self.directory.join(format!("{name}.conf")))?;
         }
         Ok(())
     }
@@ -67,7 +70,7 @@ impl ControlPlane<'_> {
         manager.arg(self.flag("kubeconfig", "controller-manager.conf"));
         manager.arg(self.flag("service-account-private-key-file", "pki/sa.key"));
         manager.arg(self.flag("root-ca-file", "pki/ca.crt"));
-        manager.arg(format!("--cluster-cidr={}", address::CLUSTER));
+        manager.arg(format!("--cluster-cidr={}", self.ip_family.list(Family::cluster)));
         manager.args(["--allocate-node-cidrs=false", "--use-service-account-credentials", "--leader-elect=false"]);
         self.parts.start("kube-controller-manager", &manager)?;
         let mut scheduler = self.command("kube-scheduler")?;
@@ -80,7 +83,8 @@ impl ControlPlane<'_> {
         network::inside(self.cluster, Place::ControlPlane, || {
             run::until("the image registry", Duration::from_secs(15), || {
                 self.parts.alive("registry")?;
-                Ok(http::request(address::REGISTRY, "GET", "/v2/", "", &[]).map_err(|error| error.to_string()))
+                Ok(http::request(self.ip_family.first().registry(), "GET", "/v2/", "", &[])
+                    .map_err(|error| error.to_string()))
             })
         })?
         .map(drop)
@@ -88,7 +92,7 @@ impl ControlPlane<'_> {
 
     /// Waits until the API server serves.
     pub(crate) fn wait_for_api_server(&self, kubectl: impl Fn(&[&str]) -> Result<String> + Sync) -> Result<()> {
-        let target = (address::CONTROL_PLANE, 6443);
+        let target = api_server(self.ip_family);
         let limit = Duration::from_mins(1);
         let check = || {
             self.parts.alive("etcd")?;
@@ -106,7 +110,11 @@ impl ControlPlane<'_> {
 
     fn start_registry(&self) -> Result<()> {
         let mut registry = self.command("registry")?;
-        registry.args(["--address", address::REGISTRY]).arg("--directory").arg(self.directory.join("registry"));
+        registry
+            .arg("--address")
+            .arg(self.ip_family.first().registry().to_string())
+            .arg("--directory")
+            .arg(self.directory.join("registry"));
         self.parts.start("registry", &registry)
     }
 
@@ -124,9 +132,11 @@ impl ControlPlane<'_> {
         let policy = self.directory.join("audit.yaml");
         fs::write(&policy, AUDIT_POLICY).map_err(Error::file("write", policy))?;
         let mut server = self.command("kube-apiserver")?;
-        server.args(["--etcd-servers=http://127.0.0.1:2379", "--secure-port=6443", "--allow-privileged=true"]);
-        server.arg(format!("--advertise-address={}", address::CONTROL_PLANE));
-        server.arg(format!("--service-cluster-ip-range={}", address::SERVICES));
+        server.args(["--etcd-servers=http://127.0.0.1:2379", "--allow-privileged=true"]);
+        server.arg(format!("--bind-address={}", self.ip_family.unspecified()));
+        server.arg(format!("--secure-port={API_SERVER_PORT}"));
+        server.arg(format!("--advertise-address={}", self.ip_family.first().control_plane()));
+        server.arg(format!("--service-cluster-ip-range={}", self.ip_family.list(Family::services)));
         let files = [
             ("client-ca-file", "pki/ca.crt"),
             ("tls-cert-file", "pki/apiserver.crt"),
@@ -158,6 +168,11 @@ impl ControlPlane<'_> {
         command.arg(self.tools.path(program)?).env("PATH", self.tools.search_path());
         Ok(command)
     }
+}
+
+/// Where the cluster's own clients find the API server.
+pub(crate) fn api_server(ip_family: IpFamily) -> SocketAddr {
+    SocketAddr::new(ip_family.first().control_plane(), API_SERVER_PORT)
 }
 
 /// An `nsenter` into a place, to which the program must be appended.

@@ -34,17 +34,16 @@ impl Response {
     }
 }
 
-/// Sends a request to `address` (`ip:port`) from the namespace of the calling thread.
+/// Sends a request from the namespace of the calling thread.
 pub(crate) fn request(
-    address: &str,
+    address: SocketAddr,
     method: &str,
     path: &str,
     content_type: &str,
     body: &[u8],
 ) -> std::io::Result<Response> {
     let invalid = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
-    let target: SocketAddr = address.parse().map_err(|_| invalid(format!("{address} is no ip:port")))?;
-    let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(2))?;
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.set_write_timeout(Some(LIMIT))?;
     let length = body.len();

@@ -7,7 +7,7 @@
 //! # Where things live
 //!
 //! * The control plane and every node have a **network namespace** of their own (`hitless.<cluster>.cp`,
-//!   `hitless.<cluster>.n1`, …) without a route out of the machine. Addresses are therefore the same in every cluster.
+//!   `hitless.<cluster>.n1`, …) without a route out of the machine. Addresses are therefore the same in every cluster of the same [`IpFamily`].
 //! * Every node also has a **mount namespace** of its own in which `/run`, `/var/log`, `/var/lib/kubelet` and
 //!   `/var/lib/cni` are the node's: paths that agents and tools expect (`/run/containerd/containerd.sock`) are where
 //!   they are on a real node, two nodes cannot meet in them, and all mounts are gone when the node's processes are.
@@ -37,6 +37,7 @@ mod down;
 mod error;
 mod http;
 pub mod image;
+mod ip_family;
 mod kubernetes;
 mod moment;
 mod network;
@@ -51,10 +52,10 @@ mod state;
 mod tools;
 mod workspace;
 
-pub use address::{CONTROL_PLANE, OUTSIDE};
 pub use audit::{Write, WriteCount, count_writes};
 pub use cluster::{Cluster, UpOptions};
 pub use error::{Error, Result};
+pub use ip_family::IpFamily;
 pub use kubernetes::Kubernetes;
 pub use moment::parse_since;
 pub use network::Place;

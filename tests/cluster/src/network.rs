@@ -1,12 +1,14 @@
 //! Network namespaces: one for the control plane, with a bridge, and one for each node, on that bridge.
 
 use std::fs::{self, File};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
 use nix::sched::{CloneFlags, setns};
 
-use crate::{Error, Result, address, run};
+use crate::address::Family;
+use crate::{Error, IpFamily, Result, run};
 
 /// Where in a cluster something runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +42,15 @@ impl Place {
 
 /// Runs `work` on a thread inside a network namespace and returns what it returns.
 pub(crate) fn inside<T: Send>(cluster: &str, place: Place, work: impl FnOnce() -> T + Send) -> Result<T> {
-    let path = place.namespace_file(cluster);
+    inside_file(place.namespace_file(cluster), work)
+}
+
+/// The same inside the network namespace of a process.
+pub(crate) fn inside_process<T: Send>(pid: u32, work: impl FnOnce() -> T + Send) -> Result<T> {
+    inside_file(PathBuf::from(format!("/proc/{pid}/ns/net")), work)
+}
+
+fn inside_file<T: Send>(path: PathBuf, work: impl FnOnce() -> T + Send) -> Result<T> {
     let namespace = File::open(&path).map_err(Error::file("open", &path))?;
     let thread = move || {
         // Only this thread changes its namespace, and it ends with the work.
@@ -57,49 +67,76 @@ pub(crate) fn inside<T: Send>(cluster: &str, place: Place, work: impl FnOnce() -
 /// Makes the namespaces of a cluster and the wires between them.
 ///
 /// Both ends of every wire are made inside the namespaces: no interface of a cluster ever exists outside.
-pub(crate) fn make(cluster: &str, nodes: u8) -> Result<()> {
+pub(crate) fn make(cluster: &str, nodes: u8, ip_family: IpFamily) -> Result<()> {
     let control = Place::ControlPlane.namespace(cluster);
-    ip(&format!("netns add {control}"))?;
-    ip(&format!("-n {control} link set lo up"))?;
+    add(cluster, Place::ControlPlane, ip_family)?;
     ip(&format!("-n {control} link add br0 type bridge"))?;
-    ip(&format!("-n {control} addr add {}/24 dev br0", address::CONTROL_PLANE))?;
     ip(&format!("-n {control} link set br0 up"))?;
-    set(cluster, Place::ControlPlane, &[("ip_forward", "1"), ("conf/all/rp_filter", "0")])?;
-    make_outside(cluster, &control)?;
+    for family in ip_family.each() {
+        give(&control, *family, family.control_plane(), "br0")?;
+    }
+    make_outside(cluster, &control, ip_family)?;
     for index in 1..=nodes {
-        make_node(cluster, &control, index, nodes)?;
+        make_node(cluster, &control, index, nodes, ip_family)?;
     }
     Ok(())
 }
 
-fn make_outside(cluster: &str, control: &str) -> Result<()> {
+fn make_outside(cluster: &str, control: &str, ip_family: IpFamily) -> Result<()> {
     let outside = Place::Outside.namespace(cluster);
-    let router = address::OUTSIDE_ROUTER;
-    ip(&format!("netns add {outside}"))?;
+    add(cluster, Place::Outside, ip_family)?;
     ip(&format!("-n {control} link add outside type veth peer name eth0 netns {outside}"))?;
-    ip(&format!("-n {control} addr add {router}/24 dev outside"))?;
     ip(&format!("-n {control} link set outside up"))?;
-    ip(&format!("-n {outside} link set lo up"))?;
-    ip(&format!("-n {outside} addr add {}/24 dev eth0", address::OUTSIDE))?;
     ip(&format!("-n {outside} link set eth0 up"))?;
-    ip(&format!("-n {outside} route add default via {router}"))
+    for family in ip_family.each() {
+        let router = family.outside_router();
+        give(control, *family, router, "outside")?;
+        give(&outside, *family, family.outside(), "eth0")?;
+        ip(&format!("-n {outside} route add default via {router}"))?;
+    }
+    Ok(())
 }
 
-fn make_node(cluster: &str, control: &str, index: u8, nodes: u8) -> Result<()> {
+fn make_node(cluster: &str, control: &str, index: u8, nodes: u8, ip_family: IpFamily) -> Result<()> {
     let node = Place::Node(index).namespace(cluster);
-    let own = address::node(index);
-    ip(&format!("netns add {node}"))?;
+    add(cluster, Place::Node(index), ip_family)?;
     ip(&format!("-n {control} link add n{index} type veth peer name eth0 netns {node}"))?;
     ip(&format!("-n {control} link set n{index} master br0 up"))?;
-    ip(&format!("-n {node} link set lo up"))?;
-    ip(&format!("-n {node} addr add {own}/24 dev eth0"))?;
     ip(&format!("-n {node} link set eth0 up"))?;
-    ip(&format!("-n {node} route add default via {}", address::CONTROL_PLANE))?;
-    ip(&format!("-n {control} route add {} via {own}", address::pods(index)))?;
-    for other in (1..=nodes).filter(|other| *other != index) {
-        ip(&format!("-n {node} route add {} via {}", address::pods(other), address::node(other)))?;
+    for family in ip_family.each() {
+        let own = family.node(index);
+        give(&node, *family, own, "eth0")?;
+        ip(&format!("-n {node} route add default via {}", family.control_plane()))?;
+        ip(&format!("-n {control} route add {} via {own}", family.pods(index)))?;
+        for other in (1..=nodes).filter(|other| *other != index) {
+            ip(&format!("-n {node} route add {} via {}", family.pods(other), family.node(other)))?;
+        }
     }
-    set(cluster, Place::Node(index), &[("ip_forward", "1"), ("conf/all/rp_filter", "0")])
+    Ok(())
+}
+
+/// Makes a namespace that forwards packets of these families.
+fn add(cluster: &str, place: Place, ip_family: IpFamily) -> Result<()> {
+    let name = place.namespace(cluster);
+    ip(&format!("netns add {name}"))?;
+    ip(&format!("-n {name} link set lo up"))?;
+    for family in ip_family.each() {
+        set(cluster, place, sysctls(*family))?;
+    }
+    Ok(())
+}
+
+/// Of a namespace, below `/proc/sys/net`.
+const fn sysctls(family: Family) -> &'static [(&'static str, &'static str)] {
+    match family {
+        Family::V4 => &[("ipv4/ip_forward", "1"), ("ipv4/conf/all/rp_filter", "0")],
+        // Nobody else has these addresses, so nobody is asked for them: an address would be of no use for a second.
+        Family::V6 => &[("ipv6/conf/all/forwarding", "1"), ("ipv6/conf/default/accept_dad", "0")],
+    }
+}
+
+fn give(namespace: &str, family: Family, address: IpAddr, interface: &str) -> Result<()> {
+    ip(&format!("-n {namespace} addr add {address}/{} dev {interface}", family.prefix_length()))
 }
 
 /// Removes the names of a cluster's namespaces; the namespaces go with their last process.
@@ -126,11 +163,11 @@ fn with_prefix(prefix: &str) -> Vec<String> {
     names.filter(|name| name.starts_with(prefix)).collect()
 }
 
-/// Sets `net.ipv4` sysctls of a namespace. `/proc/sys/net` shows the namespace of the thread that opens it.
+/// Sets sysctls of a namespace. `/proc/sys/net` shows the namespace of the thread that opens it.
 fn set(cluster: &str, place: Place, values: &[(&str, &str)]) -> Result<()> {
     inside(cluster, place, || {
         for (key, value) in values {
-            let path = PathBuf::from("/proc/sys/net/ipv4").join(key);
+            let path = PathBuf::from("/proc/sys/net").join(key);
             fs::write(&path, value).map_err(Error::file("write", path))?;
         }
         Ok(())

@@ -1,15 +1,19 @@
 //! One node: a mount namespace in its network namespace, with containerd, kubelet and kube-proxy.
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::control_plane::enter;
+use serde_json::{Value, json};
+
+use crate::address::Family;
+use crate::control_plane::{api_server, enter};
 use crate::part::Parts;
 use crate::pki::Pki;
-use crate::{Error, Place, Result, Tools, address, http, network, run};
+use crate::{Error, IpFamily, Place, Result, Tools, http, network, run};
 
 /// Directories of the machine that are the node's own inside it, and what they are called in the node's files.
 ///
@@ -34,6 +38,7 @@ pub(crate) struct Node<'a> {
     pub(crate) cluster: &'a str,
     /// From 1.
     pub(crate) index: u8,
+    pub(crate) ip_family: IpFamily,
     /// The cluster's directory.
     pub(crate) directory: &'a Path,
     pub(crate) tools: &'a Tools,
@@ -54,8 +59,14 @@ impl Node<'_> {
     /// Makes the node's namespace and starts what needs no API server.
     pub(crate) fn start(&self, pki: &Pki) -> Result<()> {
         let user = format!("system:node:{}", self.name());
-        pki.issue(&self.name(), &user, Some("system:nodes"), &[&self.name(), &address::node(self.index)])?;
-        pki.kubeconfig(&self.name(), &self.directory.join(format!("{}.conf", self.name())))?;
+        let addresses = self.ip_family.each().iter().map(|family| family.node(self.index).to_string());
+        let hosts: Vec<String> = addresses.chain([self.name()]).collect();
+        pki.issue(&self.name(), &user, Some("system:nodes"), &hosts)?;
+        pki.kubeconfig(
+            &self.name(),
+            api_server(self.ip_family),
+            &self.directory.join(format!("{}.conf", self.name())),
+        )?;
         self.start_holder()?;
         self.write_containerd_config()?;
         let mut containerd = self.command("containerd")?;
@@ -71,12 +82,13 @@ impl Node<'_> {
         let mut kubelet = self.command("kubelet")?;
         kubelet.arg(format!("--config={}", config.display()));
         kubelet.arg(format!("--kubeconfig={}", self.directory.join(format!("{}.conf", self.name())).display()));
-        kubelet
-            .args([format!("--hostname-override={}", self.name()), format!("--node-ip={}", address::node(self.index))]);
+        let addresses = self.ip_family.list(|family| family.node(self.index));
+        kubelet.args([format!("--hostname-override={}", self.name()), format!("--node-ip={addresses}")]);
         self.parts.start(&self.part("kubelet"), &kubelet)?;
         let mut proxy = self.command("kube-proxy")?;
         proxy.arg(format!("--kubeconfig={}", self.directory.join("proxy.conf").display()));
-        proxy.args([format!("--hostname-override={}", self.name()), format!("--cluster-cidr={}", address::CLUSTER)]);
+        let pods = self.ip_family.list(Family::cluster);
+        proxy.args([format!("--hostname-override={}", self.name()), format!("--cluster-cidr={pods}")]);
         // Conntrack's limit is the machine's, not the namespace's.
         proxy.args(["--proxy-mode=nftables", "--conntrack-max-per-core=0", "--healthz-bind-address=127.0.0.1:10256"]);
         self.parts.start(&self.part("kube-proxy"), &proxy)
@@ -88,7 +100,7 @@ impl Node<'_> {
         network::inside(self.cluster, Place::Node(self.index), || {
             run::until(&what, Duration::from_mins(1), || {
                 self.parts.alive(&self.part("kube-proxy"))?;
-                let answer = http::request("127.0.0.1:10256", "GET", "/healthz", "", &[]);
+                let answer = http::request(SocketAddr::from((Ipv4Addr::LOCALHOST, 10256)), "GET", "/healthz", "", &[]);
                 Ok(match answer {
                     Ok(response) if response.status == 200 => Ok(()),
                     Ok(response) => Err(response.body),
@@ -113,17 +125,16 @@ impl Node<'_> {
     }
 
     fn write_containerd_config(&self) -> Result<()> {
-        let conflist = serde_json::json!({
+        let each = || self.ip_family.each().iter();
+        let ranges: Vec<Value> = each().map(|family| json!([{"subnet": family.pods(self.index)}])).collect();
+        let routes: Vec<Value> = each().map(|family| json!({"dst": family.everywhere()})).collect();
+        let conflist = json!({
             "cniVersion": "1.0.0",
             "name": "pods",
             "plugins": [
                 {
                     "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
-                    "ipam": {
-                        "type": "host-local",
-                        "ranges": [[{"subnet": address::pods(self.index)}]],
-                        "routes": [{"dst": "0.0.0.0/0"}],
-                    },
+                    "ipam": {"type": "host-local", "ranges": ranges, "routes": routes},
                 },
                 {"type": "portmap", "capabilities": {"portMappings": true}},
             ],
@@ -131,7 +142,7 @@ impl Node<'_> {
         // `_default`: an image of whatever registry is looked for in the cluster's, which is the only one in reach.
         let hosts = format!(
             "server = \"http://{0}\"\n[host.\"http://{0}\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
-            address::REGISTRY
+            self.ip_family.first().registry()
         );
         let files = [
             ("cni/10-pods.conflist", conflist.to_string()),
@@ -177,7 +188,7 @@ conf_dir = {cni}
 "#,
             root = file("containerd"),
             opt = file("opt"),
-            registry = address::REGISTRY,
+            registry = self.ip_family.first().registry(),
             certs = file("certs.d"),
             cni_bin = cni_bin.display().to_string(),
             cni = file("cni"),
@@ -186,7 +197,7 @@ conf_dir = {cni}
 
     fn kubelet_config(&self) -> String {
         let pki = |name: String| self.directory.join("pki").join(name).display().to_string();
-        let config = serde_json::json!({
+        let config = json!({
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "authentication": {
@@ -204,7 +215,8 @@ conf_dir = {cni}
             "failCgroupV1": false,
             "failSwapOn": false,
             "enforceNodeAllocatable": ["none"],
-            "clusterDNS": [address::DNS],
+            "address": self.ip_family.unspecified(),
+            "clusterDNS": [self.ip_family.first().dns()],
             "clusterDomain": "cluster.local",
             "resolvConf": "",
             "healthzBindAddress": "127.0.0.1",

@@ -1,6 +1,7 @@
 //! The cluster's certificates and kubeconfigs. They are made anew for each cluster and go with it.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 
-use crate::{Error, Result, address};
+use crate::{Error, Result};
 
 /// A directory of keys and certificates, with the authority that signs them.
 pub(crate) struct Pki {
@@ -31,20 +32,20 @@ impl Pki {
 
     /// Makes `<name>.crt` and `<name>.key` for a user (common name) in a group (organisation), valid for the given
     /// host names and addresses.
-    pub(crate) fn issue(&self, name: &str, user: &str, group: Option<&str>, hosts: &[&str]) -> Result<()> {
+    pub(crate) fn issue(&self, name: &str, user: &str, group: Option<&str>, hosts: &[String]) -> Result<()> {
         let (certificate, key) = self.sign(user, group, hosts).map_err(failed(user))?;
         self.write(&format!("{name}.crt"), &certificate)?;
         self.write(&format!("{name}.key"), &key)
     }
 
-    /// Writes a kubeconfig that identifies itself with the certificate `<name>`.
-    pub(crate) fn kubeconfig(&self, name: &str, to: &Path) -> Result<()> {
+    /// Writes a kubeconfig that identifies itself to the API server with the certificate `<name>`.
+    pub(crate) fn kubeconfig(&self, name: &str, api_server: SocketAddr, to: &Path) -> Result<()> {
         let path = |file: String| self.directory.join(file).to_string_lossy().into_owned();
         let config = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "cluster", "cluster": {
-                "server": format!("https://{}:6443", address::CONTROL_PLANE),
+                "server": format!("https://{api_server}"),
                 "certificate-authority": path("ca.crt".into()),
             }}],
             "users": [{"name": name, "user": {
@@ -57,9 +58,9 @@ impl Pki {
         fs::write(to, format!("{config:#}\n")).map_err(Error::file("write", to))
     }
 
-    fn sign(&self, user: &str, group: Option<&str>, hosts: &[&str]) -> Result<(String, String), rcgen::Error> {
+    fn sign(&self, user: &str, group: Option<&str>, hosts: &[String]) -> Result<(String, String), rcgen::Error> {
         let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(hosts.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let mut params = CertificateParams::new(hosts)?;
         params.distinguished_name.push(DnType::CommonName, user);
         if let Some(group) = group {
             params.distinguished_name.push(DnType::OrganizationName, group);

@@ -3,27 +3,24 @@
 mod fault;
 mod push;
 
+use std::net::SocketAddr;
+
 use crate::http::{self, Response};
-use crate::{Error, Result, address};
+use crate::{Error, Result};
 
 pub use fault::{Fault, FaultGuard};
 
 /// A registry that this repository's program `registry` serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registry {
-    address: String,
+    address: SocketAddr,
 }
 
 impl Registry {
-    /// The registry at `ip:port`. Whoever uses it must be in a network namespace that reaches it.
+    /// The registry at that address. Whoever uses it must be in a network namespace that reaches it.
     #[must_use]
-    pub fn at(address: &str) -> Self {
-        Self { address: address.to_owned() }
-    }
-
-    /// The registry of every cluster; it is reached from the control plane's namespace.
-    pub(crate) fn of_cluster() -> Self {
-        Self::at(address::REGISTRY)
+    pub fn at(address: SocketAddr) -> Self {
+        Self { address }
     }
 
     fn send(&self, method: &str, path: &str, content_type: &str, body: &[u8], expected: u16) -> Result<Response> {
@@ -35,7 +32,7 @@ impl Registry {
     }
 
     fn request(&self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Result<Response> {
-        http::request(&self.address, method, path, content_type, body).map_err(|error| Error::Registry {
+        http::request(self.address, method, path, content_type, body).map_err(|error| Error::Registry {
             request: format!("{method} {path}"),
             status: 0,
             body: error.to_string(),

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const LARGE: usize = 1_000_000;
 /// A registry on a port of its own; ended when dropped.
 struct Running {
     child: Child,
-    address: String,
+    address: SocketAddr,
     registry: Registry,
     _directory: tempfile::TempDir,
 }
@@ -43,11 +43,11 @@ impl Running {
         command.args(["--address", "127.0.0.1:0", "--directory"]).arg(directory.path());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let listening = |line: String| line.split_once("listening on ").map(|(_, address)| address.to_owned());
+        let listening = |line: String| line.split_once("listening on ").map(|(_, address)| address.parse().unwrap());
         let address = lines.find_map(listening).unwrap();
         // It writes a line for each request; nobody may make it wait.
         std::thread::spawn(move || lines.for_each(drop));
-        let registry = Registry::at(&address);
+        let registry = Registry::at(address);
         let running = Self { child, address, registry, _directory: directory };
         running.registry.push("web:v1", &image()).unwrap();
         running
@@ -59,7 +59,7 @@ impl Running {
 
     /// Pulls as a container runtime does.
     fn pull(&self, method: &str, path: &str, more: &str) -> Answer {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: registry\r\nConnection: close\r\n{more}\r\n");
         stream.write_all(head.as_bytes()).unwrap();

@@ -8,7 +8,7 @@ mod waits;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -102,11 +102,12 @@ impl App {
         kubectl.feed(&["apply"], &manifest(shape))?;
         let service = kubectl.get(&["service", "web"])?;
         let ip = service["spec"]["clusterIP"].as_str().context("the Service has no clusterIP")?;
+        let ip: IpAddr = ip.parse().context("clusterIP")?;
         Ok(Self {
             pods: Watch::start(&kubectl, &["pods", "-l", OWN])?,
             workloads: Watch::start(&kubectl, &[shape.workload.web().trim_end_matches("/web")])?,
             workload: shape.workload,
-            address: format!("{ip}:80").parse().context("clusterIP")?,
+            address: SocketAddr::new(ip, 80),
             kubectl,
             repository: format!("{}/{}", shape.registry, shape.repository),
             kept: false,

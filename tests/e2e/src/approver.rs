@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hitless_cluster::{CONTROL_PLANE, Cluster, Place};
+use hitless_cluster::{Cluster, Place};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -39,7 +39,8 @@ pub struct Approver {
 impl Approver {
     /// Starts one on the control plane of `cluster`, where pods can reach it.
     pub fn start(cluster: &Cluster, manner: Manner) -> anyhow::Result<Self> {
-        let listener = cluster.in_network(Place::ControlPlane, || TcpListener::bind((CONTROL_PLANE, 0)))??;
+        let listener =
+            cluster.in_network(Place::ControlPlane, || TcpListener::bind((cluster.control_plane(), 0)))??;
         let address = listener.local_addr()?;
         let (config, ca_bundle) = certificate(address)?;
         let server = Self {

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use hitless_cluster::{Cluster, OUTSIDE, Place};
+use hitless_cluster::{Cluster, Place};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -57,8 +57,9 @@ impl HaProxy {
         let file = cache().join(format!("haproxy-{}-{}.cfg", self.cluster.name(), self.number));
         // No retries: they would hide a request that was sent to a pod that had gone.
         let text = format!(
-            "global\n  stats socket ipv4@{} level admin\ndefaults\n  mode http\n  retries 0\n  timeout connect 2s\n  \
+            "global\n  stats socket {}@{} level admin\ndefaults\n  mode http\n  retries 0\n  timeout connect 2s\n  \
              timeout client 30s\n  timeout server 30s\nfrontend web\n  bind {}\n  default_backend {POOL}\nbackend {POOL}\n  balance roundrobin\n",
+            if self.cluster.outside().is_ipv4() { "ipv4" } else { "ipv6" },
             self.runtime_api(),
             self.address()
         );
@@ -95,7 +96,7 @@ impl HaProxy {
     }
 
     fn at(&self, port: u16) -> SocketAddr {
-        SocketAddr::new(OUTSIDE.parse().unwrap_or(IpAddr::from([127, 0, 0, 1])), port + self.number)
+        SocketAddr::new(self.cluster.outside(), port + self.number)
     }
 
     /// Makes a TrafficProvider of it that opens its pool to that namespace.

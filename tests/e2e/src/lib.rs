@@ -9,6 +9,7 @@ pub mod build;
 pub mod client;
 pub mod departures;
 pub mod endpoint;
+pub mod families;
 pub mod haproxy;
 pub mod kubectl;
 pub mod measure;

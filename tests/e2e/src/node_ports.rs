@@ -91,13 +91,19 @@ impl NodePorts {
         self.nodes.len() - self.nodes.iter().filter(is_healthy).count()
     }
 
+    /// What nftables calls the addresses of the nodes.
+    fn nft_family(&self) -> &'static str {
+        if self.nodes.iter().all(IpAddr::is_ipv6) { "ip6" } else { "ip" }
+    }
+
     /// How many nodes' kernels send what comes to the port nowhere at this moment. What is asked is the node's own packet filter
     /// (kube-proxy's table), and not the API.
     pub fn without_a_pod(&self, cluster: &Cluster) -> anyhow::Result<usize> {
         let mut without = 0;
         for index in (1..).take(self.nodes.len()) {
             let mut nft = cluster.command(Place::Node(index), "nft")?;
-            let output = nft.args(["list", "table", "ip", "kube-proxy"]).output().context("nft list table")?;
+            let output =
+                nft.args(["list", "table", self.nft_family(), "kube-proxy"]).output().context("nft list table")?;
             ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
             let rules = String::from_utf8_lossy(&output.stdout);
             without += usize::from(!sends_to_own_pod(&rules, &self.namespace, self.port));

@@ -15,12 +15,13 @@ use serde_json::{Value, json};
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The native way, with a preStop hook that asks the node's endpoint. hitless operates none of these pods.
-fn with_hook(namespace: &str, replicas: u32) -> anyhow::Result<Shape> {
+fn with_hook(stack: &Stack, namespace: &str, replicas: u32) -> anyhow::Result<Shape> {
     let plain = app::manifest(&Shape::default());
     let mut container = plain.pointer("/spec/template/spec/containers/0").context("no container")?.clone();
     let seconds = TIMEOUT.as_secs();
     let path = format!("/v1/pods/{namespace}/drain?labelSelector=app%3Dweb&wait=drained&timeout={seconds}s");
-    container["lifecycle"] = json!({"preStop": {"httpGet": {"host": "127.0.0.1", "port": 9754, "path": path}}});
+    container["lifecycle"] =
+        json!({"preStop": {"httpGet": {"host": stack.cluster.loopback(), "port": 9754, "path": path}}});
     let spec = json!({"terminationGracePeriodSeconds": seconds + 10, "containers": [container]});
     let change = json!({"spec": {"template": {"spec": spec}}});
     Ok(Shape { replicas, update: None, gate: false, mode: None, patch: change, ..Shape::default() })
@@ -47,7 +48,7 @@ fn until_answered<T>(ask: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
 fn a_native_rollout_of_a_server_that_exits_at_once_loses_nothing_with_the_endpoint_as_its_prestop_hook()
 -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let app = App::start(&stack.cluster, "t-prestop", &with_hook("t-prestop", 3)?)?;
+    let app = App::start(&stack.cluster, "t-prestop", &with_hook(&stack, "t-prestop", 3)?)?;
     let measured = measure::rollout(&stack, &app, "v2", Rate::default(), 0, &mut |_, _| {})?;
     println!("{}", serde_json::to_string(&measured)?);
     ensure!(measured.pods_recreated == 3, "these pods are replaced, not operated: {measured:?}");
@@ -95,7 +96,7 @@ fn under_pod_security_restricted_a_native_rollout_loses_nothing_with_the_endpoin
 #[test]
 fn a_deleted_pod_drains_through_prestop_and_none_of_its_requests_is_lost() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let app = App::start(&stack.cluster, "t-prestop-one", &with_hook("t-prestop-one", 2)?)?;
+    let app = App::start(&stack.cluster, "t-prestop-one", &with_hook(&stack, "t-prestop-one", 2)?)?;
     let rate = Rate { fresh: 50, keepalive: 50, ..Rate::default() };
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
     traffic.wait_for_requests(200, PATIENCE)?;

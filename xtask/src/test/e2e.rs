@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::ensure;
-use hitless_cluster::{Cluster, Place, UpOptions};
+use hitless_cluster::{Cluster, IpFamily, Place, UpOptions};
 use hitless_e2e::Stack;
 use hitless_e2e::build::{Programs, workspace};
 use hitless_e2e::stack::{CLUSTER, TIMES};
@@ -21,7 +21,7 @@ use super::minutes::Minutes;
 /// All others but those of [`CALM`] run alone: `faults` and `hold_faults` kill agents and controllers or take them away, `traffic`
 /// kills controllers, `kuperator` switches kinds off, `hooks` gives the agents other rights, which restarts them, `policies` stops
 /// the controller, `refusing` replaces the guard's policies, `uninstall` removes everything. A new file runs alone until somebody has looked.
-const SHARING: [&str; 13] = [
+const SHARING: [&str; 14] = [
     "rollout",
     "gate",
     "hold",
@@ -35,6 +35,7 @@ const SHARING: [&str; 13] = [
     "rules",
     "endpoint",
     "streams",
+    "families",
 ];
 /// These share the cluster, too, but not the machine with much else. In `servers` a real server has to be back from a Hold before
 /// its clients' time is up; beside `rollout` on a busy machine some were not. The others wait for a registry or for another test's
@@ -47,13 +48,38 @@ const THREADS: &str = "3";
 /// These leave an installation that is minutes younger, or other policies for a moment.
 const LAST: [&str; 2] = ["refusing", "uninstall"];
 
+/// Where everything is run, this file has a cluster of its own, whose pods have addresses of both families.
+const DUAL_STACK: &str = "families";
+
 pub(super) fn run(options: &Test, minutes: &Minutes, programs: Programs, binaries: &[Binary]) -> anyhow::Result<()> {
-    let name = "e2e";
+    let (file, filter) = chosen(options, binaries);
+    let is_everything = options.filter.is_none() && options.ip_family == IpFamily::default();
+    let all = || binaries.iter().filter(|binary| binary.is_end_to_end());
+    let wanted = |binary: &&Binary| file.is_none_or(|file| binary.name == file);
+    let (dual_stack, others): (Vec<&Binary>, Vec<&Binary>) =
+        all().filter(wanted).partition(|binary| is_everything && binary.name == DUAL_STACK);
+    on_cluster(options, options.ip_family, minutes, programs.clone(), &others, filter)?;
+    if dual_stack.is_empty() {
+        return Ok(());
+    }
+    on_cluster(options, IpFamily::Dual, minutes, programs, &dual_stack, filter)
+}
+
+fn on_cluster(
+    options: &Test,
+    ip_family: IpFamily,
+    minutes: &Minutes,
+    programs: Programs,
+    binaries: &[&Binary],
+    filter: Option<&str>,
+) -> anyhow::Result<()> {
+    let name = if ip_family == options.ip_family { "e2e".to_owned() } else { format!("e2e-{ip_family}") };
+    let name = name.as_str();
     let say = |line: &str| minutes.say(line);
-    let up = UpOptions { name: name.to_owned(), nodes: 2, kubernetes: options.kubernetes };
+    let up = UpOptions { name: name.to_owned(), nodes: 2, kubernetes: options.kubernetes, ip_family };
     let up = || Ok(Cluster::up(&up, &say)?);
     let cluster = Arc::new(minutes.work(&format!("bring up cluster {name}"), up)?);
-    let outcome = install_and_test(options, minutes, &cluster, programs, binaries);
+    let outcome = install_and_test(options, minutes, &cluster, programs, binaries, filter);
     if options.keep {
         minutes.say(&format!(
             "The cluster {name} is left up: `cargo xtask cluster exec --name {name} -- kubectl get pods -A`"
@@ -69,14 +95,14 @@ fn install_and_test(
     minutes: &Minutes,
     cluster: &Arc<Cluster>,
     programs: Programs,
-    binaries: &[Binary],
+    binaries: &[&Binary],
+    filter: Option<&str>,
 ) -> anyhow::Result<()> {
-    let stack = minutes.work("install hitless", || Stack::install_on(Arc::clone(cluster), programs))?;
+    let stack = minutes
+        .work(&format!("install hitless on {}", cluster.name()), || Stack::install_on(Arc::clone(cluster), programs))?;
     let times = workspace().join(".cache/e2e-times");
     fs::write(&times, "")?;
-    let (file, filter) = chosen(options, binaries);
-    let chosen = binaries.iter().filter(|binary| binary.is_end_to_end());
-    let phases = phases(chosen.filter(|binary| file.is_none_or(|file| binary.name == file)));
+    let phases = phases(binaries.iter().copied());
     let jobs = |binaries: &[&Binary]| -> anyhow::Result<VecDeque<Job>> {
         binaries.iter().map(|binary| job(filter, &stack, &times, binary)).collect()
     };
@@ -141,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_shares_the_cluster_is_there_and_uninstall_comes_last() {
-        for name in SHARING.into_iter().chain(CALM).chain(LAST) {
+        for name in SHARING.into_iter().chain(CALM).chain(LAST).chain([DUAL_STACK]) {
             let file = workspace().join(format!("tests/e2e/tests/{name}.rs"));
             assert!(file.is_file(), "{}", file.display());
         }

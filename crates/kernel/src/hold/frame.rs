@@ -5,6 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const TCP: u8 = 6;
 const TCP_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
+/// Extension headers of IPv6 that may stand before TCP's: options for routers, a route that the packet has been, options for the pod.
+/// Cilium, for one, sends the last (direct server return).
+pub(super) const EXTENSIONS: [u8; 3] = [0, 43, 60];
+/// Extension headers have whole multiples of this many bytes, and tell how many follow the first.
+pub(super) const EXTENSION_UNIT: u8 = 8;
 /// Where the checksum stands in the TCP header.
 const CHECKSUM: usize = 16;
 /// FIN, SYN, RST, ACK.
@@ -64,15 +69,21 @@ fn parse_v4(packet: &[u8]) -> Option<Header> {
     Some((address(12), address(16), length, usize::from(u16::from_be_bytes([header[2], header[3]]))))
 }
 
-/// Packets with extension headers are left to the client's own repetition: nobody has been seen to send such SYNs.
+/// Extension headers are passed over, and stay where they are when the packet is sent once more.
 fn parse_v6(packet: &[u8]) -> Option<Header> {
     let header: &[u8; IPV6_HEADER] = packet.first_chunk()?;
-    if header[6] != TCP {
+    let (mut next, mut length) = (header[6], IPV6_HEADER);
+    while EXTENSIONS.contains(&next) {
+        let extension: &[u8; 2] = packet.get(length..)?.first_chunk()?;
+        length += (usize::from(extension[1]) + 1) * usize::from(EXTENSION_UNIT);
+        next = extension[0];
+    }
+    if next != TCP {
         return None;
     }
     let address = |at: usize| header[at..].first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into());
     let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    Some((address(8)?, address(24)?, IPV6_HEADER, IPV6_HEADER + payload))
+    Some((address(8)?, address(24)?, length, IPV6_HEADER + payload))
 }
 
 fn sum_of_pseudo_header(source: IpAddr, destination: IpAddr, length: usize) -> u64 {
@@ -138,6 +149,32 @@ mod tests {
         assert_eq!(v4.packet[38..], V4[38..]);
     }
 
+    /// Options for routers, then options for the pod, eight bytes and sixteen.
+    fn v6_with_options() -> Vec<u8> {
+        let mut packet = v6();
+        (packet[5], packet[6]) = (40 + 24, 0);
+        let options = [[60, 0, 1, 4, 0, 0, 0, 0], [TCP, 1, 1, 12, 0, 0, 0, 0], [0; 8]].concat();
+        packet.splice(IPV6_HEADER..IPV6_HEADER, options);
+        packet
+    }
+
+    #[test]
+    fn extension_headers_are_passed_over_and_kept() {
+        let (plain, packet) = (Syn::parse(&v6()).unwrap(), v6_with_options());
+        let with_options = Syn::parse(&packet).unwrap();
+        assert_eq!(with_options.flow, plain.flow);
+        assert_eq!(with_options.packet[..64], packet[..64]);
+        assert_eq!(with_options.packet[64..], plain.packet[40..], "the checksum does not count them");
+        let changed = |at: usize, to: u8| {
+            let mut packet = packet.clone();
+            packet[at] = to;
+            Syn::parse(&packet)
+        };
+        assert_eq!(changed(40, 44), None, "a fragment");
+        assert_eq!(changed(48, 17), None, "UDP behind options");
+        assert_eq!(changed(49, 255), None, "longer than the packet");
+    }
+
     #[test]
     fn padding_of_the_frame_is_cut_off() {
         let padded = [&V4[..], &[0xaa; 6]].concat();
@@ -169,9 +206,10 @@ mod tests {
 
         #[test]
         fn a_damaged_syn_never_panics(at in 0..60_usize, to in any::<u8>(), cut in 0..=60_usize) {
-            let mut packet = V4;
-            packet[at] = to;
-            Syn::parse(&packet[..cut]);
+            for mut packet in [V4.to_vec(), v6_with_options()] {
+                packet[at] = to;
+                Syn::parse(&packet[..cut]);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{AddressFamily, Protocol, RawProtocol, RecvFlags, SocketFlags, SocketType, recv, socket_with};
 use socket2::{SockFilter, SockRef};
 
-use super::frame::Syn;
+use super::frame::{EXTENSION_UNIT, EXTENSIONS, Syn};
 
 /// Longer than any SYN; with TCP Fast Open it carries data.
 const MOST_BYTES: usize = 2048;
@@ -20,6 +20,9 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// The filter holds at most 4096 instructions, and two a port.
 pub(super) const MOST_PORTS: usize = 1024;
+
+/// Extension headers of IPv6 that a SYN may have. The filter has no loops; the packet filter that drops SYNs would take any number.
+const MOST_EXTENSIONS: u8 = 4;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
@@ -108,6 +111,13 @@ const INDEX_BY_HEADER: u16 = 0xb1;
 const INDEX: u16 = 0x01;
 const LOAD_BYTE_INDEXED: u16 = 0x50;
 const LOAD_HALF_INDEXED: u16 = 0x48;
+/// Into one of the filter's own variables, and back.
+const STORE: u16 = 0x02;
+const LOAD_STORED: u16 = 0x60;
+const ADD: u16 = 0x04;
+const ADD_INDEX: u16 = 0x0c;
+const SHIFT_LEFT: u16 = 0x64;
+const TO_INDEX: u16 = 0x07;
 const AND: u16 = 0x54;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const JUMP_IF_ANY_BIT: u16 = 0x45;
@@ -131,8 +141,11 @@ fn syn_filter(family: u16, ports: &[u16]) -> Vec<SockFilter> {
         filter.push(step(INDEX_BY_HEADER, 0));
     } else {
         filter.push(step(LOAD_BYTE, 6));
-        filter.extend(require(6));
         filter.push(step(INDEX, 40));
+        for _ in 0..MOST_EXTENSIONS {
+            filter.extend(pass_over_extension());
+        }
+        filter.extend(require(6));
     }
     filter.push(step(LOAD_BYTE_INDEXED, 13));
     filter.push(step(AND, 0x17));
@@ -144,4 +157,25 @@ fn syn_filter(family: u16, ports: &[u16]) -> Vec<SockFilter> {
     }
     filter.push(RETURN_NOTHING);
     filter
+}
+
+/// If the accumulator names an extension header, which stands at the index then: moves the index behind it, and loads what stands
+/// there. Nothing changes otherwise.
+fn pass_over_extension() -> Vec<SockFilter> {
+    let step = |code, value| SockFilter::new(code, 0, 0, value);
+    let [of_routers, route, of_pod] = EXTENSIONS.map(u32::from);
+    vec![
+        SockFilter::new(JUMP_IF_EQUAL, 2, 0, of_routers),
+        SockFilter::new(JUMP_IF_EQUAL, 1, 0, route),
+        // Past the rest, which has eight steps.
+        SockFilter::new(JUMP_IF_EQUAL, 0, 8, of_pod),
+        step(LOAD_BYTE_INDEXED, 0),
+        step(STORE, 0),
+        step(LOAD_BYTE_INDEXED, 1),
+        step(ADD, 1),
+        step(SHIFT_LEFT, EXTENSION_UNIT.ilog2()),
+        step(ADD_INDEX, 0),
+        step(TO_INDEX, 0),
+        step(LOAD_STORED, 0),
+    ]
 }

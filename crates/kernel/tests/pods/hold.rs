@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,18 +12,18 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::thread::CapabilitySet;
 
-use crate::lab::{CLIENT_V4, Lab, POD_V4, POD_V6, SERVICE_V4, eventually};
+use crate::lab::{CLIENT_V4, CLIENT_V6, Lab, POD_V4, POD_V6, SERVICE_V4, SERVICE_V6, eventually};
 use crate::load::{Load, Visit, failures, longest};
 use crate::ports::{DUAL_STACK, QUEUE_ONLY, V4_ONLY};
 use crate::{answer, ask, open, start_ready, without};
 
 /// Clients that are let through or held for good wait no longer than this.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// The first repetition of a SYN comes after a second: who was not replayed waits at least that long.
-const REPETITION: Duration = Duration::from_secs(1);
+pub(crate) const REPETITION: Duration = Duration::from_secs(1);
 const RATE: u32 = 500;
 
-fn spec(ports: &[u16]) -> HoldSpec {
+pub(crate) fn spec(ports: &[u16]) -> HoldSpec {
     HoldSpec {
         ports: ports.to_vec(),
         cap: Duration::from_secs(10),
@@ -32,7 +32,7 @@ fn spec(ports: &[u16]) -> HoldSpec {
     }
 }
 
-fn held_clients(hold: &mut SynHold) -> usize {
+pub(crate) fn held_clients(hold: &mut SynHold) -> usize {
     hold.held().unwrap().map_or(0, |held| held.clients)
 }
 
@@ -52,12 +52,12 @@ struct Restart {
 }
 
 /// Replaces the server under load: the way the agent does it.
-fn restart_under_load(lab: &Lab, gap: Duration, clients: u32, connect_timeout: Duration) -> Restart {
+fn restart_under_load(lab: &Lab, service: IpAddr, gap: Duration, clients: u32, connect_timeout: Duration) -> Restart {
     let server = lab.start_server();
     let netns = open(lab);
     let watch = ListenWatch::note(&netns, &[DUAL_STACK]).unwrap();
     let mut hold = SynHold::open(&netns).unwrap();
-    let address = SocketAddr::from((SERVICE_V4, DUAL_STACK));
+    let address = SocketAddr::new(service, DUAL_STACK);
     let load = lab.in_client(|| Load::start(address, RATE, connect_timeout));
     eventually("a third of the clients have come", || (load.begun() > clients / 3).then_some(()));
 
@@ -93,7 +93,15 @@ fn assert_nobody_noticed_more_than_a_pause(restart: &Restart) {
 #[test]
 fn a_restart_with_a_short_gap_fails_no_client_through_address_translation() {
     let Some(lab) = Lab::routed() else { return };
-    let restart = restart_under_load(&lab, Duration::from_millis(300), 3150, PATIENCE);
+    let restart = restart_under_load(&lab, SERVICE_V4.into(), Duration::from_millis(300), 3150, PATIENCE);
+    assert!(restart.visits.len() >= 3000);
+    assert_nobody_noticed_more_than_a_pause(&restart);
+}
+
+#[test]
+fn the_same_over_ipv6() {
+    let Some(lab) = Lab::routed() else { return };
+    let restart = restart_under_load(&lab, SERVICE_V6.into(), Duration::from_millis(300), 3150, PATIENCE);
     assert!(restart.visits.len() >= 3000);
     assert_nobody_noticed_more_than_a_pause(&restart);
 }
@@ -101,7 +109,7 @@ fn a_restart_with_a_short_gap_fails_no_client_through_address_translation() {
 #[test]
 fn a_restart_with_a_gap_of_a_second_fails_no_client_either() {
     let Some(lab) = Lab::routed() else { return };
-    let restart = restart_under_load(&lab, Duration::from_secs(1), 3500, PATIENCE);
+    let restart = restart_under_load(&lab, SERVICE_V4.into(), Duration::from_secs(1), 3500, PATIENCE);
     assert!(restart.visits.len() >= 3000);
     assert_nobody_noticed_more_than_a_pause(&restart);
 }
@@ -111,7 +119,8 @@ fn a_restart_with_a_gap_of_a_second_fails_no_client_either() {
 fn clients_that_wait_a_second_for_a_connection_get_theirs_after_a_gap_of_800_ms() {
     let Some(lab) = Lab::routed() else { return };
     let restart = eventually("a hold that is shorter than the clients' patience", || {
-        let restart = restart_under_load(&lab, Duration::from_millis(800), 1200, Duration::from_secs(1));
+        let restart =
+            restart_under_load(&lab, SERVICE_V4.into(), Duration::from_millis(800), 1200, Duration::from_secs(1));
         (restart.lasted < Duration::from_millis(950)).then_some(restart)
     });
     assert_nobody_noticed_more_than_a_pause(&restart);
@@ -188,6 +197,9 @@ fn other_ports_and_exempt_addresses_are_let_through() {
     for client in others {
         client.join().unwrap().unwrap();
     }
+    hold.begin(HoldSpec { exempt: vec![CLIENT_V6.into()], ..spec(&[DUAL_STACK]) }).unwrap();
+    connect((POD_V6, DUAL_STACK).into());
+    assert_eq!(hold.held().unwrap(), None);
 }
 
 #[test]

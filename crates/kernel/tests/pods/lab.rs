@@ -24,6 +24,7 @@ pub(crate) const POD_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 pub(crate) const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x99, 0, 0, 0, 0, 0, 1);
 /// The Service's address in a routed lab: translated to the pod's, the client's address to the router's.
 pub(crate) const SERVICE_V4: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
+pub(crate) const SERVICE_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x96, 0, 0, 0, 0, 0, 0x10);
 pub(crate) const POD_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x99, 0, 0, 0, 0, 0, 2);
 
 /// Asks again and again until there is an answer.
@@ -44,6 +45,11 @@ const ROUTER_RULES: &str = "
         chain prerouting { type nat hook prerouting priority -100; ip daddr 10.96.0.10 dnat to 10.99.0.2; }
         chain output { type nat hook output priority -100; ip daddr 10.96.0.10 dnat to 10.99.0.2; }
         chain postrouting { type nat hook postrouting priority 100; ip daddr 10.99.0.2 masquerade; }
+    }
+    table ip6 nat {
+        chain prerouting { type nat hook prerouting priority -100; ip6 daddr fd00:96::10 dnat to fd00:99::2; }
+        chain output { type nat hook output priority -100; ip6 daddr fd00:96::10 dnat to fd00:99::2; }
+        chain postrouting { type nat hook postrouting priority 100; ip6 daddr fd00:99::2 masquerade; }
     }";
 
 fn run(program: &str, arguments: &str) {
@@ -74,24 +80,31 @@ impl Lab {
         Some(Self::with(&name, pod, client, None))
     }
 
-    /// A client that reaches the pod through a router that plays the node: [`SERVICE_V4`] is translated to the pod, and
-    /// the pod sees the router's address instead of the client's. Reverse paths are filtered strictly everywhere.
+    /// A client that reaches the pod through a router that plays the node: [`SERVICE_V4`] and [`SERVICE_V6`] are translated to the
+    /// pod, and the pod sees the router's address instead of the client's. Reverse paths are filtered strictly everywhere.
     pub(crate) fn routed() -> Option<Self> {
         let (name, pod, client) = namespaces()?;
         let router = Namespace::new(format!("{name}r"));
         link(&pod, "eth0", &router, "pod");
         link(&client, "eth0", &router, "client");
-        pod.configure("eth0", &[format!("{POD_V4}/24")]);
-        client.configure("eth0", &["10.98.0.1/24".to_owned()]);
-        router.configure("pod", &[format!("{CLIENT_V4}/24")]);
-        router.configure("client", &["10.98.0.254/24".to_owned()]);
-        router.run("ip", &format!("route add {SERVICE_V4} dev pod"));
-        pod.run("ip", &format!("route add default via {CLIENT_V4}"));
-        client.run("ip", "route add default via 10.98.0.254");
+        let both = |v4: &str, v6: &str| [format!("{v4}/24"), format!("{v6}/64 nodad")];
+        pod.configure("eth0", &both(&POD_V4.to_string(), &POD_V6.to_string()));
+        client.configure("eth0", &both("10.98.0.1", "fd00:98::1"));
+        router.configure("pod", &both(&CLIENT_V4.to_string(), &CLIENT_V6.to_string()));
+        router.configure("client", &both("10.98.0.254", "fd00:98::254"));
+        for service in [SERVICE_V4.to_string(), SERVICE_V6.to_string()] {
+            router.run("ip", &format!("route add {service} dev pod"));
+        }
+        for gateway in [CLIENT_V4.to_string(), CLIENT_V6.to_string()] {
+            pod.run("ip", &format!("route add default via {gateway}"));
+        }
+        for gateway in ["10.98.0.254", "fd00:98::254"] {
+            client.run("ip", &format!("route add default via {gateway}"));
+        }
         for namespace in [&pod, &client, &router] {
             namespace.run("sysctl", "-q -w net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1 -e");
         }
-        router.run("sysctl", "-q -w net.ipv4.ip_forward=1");
+        router.run("sysctl", "-q -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
         router.nft(ROUTER_RULES);
         Some(Self::with(&name, pod, client, Some(router)))
     }

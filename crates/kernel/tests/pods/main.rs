@@ -13,6 +13,7 @@ mod exec;
 mod exec_limits;
 mod exec_safety;
 mod hold;
+mod ipv6;
 mod lab;
 mod load;
 mod pause;

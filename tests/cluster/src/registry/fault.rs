@@ -66,12 +66,12 @@ impl Cluster {
     ///
     /// What a node has already it does not pull again: a fault needs an image or a tag that is new there.
     pub fn set_fault(&self, repository: &str, fault: &Fault) -> Result<()> {
-        self.in_network(Place::ControlPlane, || Registry::of_cluster().set_fault(repository, fault))?
+        self.in_network(Place::ControlPlane, || self.registry().set_fault(repository, fault))?
     }
 
     /// Pulls of the repository work again. It is no error if it has no fault.
     pub fn clear_fault(&self, repository: &str) -> Result<()> {
-        self.in_network(Place::ControlPlane, || Registry::of_cluster().clear_fault(repository))?
+        self.in_network(Place::ControlPlane, || self.registry().clear_fault(repository))?
     }
 
     /// As [`Cluster::set_fault`], until the guard is dropped.

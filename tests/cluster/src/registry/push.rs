@@ -1,15 +1,17 @@
 //! Putting an image into a registry, by its HTTP API (OCI distribution specification, 1.1).
 
+use std::net::SocketAddr;
+
 use super::{Registry, paths};
 use crate::image::{Blob, Image};
-use crate::{Error, Result, address};
+use crate::{Error, Result};
 
 impl Registry {
     /// Pushes an image as `name:tag`; the reference with its digest. The calling thread must reach the registry.
     ///
     /// A name without a slash is also pushed below `library/`, where container runtimes look for it.
     pub fn push(&self, name_and_tag: &str, image: &Image) -> Result<String> {
-        let (name, tag) = split(name_and_tag)?;
+        let (name, tag) = split(name_and_tag, self.address)?;
         for path in paths(name) {
             self.push_to(&path, tag, image)?;
         }
@@ -40,9 +42,9 @@ impl Registry {
     }
 }
 
-/// Takes `name:tag` apart. The address of a cluster's registry in front is allowed and left away.
-fn split(name_and_tag: &str) -> Result<(&str, &str)> {
-    let registry = format!("{}/", address::REGISTRY);
+/// Takes `name:tag` apart. The registry's address in front is allowed and left away.
+fn split(name_and_tag: &str, registry: SocketAddr) -> Result<(&str, &str)> {
+    let registry = format!("{registry}/");
     let plain = name_and_tag.strip_prefix(&registry).unwrap_or(name_and_tag);
     let name_character = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-/".contains(c);
     let tag_character = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -61,8 +63,12 @@ mod tests {
 
     #[test]
     fn a_name_needs_a_tag_and_the_letters_a_registry_allows() {
+        let v4: SocketAddr = "172.31.255.1:5000".parse().unwrap();
+        let split = |text| split(text, v4);
         assert_eq!(split("web:v1").unwrap(), ("web", "v1"));
         assert_eq!(split("172.31.255.1:5000/team/web:v1").unwrap(), ("team/web", "v1"));
+        let v6 = "[fd00::1]:5000".parse().unwrap();
+        assert_eq!(super::split("[fd00::1]:5000/team/web:v1", v6).unwrap(), ("team/web", "v1"));
         for bad in ["web", "web:", ":v1", "Web:v1", "web:v1:v2", "a b:v1"] {
             assert!(split(bad).is_err(), "{bad:?}");
         }
