@@ -111,7 +111,9 @@ fn ended(found: &Found, scope: &Scope, failed: Option<&Vec<String>>) -> Result<(
     }
     let unread = found.failed.iter().map(ToString::to_string);
     let notes: BTreeSet<String> = unread.chain(failed.into_iter().flatten().cloned()).collect();
-    notes.iter().for_each(|note| remark(&format!("note: {note}")));
+    for note in &notes {
+        remark(&format!("note: {note}"));
+    }
     let left = found.wanted.len() + found.waiting.len();
     let also = if notes.is_empty() { "" } else { " See the notes above." };
     match (left, failed) {
@@ -150,12 +152,11 @@ mod tests {
         assert!(ended(&Found::default(), &scope, Some(&Vec::new())).is_ok());
         let pod = PodRef { namespace: "a".into(), name: "p".into(), uid: "u".into() };
         let found = Found { wanted: vec![Restore::Raise { pod, resource_version: "1".into() }], ..Found::default() };
-        let words = |tried| ended(&found, tried).unwrap_err().to_string();
-        assert!(
-            words(false).starts_with("1 to put back") && words(false).contains("cleanup --yes"),
-            "{}",
-            words(false)
-        );
-        assert_eq!(words(true), "1 could not be put back.");
+        let words = |failed| ended(&found, &scope, failed).unwrap_err().to_string();
+        let hint = words(None);
+        assert!(hint.starts_with("1 to put back") && hint.contains("cleanup -n a --yes"), "{hint}");
+        let (nothing, denied) = (Vec::new(), vec!["Pod a/p: back in service: denied: no".to_owned()]);
+        assert_eq!(words(Some(&nothing)), "1 could not be put back.");
+        assert_eq!(words(Some(&denied)), "1 could not be put back. See the notes above.");
     }
 }
