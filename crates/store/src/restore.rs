@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use hitless_api::PodRef;
+use hitless_api::{ObjectRef, PodRef};
 use hitless_rollout::round::ServiceWrite;
 use hitless_runtime::write::{WriteError, Writes};
 use hitless_workloads::object::ReadError;
@@ -88,7 +88,10 @@ pub enum Restore {
 impl fmt::Display for Restore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Workload(write) => write!(f, "{}: {}", write.on.label(), write.verb),
+            Self::Workload(write) => {
+                let ObjectRef { group_kind, namespace, name, .. } = &write.on;
+                write!(f, "{group_kind} {namespace}/{name}: {}", write.verb)
+            }
             Self::Close(write) => {
                 write!(f, "Service {}/{}: publishNotReadyAddresses as its owner has it", write.namespace, write.name)
             }

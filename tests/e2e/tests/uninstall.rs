@@ -84,8 +84,8 @@ fn where_the_namespace_stays_nothing_of_ours_does_and_what_a_killed_controller_l
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(refused.status.code() == Some(1) && words.contains("runs and looks after all this"), "{words}");
     // Ready only after the controllers have been told to stop, so its Service is open then.
-    stack.push_echo("echo", "slower", &[("START_DELAY", "8000")], None)?;
-    single.set_version("slower")?;
+    stack.push_echo("echo", "slow-again", &[("START_DELAY", "8000")], None)?;
+    single.set_version("slow-again")?;
     app.set_version("v2")?;
     app.pods.wait("a pod out of service", PATIENCE, |pods| {
         pods.values().any(|pod| condition(pod, "hitless.dev/InService") == Some("False")).then_some(())
