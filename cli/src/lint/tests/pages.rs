@@ -23,8 +23,10 @@ fn faults(text: &str) -> Vec<String> {
         [] if value.is_null() => text.to_owned(),
         keys if keys.contains(&"apiVersion") => text.to_owned(),
         // Of a pod, or of its template.
-        ["spec"] => {
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": value["spec"]}).to_string()
+        ["spec"] | ["metadata", "spec"] => {
+            let mut metadata = json!({"name": "a"});
+            json_patch::merge(&mut metadata, &value["metadata"]);
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": value["spec"]}).to_string()
         }
         keys if keys.iter().all(|key| key.starts_with("hitless.dev/")) => return annotations(&value),
         keys if keys.iter().all(|key| KUSTOMIZATION.contains(key)) => return Vec::new(),

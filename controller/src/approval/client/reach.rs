@@ -88,6 +88,6 @@ mod tests {
     async fn a_rule_that_names_one_is_told_why() {
         let target = Target::parse("http://169.254.169.254/latest/meta-data", "url").unwrap();
         let Err(Failure::Misconfigured(words)) = Reach::Network.resolve(&target).await else { panic!("it is asked") };
-        assert!(words.contains("metadata servers") && words.contains("give its Service"), "{words}");
+        assert!(words.contains("metadata server") && words.contains("give its Service"), "{words}");
     }
 }
