@@ -52,7 +52,8 @@ pub(crate) fn silent(lab: &Lab) {
     let looker = Looker { must_listen: true, ..Looker::new(lab) };
     looker.set_target(Looking::Draining, drain());
     let words = eventually("the count fails", || match looker.observer.observations().remove(&lab.pod_uid)? {
-        Observation::Failed(why) if why.contains("no process") => None,
+        // It is about to enter its namespace.
+        Observation::Failed(why) if why.contains("no process") || why.contains("node's network namespace") => None,
         other => Some(other),
     });
     assert!(matches!(&words, Observation::Failed(why) if why.contains("another network stack")), "{words:?}");
