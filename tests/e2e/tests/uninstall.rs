@@ -31,12 +31,15 @@ fn after_uninstall_nothing_is_held_out_of_service_or_stuck() -> anyhow::Result<(
             .any(|pod| is_companion(pod) && condition(pod, "hitless.dev/InService") == Some("True"))
             .then_some(())
     })?;
-    app.set_version("v2")?;
-    for out in [&app, &single] {
-        out.pods.wait("a pod out of service", PATIENCE, |pods| {
+    let wait_out = |app: &App| {
+        app.pods.wait("a pod out of service", PATIENCE, |pods| {
             pods.values().any(|pod| condition(pod, "hitless.dev/InService") == Some("False")).then_some(())
-        })?;
-    }
+        })
+    };
+    // It is back after some seconds, so it is looked at before anything else takes time.
+    wait_out(&single)?;
+    app.set_version("v2")?;
+    wait_out(&app)?;
     stack.uninstall()?;
     let outcome = (|| {
         for app in [&app, &single] {
