@@ -4,11 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use hitless_cluster::Cluster;
 use hitless_cluster::image::{Ballast, ImageSpec};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::app::PATIENCE;
@@ -102,7 +103,23 @@ impl Stack {
         }
         let overlay = self.write_overlay()?;
         self.system().run(&["apply", "--server-side", "-k", &overlay.to_string_lossy()])?;
-        self.wait_ready()
+        self.wait_ready()?;
+        self.wait_gate()
+    }
+
+    /// Waits until new pods get the readiness gate: an API server takes a while to obey a policy, and nothing tells when it does.
+    fn wait_gate(&self) -> anyhow::Result<()> {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gated", "labels": {"hitless.dev/gate": "enabled"}},
+            "spec": {"containers": [{"name": "web", "image": "web"}]}});
+        let begin = Instant::now();
+        loop {
+            let made = self.system().feed(&["create", "--dry-run=server", "-o", "json"], &pod);
+            if made.as_ref().is_ok_and(|made| made.contains("readinessGates")) {
+                return Ok(());
+            }
+            ensure!(begin.elapsed() < PATIENCE, "new pods do not get the readiness gate: {made:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Whether the API server has mutating admission policies (Kubernetes 1.36).
