@@ -113,7 +113,7 @@ impl Stack {
             "spec": {"containers": [{"name": "web", "image": "web"}]}});
         let begin = Instant::now();
         loop {
-            let made = self.system().feed(&["create", "--dry-run=server", "-o", "json"], &pod);
+            let made = self.system().in_namespace("default").feed(&["create", "--dry-run=server", "-o", "json"], &pod);
             if made.as_ref().is_ok_and(|made| made.contains("readinessGates")) {
                 return Ok(());
             }
