@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     /// The admission policies and their bindings.
     pub(crate) guards: Seen<Guards>,
     pub(crate) controller: Seen<Option<Program>>,
+    /// Names of our programs' ClusterRoleBindings that are there.
+    pub(crate) bindings: Seen<BTreeSet<String>>,
     pub(crate) agent: Seen<Option<Program>>,
     pub(crate) nodes: Seen<Vec<NodeFacts>>,
     pub(crate) agents: Seen<Vec<AgentPod>>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitless_api::{
-    DrainPolicy, Hook, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger,
+    DrainPolicy, Hook, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger, names,
 };
 use hitless_rollout::guard::Guards;
 use hitless_workloads::KINDS;
@@ -65,6 +65,7 @@ const NAMED: usize = 5;
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     let own = [server(facts), definitions(facts), guard(facts), gate(facts), controller(facts)];
     let mut all: Vec<Finding> = own.into_iter().flatten().collect();
+    all.extend(rights(facts));
     all.extend(agents(facts));
     all.extend(features(facts));
     all.extend(surroundings::findings(facts));
@@ -177,6 +178,11 @@ fn controller(facts: &Facts) -> Option<Finding> {
             "nothing is granted: held workloads wait",
             INSTALL,
         ),
+        Some(Program { wanted: 0, .. }) => Finding::error(
+            "the controller is scaled to 0",
+            "nothing is granted: held workloads wait",
+            "kubectl -n hitless-system scale deployment hitless-controller --replicas=2",
+        ),
         Some(Program { ready: 0, .. }) => Finding::error(
             "no controller is Ready",
             "nothing is granted: held workloads wait",
@@ -190,6 +196,18 @@ fn controller(facts: &Facts) -> Option<Finding> {
         Some(Program { ready, wanted, image }) => {
             Finding::ok(format!("{ready} of {wanted} controllers are Ready ({image})"))
         }
+    })
+}
+
+/// Without its binding a program runs, is Ready, and can do nothing.
+fn rights(facts: &Facts) -> impl Iterator<Item = Finding> {
+    let missing = [names::CONTROLLER, names::AGENT].into_iter().filter(|name| {
+        let bindings = facts.bindings.known();
+        bindings.is_some_and(|bindings| !bindings.contains(*name))
+    });
+    missing.map(|name| {
+        let what = format!("ClusterRoleBinding {name} is not there");
+        Finding::error(what, "its program runs and has no rights, so nothing is done", INSTALL)
     })
 }
 
@@ -313,6 +331,7 @@ fn unread(facts: &Facts) -> Option<Finding> {
         ("definitions", why(&facts.definitions)),
         ("admission policies and their bindings", why(&facts.guards)),
         ("the controller's Deployment", why(&facts.controller)),
+        ("our programs' ClusterRoleBindings", why(&facts.bindings)),
         ("the agents' DaemonSet", why(&facts.agent)),
         ("nodes", why(&facts.nodes)),
         ("the agents' pods", why(&facts.agents)),

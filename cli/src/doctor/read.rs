@@ -1,6 +1,6 @@
 //! Reads the facts. What may not be read is a fact, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use hitless_api::{NodeTransition, names};
@@ -8,13 +8,14 @@ use hitless_rollout::guard::Guards;
 use hitless_runtime::admission;
 use hitless_runtime::list;
 use hitless_runtime::telemetry;
-use hitless_runtime::write::WriteError;
+use hitless_runtime::write::{WriteError, Writes};
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -37,8 +38,9 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         each(Api::all(client.clone()), |node: Node| Some(node_facts(&node))),
         each(Api::all(client.clone()), |class: RuntimeClass| Some((class.name_any(), class.handler.clone()))),
     );
-    let (controller, agent, agents, daemon_sets, deployments, kuperator) = futures::join!(
+    let (controller, bindings, agent, agents, daemon_sets, deployments, kuperator) = futures::join!(
         controller(client),
+        bindings(client),
         agent(client),
         agent_pods(client),
         each(Api::all(client.clone()), |set: DaemonSet| Some((place(&set), images(&set.spec.as_ref()?.template)))),
@@ -58,6 +60,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         definitions: seen(definitions)?,
         guards: seen(policies.map(|(policies, bindings)| Guards { policies, bindings }))?,
         controller: seen(controller)?,
+        bindings: seen(bindings)?,
         agent: seen(agent)?,
         nodes: seen(nodes)?,
         agents: seen(agents)?,
@@ -113,6 +116,19 @@ where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
     Api::namespaced(client.clone(), names::SYSTEM_NAMESPACE)
+}
+
+/// Those of the ClusterRoleBindings that our programs have their rights by.
+async fn bindings(client: &Client) -> Result<BTreeSet<String>, WriteError> {
+    let api: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let mut there = BTreeSet::new();
+    for name in [names::CONTROLLER, names::AGENT] {
+        // By name: a right to these two is enough.
+        if Writes::read(api.get_opt(name)).await?.is_some() {
+            there.insert(name.to_owned());
+        }
+    }
+    Ok(there)
 }
 
 /// The controller's Deployment; `None`: it is not there.

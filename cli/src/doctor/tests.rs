@@ -67,6 +67,7 @@ fn healthy() -> Facts {
             &HOLDS,
         ),
         controller: program("hitless/controller:1", 2),
+        bindings: names(&["hitless-controller", "hitless-agent"]),
         agent: program("hitless/agent:1", 2),
         nodes: Seen::Known(vec![node("n1"), node("n2")]),
         agents: Seen::Known(vec![agent("n1"), agent("n2")]),
@@ -179,6 +180,14 @@ fn without_a_controller_nothing_moves() {
     facts = healthy();
     facts.agent = Seen::Known(None);
     assert!(error(&facts).what.contains("DaemonSet hitless-agent is not there"));
+}
+
+#[test]
+fn a_program_without_rights_and_a_controller_that_nobody_wants_are_named() {
+    let mut facts = Facts { bindings: names(&["hitless-agent"]), ..healthy() };
+    assert!(of(&facts, Level::Error)[0].what.contains("ClusterRoleBinding hitless-controller is not there"));
+    facts = Facts { controller: Seen::Known(Some(Program { image: String::new(), wanted: 0, ready: 0 })), ..healthy() };
+    assert!(of(&facts, Level::Error)[0].to_do.contains("--replicas=2"));
 }
 
 #[test]
