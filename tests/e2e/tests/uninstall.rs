@@ -69,9 +69,8 @@ fn with_its_namespace() -> anyhow::Result<()> {
     outcome
 }
 
-#[test]
-fn where_the_namespace_stays_nothing_of_ours_does_and_what_a_killed_controller_leaves_is_cleaned_up()
--> anyhow::Result<()> {
+/// Nothing of ours stays where the Namespace does, and what a killed controller leaves is cleaned up.
+fn without_its_namespace() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
     let app = App::start(&stack.cluster, "t-uninstall-helm", &Shape::default())?;
     let patch = json!({"metadata": {"annotations": {"hitless.dev/companion": "Never"}}});
