@@ -25,7 +25,7 @@ fn faults(text: &str) -> Vec<String> {
         // Of a pod, or of its template.
         ["spec"] | ["metadata", "spec"] => {
             let mut metadata = json!({"name": "a"});
-            json_patch::merge(&mut metadata, &value["metadata"]);
+            json_patch::merge(&mut metadata, value.get("metadata").unwrap_or(&json!({})));
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": value["spec"]}).to_string()
         }
         keys if keys.iter().all(|key| key.starts_with("hitless.dev/")) => return annotations(&value),
