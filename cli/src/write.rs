@@ -3,8 +3,9 @@
 use hitless_api::names::annotations;
 use hitless_api::{JsonPatch, ObjectRef};
 use hitless_runtime::write::{WriteError, Writes};
+use hitless_store::api_resource;
 use hitless_workloads::{Object, OptIn, Request, Write, kind};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PatchParams};
+use kube::api::{DynamicObject, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
@@ -15,9 +16,7 @@ pub(crate) async fn patch(client: &Client, on: &ObjectRef, patch: JsonPatch, wha
     let Some((_, resource)) = kind::resource(&on.group_kind) else {
         return Err(Failure::Failed(format!("can't {what}: a {} is no workload", on.group_kind)));
     };
-    let gvk = GroupVersionKind::gvk(&resource.group_kind.group, resource.version, &resource.group_kind.kind);
-    let api_resource = ApiResource::from_gvk_with_plural(&gvk, resource.plural);
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &on.namespace, &api_resource);
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &on.namespace, &api_resource(resource));
     let patch = patch.build();
     let sent = Writes::default().send(resource.plural, api.patch(&on.name, &PatchParams::default(), &patch)).await;
     changed(sent.map(|_| ()), what)

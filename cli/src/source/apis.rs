@@ -2,17 +2,17 @@
 
 use hitless_api::drain_policy::DEFAULT;
 use hitless_api::{
-    DrainPolicy, GroupKind, Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget,
-    TransitionLedger, names,
+    DrainPolicy, Lenient, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger, names,
 };
+use hitless_store::api_resource;
 use hitless_workloads::kind;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::{DeserializeGuard, GroupVersionKind};
+use kube::api::{DynamicObject, ListParams};
+use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource};
 
 use super::Scope;
@@ -70,9 +70,7 @@ where
 }
 
 fn untyped(client: &Client, resource: &kind::Resource, scope: &Scope) -> Api<DeserializeGuard<DynamicObject>> {
-    let GroupKind { group, kind } = &resource.group_kind;
-    let kind = GroupVersionKind::gvk(group, resource.version, kind);
-    let kind = ApiResource::from_gvk_with_plural(&kind, resource.plural);
+    let kind = api_resource(resource);
     match scope {
         Scope::All => Api::all_with(client.clone(), &kind),
         Scope::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
