@@ -52,6 +52,7 @@ pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
 pub use lasting::rule_stays;
 pub use pool_wait::PoolWait;
 pub use reload::Reload;
+pub use service_publishing::READY_FOR;
 pub use wait_reason::{NotFetched, WaitReason, unfit};
 pub(crate) use wishes::operations;
 pub use wishes::under_way;

@@ -15,7 +15,7 @@ use super::write::EndedHold;
 use crate::snapshot::{Evidence, OperationKey, Snapshot};
 
 /// A pod has been Ready for so long before its Service is closed: those who make its endpoints may see the pod later than we do.
-const READY_FOR: SignedDuration = SignedDuration::from_secs(1);
+pub const READY_FOR: SignedDuration = SignedDuration::from_secs(1);
 /// A pod that does not become Ready after its operation keeps its Service open for so long.
 const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(10);
 

@@ -7,14 +7,11 @@ use hitless_api::Grant;
 use hitless_api::names::{self, labels};
 use hitless_api::pod::PodView;
 use hitless_rollout::mode::ServiceView;
-use hitless_rollout::round::ServiceWrite;
+use hitless_rollout::round::{READY_FOR, ServiceWrite};
 use hitless_workloads::{Component, Installed, Kind, Object, Resource, kind};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::Restore;
-
-/// A pod has been Ready for so long before its Service is closed: those who make its endpoints may see the pod later than we do.
-const READY_FOR: SignedDuration = SignedDuration::from_secs(1);
 
 /// Whether the pod has our readiness gate, and is not in service.
 pub(super) fn is_out(pod: &PodView) -> bool {
