@@ -6,20 +6,11 @@ use std::process::Command;
 
 use crate::{SWITCH, bugs};
 
-/// What of the workspace the simulation is built from.
-pub(crate) const COPIED: [&str; 11] = [
-    "crates/api",
-    "crates/balancer",
-    "crates/rollout",
-    "crates/gate",
-    "crates/workloads",
-    "crates/kernel",
-    "crates/runtime",
-    "agent",
-    "controller",
-    "tests/sim",
-    "tests/world",
-];
+/// What of the workspace the simulation is built from. All crates: one that is new need not be named here.
+pub(crate) const COPIED: [&str; 5] = ["crates", "agent", "controller", "tests/sim", "tests/world"];
+
+/// The packages in it.
+const MEMBERS: [&str; 5] = ["crates/*", "agent", "controller", "tests/sim", "tests/world"];
 
 /// What the compiler includes in them.
 pub(crate) const INCLUDED: [&str; 1] = ["docs/openapi.json"];
@@ -88,7 +79,7 @@ pub(crate) fn planted(workspace: &Path, tree: &Path) -> Vec<(PathBuf, String)> {
     // Both workspaces are built into one directory, for the sake of the libraries. With equal versions cargo would take the one's
     // crates for the other's.
     let manifest = manifest.replacen(version, "version = \"0.0.0-mutants\"", 1);
-    changed.push((tree.join("Cargo.toml"), manifest.replace(members, &format!("members = {COPIED:?}"))));
+    changed.push((tree.join("Cargo.toml"), manifest.replace(members, &format!("members = {MEMBERS:?}"))));
     changed
 }
 
