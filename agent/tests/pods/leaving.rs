@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hitless_agent::decision::{Direction, Hold};
 use hitless_agent::drain::observed::{self, Stage as Looking};
@@ -68,6 +68,9 @@ pub(crate) fn silent(lab: &Lab) {
     looker.counted("it is drained", |count| count.drained());
 }
 
+/// For a count; what was counted last is in the failure.
+const WITHIN: Duration = Duration::from_secs(20);
+
 /// Looks at the pod that leaves.
 pub(crate) struct Looker<'a> {
     lab: &'a Lab,
@@ -93,10 +96,18 @@ impl<'a> Looker<'a> {
     }
 
     pub(crate) fn counted(&self, what: &str, is_so: fn(&Count) -> bool) -> Count {
-        eventually(what, || match self.observer.observations().remove(&self.lab.pod_uid)? {
-            Observation::Counted(count) => is_so(&count).then_some(count),
-            other => panic!("{other:?}"),
-        })
+        let mut last = None;
+        let begin = Instant::now();
+        loop {
+            match self.observer.observations().remove(&self.lab.pod_uid) {
+                Some(Observation::Counted(count)) if is_so(&count) => return count,
+                Some(Observation::Counted(count)) => last = Some(count),
+                None => {}
+                other => panic!("{other:?}"),
+            }
+            assert!(begin.elapsed() < WITHIN, "not within {WITHIN:?}: {what}; the last count: {last:?}");
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 

@@ -29,6 +29,9 @@ impl Propagation {
     /// takes a while to do so.
     pub const UNKNOWN_SECONDS: u32 = 2;
 
+    /// Of fewer nodes nobody can tell which one is wrong.
+    const ENOUGH_NODES: usize = 3;
+
     /// One more time.
     pub fn add(&mut self, milliseconds: u32) {
         let place = self.longest.partition_point(|known| *known >= milliseconds);
@@ -44,12 +47,19 @@ impl Propagation {
 
     /// How long a pod is to stay out of service at least, in seconds: the 99.9th percentile over several nodes (nearest rank),
     /// rounded up, at most [`Self::LONGEST_SECONDS`]; and as long as little is known, at least [`Self::UNKNOWN_SECONDS`].
+    ///
+    /// Of three nodes or more, what one alone says is not believed: its times count as no longer than the longest of all others. One
+    /// agent that lies would slow down everybody, and clients that come late come to pods of any node.
     pub fn least_seconds<'a>(nodes: impl IntoIterator<Item = &'a Self>) -> u32 {
-        let (mut samples, mut longest) = (0_usize, Vec::<u32>::new());
-        for node in nodes {
-            samples = samples.saturating_add(usize::try_from(node.samples).unwrap_or(usize::MAX));
-            longest.extend(&node.longest);
-        }
+        let nodes: Vec<&Self> = nodes.into_iter().filter(|node| node.samples > 0).collect();
+        let mut tops: Vec<u32> =
+            nodes.iter().map(|node| node.longest.iter().copied().max().unwrap_or_default()).collect();
+        tops.sort_unstable_by(|one, other| other.cmp(one));
+        let believed = if tops.len() >= Self::ENOUGH_NODES { tops[1] } else { u32::MAX };
+        let samples = nodes.iter().map(|node| usize::try_from(node.samples).unwrap_or(usize::MAX));
+        let samples = samples.fold(0_usize, usize::saturating_add);
+        let mut longest: Vec<u32> =
+            nodes.iter().flat_map(|node| &node.longest).map(|known| *known.min(&believed)).collect();
         longest.sort_unstable_by(|one, other| other.cmp(one));
         let rank = samples.div_ceil(1000).clamp(1, longest.len().max(1));
         let measured = longest.get(rank - 1).map_or(0, |milliseconds| milliseconds.div_ceil(1000));
@@ -66,6 +76,23 @@ mod tests {
         let mut propagation = Propagation::default();
         times.into_iter().for_each(|milliseconds| propagation.add(milliseconds));
         propagation
+    }
+
+    #[test]
+    fn what_one_node_alone_says_is_not_believed() {
+        let (honest, liar) = (of([300; 100]), of([10_000; 500]));
+        assert_eq!(Propagation::least_seconds([&honest, &liar]), 10, "which of two lies can't be told");
+        assert_eq!(Propagation::least_seconds([&honest, &honest, &liar]), 1);
+        assert_eq!(
+            Propagation::least_seconds([&honest, &of([4000; 5]), &liar]),
+            4,
+            "a second node has seen something, too"
+        );
+        assert_eq!(
+            Propagation::least_seconds([&honest, &Propagation::default(), &liar]),
+            10,
+            "one that knows nothing is none"
+        );
     }
 
     #[test]

@@ -205,6 +205,7 @@ mod tests {
                 image_id: image_id.into(),
                 ready: true,
                 running_since: None,
+                last_ended: None,
                 waiting: None,
                 trouble: None,
                 restarts: 0,

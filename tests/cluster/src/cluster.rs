@@ -241,6 +241,11 @@ impl Cluster {
         self.parts.alive(part)
     }
 
+    /// Takes a node off the network, or puts it back. Whatever runs on it goes on running.
+    pub fn set_connected(&self, node: u8, connected: bool) -> Result<()> {
+        network::set_connected(&self.name, node, connected)
+    }
+
     /// Fails with the last log lines of the first part that has died.
     pub fn check(&self) -> Result<()> {
         self.parts.names().iter().try_for_each(|part| self.parts.alive(part).map(drop))

@@ -115,6 +115,12 @@ fn make_node(cluster: &str, control: &str, index: u8, nodes: u8, ip_family: IpFa
     Ok(())
 }
 
+/// Takes a node off the network, or puts it back: the other end of its wire goes down. Its routes stay.
+pub(crate) fn set_connected(cluster: &str, index: u8, connected: bool) -> Result<()> {
+    let control = Place::ControlPlane.namespace(cluster);
+    ip(&format!("-n {control} link set n{index} {}", if connected { "up" } else { "down" }))
+}
+
 /// Makes a namespace that forwards packets of these families.
 fn add(cluster: &str, place: Place, ip_family: IpFamily) -> Result<()> {
     let name = place.namespace(cluster);

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -85,6 +85,15 @@ impl HaProxy {
         Ok(())
     }
 
+    /// Stops its process, or lets it go on: meanwhile it accepts connections and answers nobody.
+    pub fn set_stopped(&self, stopped: bool) -> anyhow::Result<()> {
+        let child = self.child.as_ref().context("HAProxy does not run")?;
+        let signal = if stopped { "-STOP" } else { "-CONT" };
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status()?;
+        ensure!(sent.success(), "kill {signal} of HAProxy failed");
+        Ok(())
+    }
+
     /// Where clients connect.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -126,16 +135,24 @@ impl HaProxy {
 
     /// Waits until its servers are exactly these pods, and all get sessions.
     pub fn wait_servers(&self, pods: impl Fn() -> Objects) -> anyhow::Result<()> {
-        let begin = Instant::now();
-        loop {
-            let (servers, pods) = (self.servers().unwrap_or_default(), pods());
+        self.wait_until("exactly the pods, all of them ready", |servers| {
+            let pods = pods();
             let ip = |pod: &Value| pod["status"]["podIP"].as_str().map(str::to_owned);
             let wanted: Vec<String> = pods.values().filter(|pod| is_ready(pod)).filter_map(ip).collect();
             let all = wanted.len() == servers.len() && wanted.iter().all(|ip| servers.get(ip) == Some(&Admin::Ready));
-            if all && wanted.len() == pods.len() {
+            all && wanted.len() == pods.len()
+        })
+    }
+
+    /// Waits until its servers are so.
+    pub fn wait_until(&self, what: &str, is_so: impl Fn(&BTreeMap<String, Admin>) -> bool) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        loop {
+            let servers = self.servers().unwrap_or_default();
+            if is_so(&servers) {
                 return Ok(());
             }
-            ensure!(begin.elapsed() < PATIENCE, "the servers are {servers:?}, the pods {wanted:?}");
+            ensure!(begin.elapsed() < PATIENCE, "the servers are {servers:?}, not {what}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

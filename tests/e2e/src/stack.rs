@@ -1,5 +1,6 @@
 //! hitless on a cluster, installed as a user installs it: images in a registry, `kubectl apply -k`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
@@ -197,6 +198,19 @@ impl Stack {
     #[must_use]
     pub fn now(&self) -> String {
         jiff::Timestamp::now().to_string()
+    }
+
+    /// Sees to it that one controller runs on each of two nodes, as far as the scheduler can.
+    pub fn spread_controllers(&self) -> anyhow::Result<()> {
+        let pods = self.system().list(&["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
+        let on: BTreeSet<&str> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
+        if let [first, _, ..] = pods.as_slice()
+            && on.len() < 2
+        {
+            let name = first["metadata"]["name"].as_str().context("a pod without a name")?;
+            self.system().run(&["delete", "pod", name, "--wait=true"])?;
+        }
+        self.wait_ready()
     }
 
     /// `kill -9` of the agent's process on a node; returns when it is dead, the kubelet starts another one.

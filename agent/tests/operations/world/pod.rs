@@ -40,6 +40,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
             image_id: "web@sha256:00".into(),
             ready: true,
             running_since: Some(earlier),
+            last_ended: None,
             waiting: None,
             trouble: None,
             restarts: 0,

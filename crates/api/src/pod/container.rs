@@ -79,6 +79,8 @@ pub struct ContainerState {
     pub ready: bool,
     /// It runs now, since then.
     pub running_since: Option<Timestamp>,
+    /// The one before it ended then: `lastState.terminated.finishedAt`.
+    pub last_ended: Option<Timestamp>,
     /// Reason of the waiting state, e.g. `ImagePullBackOff`.
     pub waiting: Option<String>,
     /// What the kubelet says of a container that does not run, in words: how it ended, else why it waits.
@@ -179,10 +181,15 @@ fn container_state(status: &ContainerStatus) -> ContainerState {
         image_id: status.image_id.clone(),
         ready: status.ready,
         running_since: state.and_then(|s| s.running.as_ref()).and_then(|r| r.started_at.as_ref()).map(|time| time.0),
+        last_ended: last_terminated(status).and_then(|last| last.finished_at.as_ref()).map(|time| time.0),
         waiting: state.and_then(|s| s.waiting.as_ref()).and_then(|w| w.reason.clone()),
         trouble: trouble(status),
         restarts: u32::try_from(status.restart_count).unwrap_or_default(),
     }
+}
+
+fn last_terminated(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    status.last_state.as_ref()?.terminated.as_ref()
 }
 
 /// Longest words of the kubelet that are kept, in characters.
@@ -193,8 +200,7 @@ fn trouble(status: &ContainerStatus) -> Option<Box<str>> {
     if state.running.is_some() {
         return None;
     }
-    let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
-    let words = match (state.terminated.as_ref().or(last), &state.waiting) {
+    let words = match (state.terminated.as_ref().or(last_terminated(status)), &state.waiting) {
         (Some(ended), _) => {
             let ContainerStateTerminated { exit_code, reason, message, .. } = ended;
             let reason = reason.as_deref().unwrap_or("ended");

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::mode::Gaps;
 use hitless_api::names::annotations;
-use hitless_api::{Grant, Outcome};
+use hitless_api::pod::PodView;
+use hitless_api::{Grant, Outcome, Transition};
 use hitless_workloads::{OptIn, Write};
+use jiff::SignedDuration;
 
 use super::change::Change;
 use super::reload::Reloads;
@@ -20,6 +22,7 @@ pub(super) fn learned(wishes: &Wishes<'_>, snapshot: &Snapshot) -> BTreeMap<usiz
         let Some(gap) = transition.gap_milliseconds.filter(|_| is_done) else { continue };
         let Some(uid) = Grant::pod_uid_of(&transition.id) else { continue };
         let Some(pod) = wishes.pods.get(uid) else { continue };
+        let Some(gap) = plausible(gap, transition, pod) else { continue };
         let Some(revision) = pod.annotations.get(annotations::REVISION) else { continue };
         let Some(workload) = wishes.workload_of(pod) else { continue };
         let known = longest.entry((workload, revision)).or_default();
@@ -36,6 +39,28 @@ pub(super) fn learned(wishes: &Wishes<'_>, snapshot: &Snapshot) -> BTreeMap<usiz
     next
 }
 
+/// Times of a container are whole seconds.
+const COARSE: SignedDuration = SignedDuration::from_secs(1);
+
+/// The gap, or how long the kubelet says that a container was away if that is longer. One agent's report decides about the pods of
+/// all nodes: a gap that is too short would have pods held that are away for too long. A gap that is too long costs nobody a request.
+///
+/// `None`: a container was started after the operation had ended, so this is no report about the ones that run.
+fn plausible(gap: u32, transition: &Transition, pod: &PodView) -> Option<u32> {
+    let mut longest = gap;
+    for state in pod.containers.iter().filter_map(|container| container.status.as_ref()) {
+        let Some(started) = state.running_since else { continue };
+        if started > transition.since.0 + COARSE {
+            return None;
+        }
+        let is_own = started + COARSE >= transition.granted.0;
+        let Some(ended) = state.last_ended.filter(|_| is_own) else { continue };
+        let away = started.duration_since(ended).saturating_sub(COARSE).as_millis();
+        longest = longest.max(u32::try_from(away.max(0)).unwrap_or(u32::MAX));
+    }
+    Some(longest)
+}
+
 /// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
 /// left out comes in a later round, because agents' reports stay until their next write.
 pub(super) fn changes<'a>(wishes: &Wishes<'a>, learned: &BTreeMap<usize, Gaps>, reloads: &Reloads) -> Vec<Change<'a>> {
@@ -46,4 +71,41 @@ pub(super) fn changes<'a>(wishes: &Wishes<'a>, learned: &BTreeMap<usize, Gaps>, 
         is_free.then(|| Change::Workload(Write::annotate("record-gap", object, annotations::GAP, &gaps.text())))
     });
     changes.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What is learned of a pod whose old container ended and whose new one started at these seconds. The operation began at 10
+    /// and was done at 20, and the agent reports this gap.
+    fn learned(ended: Option<u32>, started: u32, gap: u32) -> Option<u32> {
+        let at = |second: u32| format!("2026-01-01T00:00:{second:02}Z");
+        let last = ended.map_or(json!({}), |ended| json!({"terminated": {"exitCode": 0, "finishedAt": at(ended)}}));
+        let pod = json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "web"}]}, "status": {"containerStatuses": [
+            {"name": "web", "ready": true, "restartCount": 1, "image": "web", "imageID": "", "state": {"running": {"startedAt": at(started)}},
+                "lastState": last}]}});
+        let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(pod).unwrap();
+        let transition: Transition = serde_json::from_value(json!({
+            "id": "uid.op", "granted": "2026-01-01T00:00:10.000000Z", "phase": "Returning", "since": "2026-01-01T00:00:20.000000Z",
+            "result": {"outcome": "Done", "reason": "Verified"}}))
+        .unwrap();
+        plausible(gap, &transition, &PodView::from(&pod))
+    }
+
+    #[test]
+    fn an_agent_s_gap_is_at_least_as_long_as_the_kubelet_says_that_the_container_was_away() {
+        assert_eq!(learned(Some(12), 12, 80), Some(80));
+        assert_eq!(learned(Some(12), 13, 80), Some(80), "times are whole seconds");
+        assert_eq!(learned(Some(12), 19, 80), Some(6000), "a lie, or a node whose agent sees too little");
+        assert_eq!(learned(Some(12), 19, 9000), Some(9000), "until somebody listens it may take longer");
+        assert_eq!(learned(None, 12, 80), Some(80));
+    }
+
+    #[test]
+    fn what_came_before_or_after_the_operation_is_not_learned() {
+        assert_eq!(learned(Some(0), 8, 80), Some(80), "a sidecar that was restarted long before");
+        assert_eq!(learned(Some(40), 50, 80), None, "one that has crashed since");
+    }
 }

@@ -81,7 +81,9 @@ async fn silence_times_out_and_is_never_retried() {
     assert!(first.seen_ms - first.due_ms >= 200, "{first:?}");
     // Requests that were due meanwhile waited in the queue, and their wait is in the figures.
     assert!(report.keepalive.latency.max_ms > 100.0, "{:?}", report.keepalive.latency);
-    assert!(report.keepalive.longest_pause.length_ms >= 200, "{:?}", report.keepalive.longest_pause);
+    // On a busy machine the answer before it is seen later than the request after it is due, so the pause may be a little shorter.
+    let pause = report.keepalive.longest_pause;
+    assert!(pause.at_ms < first.seen_ms && pause.at_ms + pause.length_ms >= first.seen_ms, "{pause:?}, {first:?}");
     let window = report.keepalive.failed_window.unwrap();
     assert!(window.first_ms >= 20 && window.last_ms >= window.first_ms + 200, "{window:?}");
 }
