@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use hitless_api::names::AGENT_PORT;
 use hitless_runtime::config::{ConfigError, Settings};
+use hitless_runtime::prefix::{Prefix, Prefixes};
 use hitless_runtime::telemetry::Format;
-
-use crate::http::identity::{Prefix, Prefixes};
 
 /// Where the unix socket is, unless it is said.
 const SOCKET: &str = "/run/hitless/agent.sock";

@@ -1,6 +1,6 @@
 //! Settings of the controller.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
@@ -9,6 +9,8 @@ use hitless_runtime::config::{ConfigError, Settings};
 use hitless_runtime::telemetry::Format;
 use hitless_workloads::Installed;
 use hitless_workloads::switch::{ComponentNames, SwitchNames};
+
+use crate::approval::client::{Limits, Reach};
 
 /// Settings, read once at start-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,10 @@ pub struct Config {
     /// `SKIP_POD_TRANSITION_RULES`, upstream's name: comma-separated kinds of rules (`availablePolicy`, `labelCheck`, `webhook`) that
     /// are not evaluated.
     pub gate: hitless_gate::Settings,
+    /// Where approvers are looked for. `HITLESS_APPROVERS`: comma-separated hosts, domains (`*.example.com`), Services
+    /// (`name.namespace.svc`) and addresses (`10.1.0.0/16`) of approvers; default: whatever a rule names. Never at the controller's own
+    /// addresses (`POD_IPS`) nor at the API server's (`KUBERNETES_SERVICE_HOST`).
+    pub reach: Reach,
     /// What is looked after besides. `HITLESS_COMPONENTS`: comma-separated components of the manifests that are installed:
     /// `kusionstack`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
     /// `OperationJob`, `PodOpsLifecycle`; none by default.
@@ -48,6 +54,10 @@ impl Config {
                 implicit: settings.parsed(hitless_gate::Settings::IMPLICIT_PERCENT, ImplicitPercent::default())?.0,
                 skipped_kinds: settings.parsed(hitless_gate::Settings::SKIPPED_KINDS, SkippedKinds::default())?.0,
             },
+            reach: Reach::Network(Limits {
+                never: never_approvers(settings),
+                only: settings.optional_parsed("HITLESS_APPROVERS")?,
+            }),
             installed: Installed {
                 components: settings.parsed(Installed::COMPONENTS, ComponentNames::default())?.0,
                 off: settings.parsed(Installed::SWITCHED_OFF, SwitchNames::default())?.0,
@@ -57,11 +67,36 @@ impl Config {
     }
 }
 
+/// An API server that has a name and no address can't be told from others.
+fn never_approvers<F: Fn(&str) -> Option<String>>(settings: &Settings<F>) -> Vec<IpAddr> {
+    let all = ["POD_IPS", "KUBERNETES_SERVICE_HOST"].into_iter().filter_map(|name| settings.optional(name));
+    all.flat_map(|text| text.split(',').filter_map(|each| each.trim().parse().ok()).collect::<Vec<_>>()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use hitless_gate::ImplicitBudget;
     use hitless_workloads::{Component, Switch};
+
+    #[test]
+    fn approvers_are_neither_the_controller_nor_the_api_server_and_may_be_named() {
+        let read = |approvers: &'static str| {
+            Config::read(&Settings::new(move |name| match name {
+                "POD_NAME" => Some("p".to_owned()),
+                "POD_IPS" => Some("10.1.0.7,fd00::7".to_owned()),
+                "KUBERNETES_SERVICE_HOST" => Some("10.96.0.1".to_owned()),
+                "HITLESS_APPROVERS" => Some(approvers.to_owned()),
+                _ => None,
+            }))
+        };
+        let Reach::Network(limits) = read("").unwrap().reach else { panic!("everywhere") };
+        assert_eq!(limits.never, ["10.1.0.7", "fd00::7", "10.96.0.1"].map(|each| each.parse::<IpAddr>().unwrap()));
+        assert_eq!(limits.only, None);
+        let Reach::Network(limits) = read("*.example.com").unwrap().reach else { panic!("everywhere") };
+        assert!(limits.only.is_some());
+        assert!(read("*").unwrap_err().to_string().contains("HITLESS_APPROVERS"));
+    }
 
     #[test]
     fn only_the_pods_name_is_required() {

@@ -24,7 +24,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::approval::client::Approvers;
+use crate::approval::client::{Approvers, Reach};
 use crate::configs::Configs;
 use crate::metrics::Metrics;
 use crate::traffic::Traffic;
@@ -80,6 +80,8 @@ pub struct Controller {
     pub metrics: Metrics,
     /// What holds for all rules.
     pub gate: hitless_gate::Settings,
+    /// Where approvers are looked for.
+    pub reach: Reach,
     /// What was last seen of the guard; absent where that is not known.
     pub guards: Receiver<Option<Guards>>,
 }
@@ -105,10 +107,11 @@ impl Controller {
         token: CancellationToken,
         last_write: CancellationToken,
     ) -> Result<(), Infallible> {
+        let approvers = Approvers::new(self.client.clone(), self.reach.clone());
         let mut state = State {
             memory: Memory::new(GateCache::new(self.gate.clone())),
             retries: Retries::default(),
-            approval_calls: ApprovalCalls::new(Approvers::new(self.client.clone()), Arc::clone(&self.wake)),
+            approval_calls: ApprovalCalls::new(approvers, Arc::clone(&self.wake)),
             traffic: Traffic::new(self.client.clone(), self.leadership.clone(), Arc::clone(&self.wake)),
             event_debounce: EventDebounce::default(),
             later_epoch_since: None,

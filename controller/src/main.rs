@@ -99,6 +99,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         wake,
         metrics,
         gate: config.gate,
+        reach: config.reach,
         guards: guards_seen,
     };
     // The Lease is given back only after the loop has sent its last write.

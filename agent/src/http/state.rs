@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
+use hitless_runtime::prefix::Prefix;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{DrainStatus, Known};
-use super::identity::{Caller, Peer, Prefix};
+use super::identity::{Caller, Peer};
 use super::limits::{AwaitedPlace, Client, Limits, Place, WAITS_FOR_A_POD, WAITS_IN_A_NAMESPACE};
 use super::progress::{Facts, Progress};
 use super::refusal::Refusal;

@@ -27,7 +27,7 @@ use super::wire::{Question, Resource};
 
 use hitless_gate::approval::target::Target;
 
-pub use reach::Reach;
+pub use reach::{Limits, Named, Reach};
 
 /// Pods that are read at the same time for one request.
 const CONCURRENT_READS: usize = 8;
@@ -40,16 +40,10 @@ pub struct Approvers {
 }
 
 impl Approvers {
-    /// `client` is for the addresses of Services and for parameters that need the whole pod.
+    /// `client` is for the addresses of Services and for parameters that need the whole pod; `reach`: where approvers are looked for.
     #[must_use]
-    pub fn new(client: Client) -> Self {
-        Self { client, reach: Reach::Network }
-    }
-
-    /// Looks for approvers there.
-    #[must_use]
-    pub fn within(self, reach: Reach) -> Self {
-        Self { reach, ..self }
+    pub const fn new(client: Client, reach: Reach) -> Self {
+        Self { client, reach }
     }
 
     /// Sends a request; returns the body of the answer. Takes no longer than the request may.
@@ -102,7 +96,7 @@ impl Approvers {
         body: Vec<u8>,
     ) -> Result<Vec<u8>, Failure> {
         let addresses = match &target.service {
-            Some((namespace, name)) => self.addresses(namespace, name, target.port).await?,
+            Some((namespace, name)) => self.reach.check(target, self.addresses(namespace, name, target.port).await?)?,
             None => self.reach.resolve(target).await?,
         };
         let answer = http::send(target, &addresses, Arc::new(tls), method, body).await;

@@ -94,7 +94,7 @@ mod tests {
     fn approvers() -> Approvers {
         let service =
             tower::service_fn(|_: http::Request<Body>| async { http::Response::builder().body(Body::empty()) });
-        Approvers::new(ClientBuilder::new(service, "default").build()).within(Reach::OwnAddresses)
+        Approvers::new(ClientBuilder::new(service, "default").build(), Reach::OwnAddresses)
     }
 
     fn round(waiting: WaitReason) -> Round {

@@ -32,7 +32,7 @@ fn api(objects: Vec<(&'static str, Value)>) -> Client {
 
 /// The servers of these tests are on this machine.
 fn approvers(client: Client) -> Approvers {
-    Approvers::new(client).within(Reach::OwnAddresses)
+    Approvers::new(client, Reach::OwnAddresses)
 }
 
 fn nobody() -> Approvers {

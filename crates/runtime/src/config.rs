@@ -61,8 +61,17 @@ impl<F: Fn(&str) -> Option<String>> Settings<F> {
     where
         T: FromStr<Err: Display>,
     {
-        let Some(value) = self.optional(name) else { return Ok(default) };
-        value.parse().map_err(|why: T::Err| ConfigError::Unusable { name, value, why: why.to_string() })
+        Ok(self.optional_parsed(name)?.unwrap_or(default))
+    }
+
+    /// The parsed value of `name`, if it is there.
+    pub fn optional_parsed<T>(&self, name: &'static str) -> Result<Option<T>, ConfigError>
+    where
+        T: FromStr<Err: Display>,
+    {
+        let Some(value) = self.optional(name) else { return Ok(None) };
+        let parsed = value.parse();
+        parsed.map(Some).map_err(|why: T::Err| ConfigError::Unusable { name, value, why: why.to_string() })
     }
 }
 

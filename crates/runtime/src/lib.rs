@@ -14,6 +14,7 @@ pub mod http_client;
 pub mod lease;
 pub mod list;
 pub mod liveness;
+pub mod prefix;
 pub mod process;
 pub mod readiness;
 pub mod shutdown;

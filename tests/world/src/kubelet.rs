@@ -59,6 +59,7 @@ pub fn state(container: &mut ContainerView) -> &mut ContainerState {
         image_id: String::new(),
         ready: false,
         running_since: None,
+        last_ended: None,
         waiting: None,
         trouble: None,
         restarts: 0,
@@ -70,6 +71,9 @@ pub fn started(state: &mut ContainerState, container_id: String, image: &str, im
     state.container_id = container_id;
     image.clone_into(&mut state.image);
     state.image_id = image_id;
+    if state.running_since.is_some() {
+        state.last_ended = Some(whole_seconds(now));
+    }
     state.running_since = Some(whole_seconds(now));
     state.ready = false;
     state.waiting = None;
@@ -92,6 +96,8 @@ pub fn turned(state: &mut ContainerState, turn: Turn) {
 
 fn stopped(state: &mut ContainerState, waiting: &str) {
     state.running_since = None;
+    // When is not noted here, and an earlier time would be wrong.
+    state.last_ended = None;
     state.ready = false;
     state.waiting = Some(waiting.to_owned());
 }

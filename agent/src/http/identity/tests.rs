@@ -1,4 +1,5 @@
 use super::*;
+use hitless_runtime::prefix::Prefixes;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -125,14 +126,4 @@ fn a_trusted_prefix_that_holds_a_pod_is_warned_of() {
     let words = warned("192.168.0.0/16,10.0.0.0/8,fd00::/8");
     assert_eq!(words.len(), 2, "{words:?}");
     assert!(words[0].starts_with("10.0.0.0/8 in HITLESS_TRUSTED holds addresses of pods, e.g. of shop/"), "{words:?}");
-}
-
-#[test]
-fn a_prefix_that_makes_no_sense_is_refused_in_words() {
-    for text in ["", "10.0.0.0/33", "fd00::/129", "10.0.0.0/", "node-1", "10.0.0.1,"] {
-        let error = text.parse::<Prefixes>().unwrap_err().to_string();
-        assert!(error.contains("no address"), "{error}");
-    }
-    let all: Prefix = "0.0.0.0/0".parse().unwrap();
-    assert!(all.holds("203.0.113.9".parse().unwrap()) && !all.holds("::1".parse().unwrap()));
 }

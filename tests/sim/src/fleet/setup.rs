@@ -102,6 +102,7 @@ pub(super) fn run(pod: &mut hitless_agent::view::NodePod, node: usize) {
             image_id: String::new(),
             ready: true,
             running_since: Some(wall),
+            last_ended: None,
             waiting: None,
             trouble: None,
             restarts: 0,
