@@ -22,6 +22,7 @@ pub mod patch;
 pub mod pauses;
 pub mod published;
 pub mod report;
+pub mod retire;
 pub mod round;
 pub mod view;
 pub mod waiters;

@@ -50,6 +50,12 @@ impl Published {
         steps.iter().filter(|step| step.pod_uid == pod_uid).min_by_key(|step| !step.is_live()).cloned()
     }
 
+    /// Whether an operation has not ended.
+    #[must_use]
+    pub fn any_live(&self) -> bool {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).iter().any(Step::is_live)
+    }
+
     /// uid of the pod of each operation.
     #[must_use]
     pub fn pods(&self) -> Vec<String> {

@@ -60,6 +60,12 @@ impl Waiters {
         self.pods().keys().cloned().collect()
     }
 
+    /// Whether somebody waits for a pod that is being deleted.
+    #[must_use]
+    pub fn any_leaving(&self) -> bool {
+        self.pods().values().any(|awaited| awaited.leaving.is_some())
+    }
+
     /// Since when the pod has been looked at because it is being deleted and somebody waits for it.
     #[must_use]
     pub fn leaving(&self, uid: &str) -> Option<Timestamp> {
@@ -159,8 +165,10 @@ mod tests {
         assert_eq!((targets["gone"].stage, &targets["gone"].probe_periods), (Stage::Draining, &vec![3]));
         assert_eq!(targets["gone"].drain.ports.len(), 1);
         assert_eq!((waiters.leaving("gone"), waiters.leaving("stays")), (Some(now), None));
+        assert!(waiters.any_leaving());
         assert!(waiters.targets(&pods, |_| true, now).is_empty(), "an operation has its own target");
         assert_eq!(waiters.leaving("gone"), None);
+        assert!(!waiters.any_leaving(), "who waits for a pod that stays may wait for ever");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A supervisor for the tasks of a process: a signal stops them all in order, and a task that ends early stops the process.
 //!
-//! Phases: run → (SIGTERM, SIGINT, or a task's end) → the token is cancelled and everybody finishes what is begun → after
-//! the grace time, or at a second signal, what still runs is dropped.
+//! Phases: run → (SIGTERM, SIGINT, or a task's end) → after a signal, whoever is served comes to an end while all tasks go on
+//! ([`Tasks::run_retiring`]) → the token is cancelled and everybody finishes what is begun → after the grace time, or at a second
+//! signal, what still runs is dropped.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -72,20 +73,40 @@ impl Tasks {
     /// Runs until SIGTERM or SIGINT, or until a task ends; then stops all tasks, which may take `grace`.
     /// The first thing that went wrong is returned.
     pub async fn run(self, grace: Duration) -> Result<(), ShutdownError> {
+        self.run_retiring(ready(()), grace).await
+    }
+
+    /// The same. After a signal all tasks go on until `retired` is over; a second signal ends that.
+    pub async fn run_retiring(self, retired: impl Future<Output = ()>, grace: Duration) -> Result<(), ShutdownError> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        self.run_until(grace, async || either(&mut terminate, &mut interrupt).await).await
+        self.run_until(retired, grace, async || either(&mut terminate, &mut interrupt).await).await
     }
 
     async fn run_until(
         mut self,
+        retired: impl Future<Output = ()>,
         grace: Duration,
         mut signalled: impl AsyncFnMut() -> &'static str,
     ) -> Result<(), ShutdownError> {
         let mut first_error = None;
-        tokio::select! {
-            name = signalled() => tracing::info!(signal = name, "stopping"),
-            Some(ended) = self.set.join_next_with_id() => first_error = Some(self.early_end(ended)),
+        let is_signalled = tokio::select! {
+            name = signalled() => {
+                tracing::info!(signal = name, "stopping");
+                true
+            }
+            Some(ended) = self.set.join_next_with_id() => {
+                first_error = Some(self.early_end(ended));
+                false
+            }
+        };
+        if is_signalled {
+            tokio::select! {
+                biased;
+                () = retired => {}
+                name = signalled() => tracing::warn!(signal = name, "second signal"),
+                Some(ended) = self.set.join_next_with_id() => first_error = Some(self.early_end(ended)),
+            }
         }
         self.token.cancel();
         let stopped = async {
@@ -152,7 +173,7 @@ mod tests {
         tasks.spawn("b", until_cancelled(tasks.token()));
         let mut signals = 0;
         let result = tasks
-            .run_until(GRACE, async || {
+            .run_until(ready(()), GRACE, async || {
                 signals += 1;
                 if signals > 1 {
                     pending::<()>().await;
@@ -161,6 +182,31 @@ mod tests {
             })
             .await;
         assert!(result.is_ok(), "{result:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_signal_tasks_go_on_until_whoever_is_served_is_done_or_a_second_signal() {
+        for (signals, expected) in [(1, 30), (2, 5)] {
+            let mut tasks = Tasks::new();
+            let token = tasks.token();
+            tasks.spawn("server", until_cancelled(token.clone()));
+            let (start, mut seen) = (tokio::time::Instant::now(), 0);
+            let served = async {
+                tokio::time::sleep(Duration::from_secs(30)).await;
+                assert!(!token.is_cancelled(), "it still serves");
+            };
+            let signalled = async || {
+                seen += 1;
+                match seen {
+                    1 => {}
+                    2 if signals == 2 => tokio::time::sleep(Duration::from_secs(5)).await,
+                    _ => pending::<()>().await,
+                }
+                "TEST"
+            };
+            assert!(tasks.run_until(served, GRACE, signalled).await.is_ok());
+            assert_eq!(start.elapsed().as_secs(), expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -176,7 +222,7 @@ mod tests {
             let token = tasks.token();
             tasks.spawn("other", until_cancelled(token.clone()));
             tasks.spawn("early", async move { early() });
-            let error = tasks.run_until(GRACE, pending).await.unwrap_err();
+            let error = tasks.run_until(ready(()), GRACE, pending).await.unwrap_err();
             assert_eq!(error.to_string(), message);
             assert!(token.is_cancelled());
         }
@@ -189,7 +235,7 @@ mod tests {
             tasks.spawn("stubborn", pending::<io::Result<()>>());
             let (start, mut seen) = (tokio::time::Instant::now(), 0);
             let error = tasks
-                .run_until(GRACE, async || {
+                .run_until(ready(()), GRACE, async || {
                     seen += 1;
                     if seen > signals {
                         pending::<()>().await;

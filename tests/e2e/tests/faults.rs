@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{PATIENCE, Shape, condition, image_of};
+use hitless_e2e::app::{self, PATIENCE, Shape, condition, image_of};
 use hitless_e2e::stack::echo_image;
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::watch::Objects;
-use hitless_e2e::{App, Kubectl, Stack, Traffic, Watch};
+use hitless_e2e::{App, Kubectl, Stack, Traffic, Watch, endpoint};
 use serde_json::{Value, json};
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -70,6 +70,56 @@ fn an_agent_killed_while_draining_and_while_operating_loses_nothing() -> anyhow:
     let report = traffic.stop()?;
     ensure!(report.fresh.failed == 0, "fresh requests failed: {report:?}");
     ensure!(app.identities() == before, "pods were replaced");
+    Ok(())
+}
+
+/// A pod whose preStop hook waits at the agent for six seconds at least.
+fn with_hook(stack: &Stack, namespace: &str) -> anyhow::Result<Shape> {
+    let plain = app::manifest(&Shape::default());
+    let mut container = plain.pointer("/spec/template/spec/containers/0").context("no container")?.clone();
+    let path = format!("/v1/pods/{namespace}/drain?labelSelector=app%3Dweb&wait=drained&timeout=30s");
+    container["lifecycle"] =
+        json!({"preStop": {"httpGet": {"host": stack.cluster.loopback(), "port": 9754, "path": path}}});
+    let annotations = json!({"hitless.dev/drain": "{\"minSeconds\":6}"});
+    let spec = json!({"terminationGracePeriodSeconds": 40, "containers": [container]});
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}, "spec": spec}}});
+    Ok(Shape { replicas: 2, update: None, gate: false, mode: None, patch, ..Shape::default() })
+}
+
+#[test]
+fn an_agent_that_is_replaced_ends_the_drain_that_a_prestop_hook_waits_for() -> anyhow::Result<()> {
+    let _turn = turn();
+    let stack = Stack::attach()?;
+    let app = App::start(&stack.cluster, "t-agent-replaced", &with_hook(&stack, "t-agent-replaced")?)?;
+    let rate = Rate { fresh: 50, keepalive: 50, ..Rate::default() };
+    let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
+    traffic.wait_for_requests(200, PATIENCE)?;
+    let victim = app.identities().into_iter().next().context("no pod")?;
+    app.kubectl.run(&["delete", "pod", &victim.name, "--wait=false"])?;
+    let node = app.pods.wait("the deletion", PATIENCE, |pods| {
+        let pod = pods.get(&victim.name).filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null())?;
+        pod["spec"]["nodeName"].as_str().map(str::to_owned)
+    })?;
+    // Nothing tells when the hook has begun to wait.
+    let begin = Instant::now();
+    while !endpoint::get(&stack.cluster, &node, "/v1/node")?.1.contains(&victim.name) {
+        ensure!(begin.elapsed() < PATIENCE, "the hook of {} does not wait", victim.name);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let begin = Instant::now();
+    let agent = stack.agent_of(&node)?;
+    let agent = agent["metadata"]["name"].as_str().context("a pod without a name")?;
+    stack.system().run(&["delete", "pod", agent, "--wait=false"])?;
+    app.pods.wait("the pod to be gone", PATIENCE, |pods| (!pods.contains_key(&victim.name)).then_some(()))?;
+    let took = begin.elapsed();
+    stack.wait_ready()?;
+    app.wait_ready(2)?;
+    let report = traffic.stop()?;
+    println!("gone {took:?} after its agent had been deleted: {}", serde_json::to_string(&report)?);
+    ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
+    let events = app.kubectl.list(&["events.events.k8s.io"])?;
+    let failed: Vec<&Value> = events.iter().filter(|event| event["reason"] == "FailedPreStopHook").collect();
+    ensure!(failed.is_empty(), "a hook failed: {failed:?}");
     Ok(())
 }
 
