@@ -82,8 +82,8 @@ fn with_hook(stack: &Stack, namespace: &str) -> anyhow::Result<Shape> {
         json!({"preStop": {"httpGet": {"host": stack.cluster.loopback(), "port": 9754, "path": path}}});
     let annotations = json!({"hitless.dev/drain": "{\"minSeconds\":6}"});
     let spec = json!({"terminationGracePeriodSeconds": 40, "containers": [container]});
-    let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}, "spec": spec}}});
-    Ok(Shape { replicas: 2, update: None, gate: false, mode: None, patch, ..Shape::default() })
+    let change = json!({"spec": {"template": {"metadata": {"annotations": annotations}, "spec": spec}}});
+    Ok(Shape { replicas: 2, update: None, gate: false, mode: None, patch: change, ..Shape::default() })
 }
 
 #[test]
