@@ -12,6 +12,7 @@ mod operation_job;
 mod prefetch;
 mod rules;
 mod sets;
+mod skips;
 mod workloads;
 
 use serde_json::Value;
@@ -34,6 +35,7 @@ pub(crate) fn all() -> Vec<Row> {
         prefetch::rows(),
         rules::rows(),
         sets::rows(),
+        skips::rows(),
         workloads::rows(),
     ]
     .into_iter()
