@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A dump is packed into replies of at most 32 KiB.
 const BUFFER_BYTES: usize = 32 * 1024;
 
+/// So often a list is asked for while rules change all the time.
+const LISTS: u32 = 16;
+
 /// A netlink socket to the packet filter of the namespace it was opened in, whichever thread uses it. Every call needs
 /// `CAP_NET_ADMIN`.
 #[derive(Debug)]
@@ -78,8 +81,27 @@ impl Nfnetlink {
         Err(Errno::TIMEDOUT.into())
     }
 
-    /// Lists all objects that the question is about: the attributes of each.
-    pub(crate) fn list(&mut self, question: NfTablesMessage) -> io::Result<Vec<Vec<u8>>> {
+    /// Lists all objects that the question is about: the attributes of each. A list in the middle of which somebody has changed the
+    /// rules is asked for again.
+    pub(crate) fn list(&mut self, question: &NfTablesMessage) -> io::Result<Vec<Vec<u8>>> {
+        let mut left = LISTS;
+        loop {
+            left -= 1;
+            match self.list_once(question.clone()) {
+                // What is still to come of the old list comes first: the kernel makes one at a time.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && left > 0 => self.clear()?,
+                result => return result,
+            }
+        }
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        while self.receive(&mut buffer, false)?.is_some() {}
+        Ok(())
+    }
+
+    fn list_once(&mut self, question: NfTablesMessage) -> io::Result<Vec<Vec<u8>>> {
         let sequence = self.next_sequence();
         self.send(&message::question(sequence, NLM_F_DUMP, question))?;
         let (mut buffer, mut objects) = (vec![0; BUFFER_BYTES], Vec::new());

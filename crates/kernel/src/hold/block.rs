@@ -117,7 +117,7 @@ impl Block {
 
 /// Names of the tables with our prefix.
 pub(super) fn names(nft: &mut Nfnetlink) -> io::Result<Vec<String>> {
-    let tables = nft.list(NfTablesMessage::GetTable(TableMessage { attributes: Vec::new() }))?;
+    let tables = nft.list(&NfTablesMessage::GetTable(TableMessage { attributes: Vec::new() }))?;
     let names = tables.iter().filter_map(|table| attribute(table, 1));
     let names = names.map(|name| String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned());
     Ok(names.filter(|name| name.starts_with(PREFIX)).collect())

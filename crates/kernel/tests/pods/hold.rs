@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hitless_kernel::{HoldSpec, ListenWatch, PodNetns, Released, SynHold, list_holds, sweep_holds};
+use hitless_kernel::{HoldSpec, KernelError, ListenWatch, PodNetns, Released, SynHold, list_holds, sweep_holds};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::thread::CapabilitySet;
@@ -409,4 +410,34 @@ fn without_its_capabilities_a_hold_is_refused_by_name_and_holds_nobody() {
     assert!(refused.to_string().contains("CAP_NET_ADMIN"), "{refused}");
     assert_eq!(hold.release().unwrap(), Released::default());
     lab.in_client(|| TcpStream::connect_timeout(&(POD_V4, DUAL_STACK).into(), REPETITION * 9 / 10)).unwrap();
+}
+
+#[test]
+fn blocks_are_listed_while_others_come_and_go() {
+    let Some(lab) = Lab::new() else { return };
+    let _server = lab.start_server();
+    let netns = open(&lab);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let netns = open(&lab);
+            while !is_over.load(Ordering::Relaxed) {
+                let mut hold = SynHold::open(&netns).unwrap();
+                hold.begin(spec(&[V4_ONLY])).unwrap();
+            }
+        });
+        let (begin, mut lists, mut seen) = (Instant::now(), 0, 0);
+        let mut list = || {
+            while (lists < 2000 || seen == 0) && begin.elapsed() < PATIENCE {
+                seen += list_holds(&netns)?.len();
+                lists += 1;
+            }
+            Ok::<_, KernelError>(())
+        };
+        let listed = list();
+        is_over.store(true, Ordering::Relaxed);
+        others.join().unwrap();
+        listed.unwrap();
+        assert!(seen > 0, "nothing came");
+    });
 }
