@@ -93,6 +93,8 @@ pub mod annotations {
     pub const DECORATIONS: &str = "poddecoration.kusionstack.io/revisions";
     /// On a workload, value [`super::PREFETCH_ONLY`]: the images of its next version are fetched, and no pod is operated.
     pub const PREFETCH: &str = "hitless.dev/prefetch";
+    /// On a prefetch pod: the image that it was made for. Admission may have given it another one.
+    pub const IMAGE: &str = "hitless.dev/image";
     /// On a workload: any value but [`super::PAUSED_FALSE`] and no operation of its pods begins. That value: it is driven although its
     /// owner has paused it by `spec.paused`, for good.
     pub const PAUSED: &str = "hitless.dev/paused";

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use hitless_cluster::Fault;
 use hitless_e2e::app::{PATIENCE, Shape, is_opened};
 use hitless_e2e::{Scene, Stack, Watch};
-use serde_json::json;
+use serde_json::{Value, json};
 
 static NODES: RwLock<()> = RwLock::new(());
 
@@ -91,6 +91,55 @@ fn a_registry_that_wants_a_login_takes_nobody_out_and_is_given_the_pods_own() ->
     // The registry asked for it until the end.
     fault.clear()?;
     Ok(())
+}
+
+const POLICY: &str = "images-test-admission";
+
+/// An admission policy of somebody else for new pods of that namespace with that image; there until it is removed.
+fn with_policy(scene: &Scene, kind: &str, image: &str, spec: &Value) -> anyhow::Result<()> {
+    let api = "admissionregistration.k8s.io/v1";
+    let namespace = scene.app.kubectl.namespace();
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]);
+    let mut policy = json!({"apiVersion": api, "kind": kind, "metadata": {"name": POLICY}, "spec": spec});
+    policy["spec"]["matchConstraints"] = json!({"resourceRules": rules,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}});
+    policy["spec"]["matchConditions"] =
+        json!([{"name": "image", "expression": format!("object.spec.containers[0].image == {image:?}")}]);
+    let binding = json!({"apiVersion": api, "kind": format!("{kind}Binding"), "metadata": {"name": POLICY},
+        "spec": if kind.starts_with("Validating") { json!({"policyName": POLICY, "validationActions": ["Deny"]}) }
+            else { json!({"policyName": POLICY}) }});
+    scene.app.kubectl.feed(&["create"], &policy)?;
+    scene.app.kubectl.feed(&["create"], &binding)?;
+    Ok(())
+}
+
+fn without_policy(scene: &Scene, kind: &str) -> anyhow::Result<()> {
+    for kind in [format!("{kind}binding"), kind.to_owned()] {
+        scene.app.kubectl.run(&["delete", &kind, POLICY])?;
+    }
+    Ok(())
+}
+
+/// Checks of signatures and mirrors often look at pods only when they are made.
+#[test]
+fn an_image_that_admission_refuses_or_rewrites_in_new_pods_takes_nobody_out() -> anyhow::Result<()> {
+    let _nodes = with_others();
+    let scene = start("admission", replicas(2))?;
+    let version = push_new(&scene)?;
+    let image = scene.app.image(&version);
+    let refuses = json!({"validations": [{"expression": "false", "message": "the image is not signed"}]});
+    with_policy(&scene, "ValidatingAdmissionPolicy", &image, &refuses)?;
+    scene.app.set_version(&version)?;
+    scene.ensure_blocked("the image is not signed")?;
+    let patch = r#"[JSONPatch{op: "replace", path: "/spec/containers/0/image",
+        value: object.spec.containers[0].image.replace("hitless.test", "mirror.test")}]"#;
+    let rewrites = json!({"reinvocationPolicy": "Never", "failurePolicy": "Fail",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}]});
+    with_policy(&scene, "MutatingAdmissionPolicy", &image, &rewrites)?;
+    without_policy(&scene, "validatingadmissionpolicy")?;
+    scene.ensure_blocked("admission makes it mirror.test/")?;
+    without_policy(&scene, "mutatingadmissionpolicy")?;
+    scene.finish(&version)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The prefetch pod itself. `manifests/policies/controller.yaml` lets the controller make no other.
 
 use hitless_api::ObjectRef;
-use hitless_api::names::labels;
+use hitless_api::names::{annotations, labels};
 use serde_json::{Value, json};
 
 use super::Pull;
@@ -59,6 +59,7 @@ pub fn manifest(pull: &Pull, attempt: u32, owner: &ObjectRef) -> Value {
                 "app.kubernetes.io/managed-by": "hitless",
             },
             "annotations": {
+                annotations::IMAGE: pull.image,
                 "linkerd.io/inject": "disabled",
                 "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
             },

@@ -1,7 +1,7 @@
 //! How far a prefetch pod is.
 
 use hitless_api::PodRef;
-use hitless_api::names::labels;
+use hitless_api::names::{annotations, labels};
 use hitless_workloads::image;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
@@ -63,6 +63,10 @@ impl PrefetchView {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let spec = pod.spec.as_ref();
         let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let image = spec.and_then(|spec| spec.containers.iter().find(|each| each.name == CONTAINER)?.image.clone());
+        let image = image.unwrap_or_default();
+        let asked = pod.metadata.annotations.as_ref().and_then(|known| known.get(annotations::IMAGE));
+        let is_rewritten = asked.is_some_and(|asked| *asked != image);
         Some(Self {
             attempt: name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or_default(),
             pod: PodRef {
@@ -72,12 +76,10 @@ impl PrefetchView {
             },
             key,
             node: spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
-            image: spec
-                .and_then(|spec| spec.containers.iter().find(|each| each.name == CONTAINER)?.image.clone())
-                .unwrap_or_default(),
             created,
             deleting: pod.metadata.deletion_timestamp.is_some(),
-            state: state(pod, created),
+            state: if is_rewritten { rewritten(&image) } else { state(pod, created) },
+            image,
         })
     }
 
@@ -146,6 +148,12 @@ fn of_container(status: &ContainerStatus, created: Option<Timestamp>) -> Option<
     }
 }
 
+/// Kubernetes would run another image than a pod that is brought to this one, so none is.
+fn rewritten(image: &str) -> PrefetchState {
+    let words = format!("admission makes it {image} in new pods; name that image in the template");
+    failed(Some("ImageRewritten"), Some(&words))
+}
+
 fn failed(reason: Option<&str>, message: Option<&str>) -> PrefetchState {
     PrefetchState::Failed {
         reason: reason.unwrap_or("Failed").to_owned(),
@@ -195,6 +203,21 @@ mod tests {
         assert_eq!(view(&refused), wanted);
         let killed = container("", &json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}));
         assert_eq!(view(&killed), PrefetchState::NotBegun, "it says nothing of an image");
+    }
+
+    #[test]
+    fn an_image_that_admission_has_changed_is_not_the_one_that_was_asked_for() {
+        let view = |asked: &str| {
+            let ended = json!({"terminated": {"exitCode": 128, "finishedAt": "2026-11-23T00:00:05Z"}});
+            let pod = json!({"metadata": {"name": "hitless-prefetch-0123-1", "labels": {"hitless.dev/prefetch": "0123"},
+                "annotations": {"hitless.dev/image": asked}}, "spec": {"containers": [{"name": "image", "image": "mirror/web:v2"}]},
+                "status": container("mirror/web@sha256:11", &ended)});
+            PrefetchView::of(&serde_json::from_value(pod).unwrap()).unwrap()
+        };
+        assert!(view("mirror/web:v2").is_fetched());
+        let PrefetchState::Failed { reason, message } = view("web:v2").state else { panic!("it is taken for fetched") };
+        assert_eq!(reason, "ImageRewritten");
+        assert!(message.contains("mirror/web:v2") && message.contains("template"), "{message}");
     }
 
     #[test]
