@@ -145,6 +145,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         waiters: agent.waiters(),
         tasks: agent.tasks(),
         limits: Limits::default(),
+        unheard: inside::Unheard::default(),
         trusted: config.trusted,
         refusals,
         token: tasks.token(),
