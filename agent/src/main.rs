@@ -147,6 +147,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         waiters: waiters.clone(),
         tasks: agent.tasks(),
         limits: Limits::default(),
+        unheard: inside::Unheard::default(),
         trusted: config.trusted,
         refusals,
         token: tasks.token(),

@@ -1,6 +1,8 @@
 //! `kubectl hitless cleanup`: what hitless has left behind where no controller runs any more, and how it is put back with the user's
 //! own rights. What that is decides the code that the controller's own uninstall runs.
 
+mod guard;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use crate::failure::Failure;
 use crate::output::remark;
 use crate::say;
 use crate::source::Scope;
+use guard::Guard;
 
 /// A companion pod may have to serve for a while; as long as the controller's own uninstall.
 const LONGEST: Duration = Duration::from_secs(45);
@@ -40,12 +43,18 @@ pub(crate) async fn run(client: Client, scope: &Scope, yes: bool) -> Result<(), 
         Scope::All => restorer,
         Scope::Namespace(namespace) => restorer.only_in(namespace.clone()),
     };
-    let mut told = Told::default();
-    if yes {
-        // Whether that was enough says the look after it.
-        let _ = timeout(LONGEST, restorer.until_quiet(|passed| told.tell(passed))).await;
+    let found = restorer.look().await;
+    if let Some(guard) = guard::in_the_way(&client, &found.wanted).await? {
+        // Nothing is begun: half of it would stay.
+        return Err(refused(&found, scope, &guard)?);
     }
-    ended(&restorer.look().await, scope, yes.then_some(&told.failed))
+    if !yes {
+        return ended(&found, scope, None);
+    }
+    let mut told = Told::default();
+    // Whether that was enough says the look after it.
+    let _ = timeout(LONGEST, restorer.until_quiet(|passed| told.tell(passed))).await;
+    ended(&restorer.look().await, scope, Some(&told.failed))
 }
 
 /// A controller that runs, or is meant to. Its Lease is not asked: it may have another name, and its times are another clock's.
@@ -101,14 +110,37 @@ impl Told {
     }
 }
 
-/// What is left, and what to do about it. `failed`: why the last pass could not do something, if there was one.
-fn ended(found: &Found, scope: &Scope, failed: Option<&Vec<String>>) -> Result<(), Failure> {
+fn list(found: &Found) -> Result<(), Failure> {
     for restore in &found.wanted {
         say(&restore.to_string())?;
     }
     for (pod, why) in &found.waiting {
         say(&format!("Pod {}/{} (companion): stays for now, {why}", pod.namespace, pod.name))?;
     }
+    Ok(())
+}
+
+/// The command that puts it back.
+fn command(scope: &Scope) -> String {
+    match scope {
+        Scope::All => "kubectl hitless cleanup -A --yes".to_owned(),
+        Scope::Namespace(namespace) => format!("kubectl hitless cleanup -n {namespace} --yes"),
+    }
+}
+
+/// What there is to put back, and what to do before.
+fn refused(found: &Found, scope: &Scope, guard: &Guard) -> Result<Failure, Failure> {
+    list(found)?;
+    for error in &found.failed {
+        remark(&format!("note: {error}"));
+    }
+    let left = found.wanted.len() + found.waiting.len();
+    Ok(Failure::Failed(format!("{left} to put back, and nothing was changed: {guard}. Then: {}", command(scope))))
+}
+
+/// What is left, and what to do about it. `failed`: why the last pass could not do something, if there was one.
+fn ended(found: &Found, scope: &Scope, failed: Option<&Vec<String>>) -> Result<(), Failure> {
+    list(found)?;
     let unread = found.failed.iter().map(ToString::to_string);
     let notes: BTreeSet<String> = unread.chain(failed.into_iter().flatten().cloned()).collect();
     for note in &notes {
@@ -120,25 +152,16 @@ fn ended(found: &Found, scope: &Scope, failed: Option<&Vec<String>>) -> Result<(
         (0, _) if found.failed.is_empty() => say("nothing is left of hitless here"),
         (0, _) => Err(Failure::Failed(format!("nothing was found, but not everything could be read.{also}"))),
         (left, None) => Err(Failure::Failed(format!(
-            "{left} to put back; what is held goes on natively then. Do it with: kubectl hitless cleanup {} --yes.{also}",
-            match scope {
-                Scope::All => "-A".to_owned(),
-                Scope::Namespace(namespace) => format!("-n {namespace}"),
-            }
+            "{left} to put back; what is held goes on natively then. Do it with: {}.{also}",
+            command(scope)
         ))),
         (left, Some(_)) => Err(Failure::Failed(format!("{left} could not be put back.{}{also}", hint(&found.wanted)))),
     }
 }
 
-/// Why writes that were accepted had no effect.
-fn hint(left: &[Restore]) -> &'static str {
-    if left.iter().any(|restore| matches!(restore, Restore::Workload(_))) {
-        " While the guard is installed only the uninstall's account may let a workload go: remove the guard (kubectl delete \
-         mutatingadmissionpolicybindings,validatingadmissionpolicybindings -l hitless.dev/guard), or act as that account (--as \
-         system:serviceaccount:hitless-system:hitless-uninstall)."
-    } else {
-        ""
-    }
+/// Why writes that were accepted may have had no effect, where nobody could look whether the guard is there.
+fn hint(left: &[Restore]) -> String {
+    if left.iter().any(guard::holds) { format!(" Maybe {}.", Guard::of_any_kind()) } else { String::new() }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `kubectl hitless doctor`: whether hitless is whole in this cluster, and what else is there that matters to it.
 
+mod agents;
 pub(crate) mod facts;
-mod findings;
+pub(crate) mod findings;
 pub(crate) mod read;
 mod surroundings;
 
@@ -11,7 +12,7 @@ use kube::Client;
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
-use crate::output::show;
+use crate::output::{self, show};
 use findings::{Finding, Level, findings};
 
 pub(crate) async fn run(client: Client, arguments: &DoctorArgs) -> Result<(), Failure> {
@@ -20,7 +21,11 @@ pub(crate) async fn run(client: Client, arguments: &DoctorArgs) -> Result<(), Fa
     let findings = findings(&facts);
     show(&findings, arguments.output, || text(&findings))?;
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
-    if errors == 0 { Ok(()) } else { Err(Failure::Failed(format!("hitless can't work here: {errors} errors"))) }
+    if errors == 0 { Ok(()) } else { Err(Failure::Failed(verdict(errors))) }
+}
+
+fn verdict(errors: usize) -> String {
+    format!("hitless can't work here as it should: {}", output::count(errors, "error"))
 }
 
 fn text(findings: &[Finding]) -> String {

@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Unreachable(String),
     #[error("may not {what}: {message}; ask for a role that allows it")]
     Forbidden { what: String, message: String },
+    #[error("can't {what}: the kind is not installed in this cluster; install it: kubectl apply -k manifests")]
+    NotServed { what: String },
     #[error("can't {what}: {message}")]
     Api { what: String, message: String },
     #[error("{0}")]
@@ -53,6 +55,7 @@ impl Failure {
             | Self::NotInstalled
             | Self::Unreachable(_)
             | Self::Forbidden { .. }
+            | Self::NotServed { .. }
             | Self::Api { .. }
             | Self::NotFound(_)
             | Self::Failed(_)

@@ -1,6 +1,7 @@
 //! `kubectl hitless lint`: rules, budgets and annotations of workloads in files that can't do what they are meant to.
 
 mod drain;
+mod endpoint;
 mod finding;
 mod nearest;
 mod never;
@@ -34,8 +35,9 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(), Failure> {
     let namespace = cluster.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let (objects, unreadable) = files::read(&arguments.files, namespace);
-    let mut live = Vec::new();
+    let mut live = None;
     if arguments.live {
+        let live = live.get_or_insert_with(Vec::new);
         let client = connect(cluster).await?;
         let of_files = pods::of_files(&objects);
         let namespaces: BTreeSet<&str> = objects.iter().map(Object::namespace).collect();
@@ -44,7 +46,7 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
             live.extend(pods::of_cluster(&snapshot, &of_files));
         }
     }
-    let report = check(&objects, unreadable, &live, Timestamp::now());
+    let report = check(&objects, unreadable, live.as_deref(), Timestamp::now());
     show(&report, arguments.output, || report.text())?;
     match report.errors {
         0 => Ok(()),
@@ -53,8 +55,8 @@ pub(crate) async fn run(cluster: &ClusterArgs, arguments: &LintArgs) -> Result<(
     }
 }
 
-/// Checks all objects, alone and together with the pods of the files and `live` ones.
-fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Timestamp) -> Report {
+/// Checks all objects, alone and together with the pods of the files and `live` ones; `None`: no cluster was asked.
+fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: Option<&[Pods]>, now: Timestamp) -> Report {
     let mut findings: Vec<Finding> = unreadable.into_iter().map(Finding::unreadable).collect();
     let mut known: Vec<Known<'_>> = Vec::new();
     let mut pods = pods::of_files(objects);
@@ -62,6 +64,7 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Ti
         findings.extend(ours::check(object));
         let schema = schema::check(object);
         findings.extend(workload::check(object, schema.is_empty()));
+        findings.extend(endpoint::check(object));
         match Known::read(object) {
             Ok(read) => known.extend(read),
             // The schema has said so already, and better.
@@ -70,13 +73,13 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: &[Pods], now: Ti
         }
         findings.extend(schema);
     }
-    pods.extend(live.iter().cloned());
+    pods.extend(live.iter().copied().flatten().cloned());
     let single: Vec<Finding> = known.iter().flat_map(|each| single::check(each, &findings)).collect();
     findings.extend(single);
     findings.extend(together::duplicates(objects));
     findings.extend(traffic::check(objects));
     findings.extend(drain::check(objects));
-    let never = never::check(&known, &pods, &findings, now);
+    let never = never::check(&known, &pods, live.is_some(), &findings, now);
     findings.extend(never);
     findings.extend(unlimited::check(&known, &pods));
     findings.extend(together::check(&known, &pods, now));

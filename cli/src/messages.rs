@@ -43,6 +43,9 @@ fn page() -> String {
 /// What the three commands print, each with its exit code.
 fn said(scene: &Scene) -> String {
     let mut out = String::from("$ kubectl hitless status\n");
+    for note in scene.snapshot.notes() {
+        let _ = writeln!(out, "note: {note}");
+    }
     out += &status::shown(&scene.snapshot, now());
     let _ = writeln!(out, "\n$ kubectl hitless why {}", scene.asked);
     let answer = why::explain(&scene.snapshot, &scene.asked.parse().unwrap(), now()).unwrap();
@@ -56,9 +59,12 @@ fn said(scene: &Scene) -> String {
         Ok(true) => end(&mut out, Ok(())),
         Err(failure) => end(&mut out, Err(failure)),
         Ok(false) => {
+            if let Some(trouble) = scene.snapshot.controller.trouble() {
+                let _ = writeln!(out, "note: {trouble}");
+            }
             let _ = writeln!(out, "… and if nothing changes until its time is over:");
             let left = workload.pods.iter().filter(|pod| pod.state != State::UpToDate);
-            end(&mut out, Err(wait::late(&target.to_string(), left)));
+            end(&mut out, Err(wait::with_trouble(wait::late(&target.to_string(), left), &scene.snapshot)));
         }
     }
     out

@@ -63,6 +63,11 @@ fn written_out(text: &str, is_meant: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// `1 error`, `2 errors`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// `a, b, c and 2 more`, where so many are named at most.
 pub(crate) fn names<T: AsRef<str>>(all: &[T], most: usize) -> String {
     let shown = all.iter().take(most).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
@@ -83,6 +88,11 @@ mod tests {
         assert_eq!(printable("\u{1b}[31mred\r\u{9b}2J\u{7f}\tend\n"), "\\u001b[31mred\\u000d\\u009b2J\\u007f\tend\n");
         assert_eq!(printable("a\u{202e}b"), "a\\u202eb");
         assert_eq!(one_line("a\nnote: all is well"), "a\\nnote: all is well");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([0, 1, 2].map(|number| count(number, "error")), ["0 errors", "1 error", "2 errors"]);
     }
 
     #[test]

@@ -1,27 +1,28 @@
 //! What is in the cluster, as far as commands look at it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+mod controller;
+mod unread;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hitless_api::GroupKind;
 use hitless_api::pod::PodView;
 use hitless_gate::Settings;
-use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
 use hitless_rollout::gate_cache::GateCache;
 use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::{self, Kuperator};
 use hitless_rollout::round::{Explanation, explain};
 use hitless_rollout::snapshot::Snapshot as Cluster;
-use hitless_runtime::config;
 use hitless_workloads::requests::operation_job::OPERATION_JOB;
-use hitless_workloads::switch::{ComponentNames, SwitchNames};
 use hitless_workloads::{Component, Holder, Installed, Object, kind};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
 use serde_json::Value;
+
+pub(crate) use controller::{Controller, ControllerView};
+pub(crate) use unread::{Part, Unread};
 
 /// One picture of the cluster, or of one namespace and what is not in any.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +36,9 @@ pub(crate) struct Snapshot {
     /// The namespace that is looked at; `None`: all. Pods of others are read where a budget of the whole cluster counts them.
     pub(crate) namespace: Option<String>,
     pub(crate) events: Vec<Arc<EventView>>,
-    /// Settings of the controller.
+    /// Whether the controller runs.
+    pub(crate) controller: Controller,
+    /// Its settings.
     pub(crate) settings: Settings,
     /// What the controller is told to look after; `None`: that is not known, and everything is assumed.
     pub(crate) installed: Option<Installed>,
@@ -44,7 +47,7 @@ pub(crate) struct Snapshot {
     /// Which policies keep native controllers from rolling what has opted in, if the user may see them.
     pub(crate) guards: Option<Guards>,
     /// What could not be read, and why.
-    pub(crate) unread: BTreeMap<Part, String>,
+    pub(crate) unread: BTreeMap<Part, Unread>,
 }
 
 impl Snapshot {
@@ -108,10 +111,11 @@ impl Snapshot {
         explain(&self.observed(now), &mut GateCache::new(self.settings.clone()), now, asked)
     }
 
-    /// What the reader has to know about what was not read: one note, however much it is.
+    /// What the reader has to know about the whole: who does not do his part, and what was not read, in one note however much it is.
     pub(crate) fn notes(&self) -> Vec<String> {
         let left = self.kuperator.iter().map(|there| format!("{there}; hitless leaves its kinds to it"));
-        left.chain(self.unguarded_notes()).chain(self.unread_note()).collect()
+        let unread = unread::notes(&self.unread);
+        self.controller.trouble().into_iter().chain(left).chain(self.unguarded_notes()).chain(unread).collect()
     }
 
     /// What nothing keeps from rolling natively: one note for each kind.
@@ -130,142 +134,9 @@ impl Snapshot {
         names.into_iter().map(note).collect()
     }
 
-    fn unread_note(&self) -> Option<String> {
-        let (first, message) = self.unread.first_key_value()?;
-        if self.unread.len() == 1 {
-            return Some(format!("{first} not read: {message}; {}", first.consequence()));
-        }
-        let names: Vec<String> = self.unread.keys().map(Part::to_string).collect();
-        let unknown: BTreeSet<&str> = self.unread.keys().map(|part| part.unknown()).collect();
-        let unknown: Vec<&str> = unknown.into_iter().collect();
-        Some(format!(
-            "{} kinds may not be read ({}): what is not known is {}; ask for ClusterRole hitless-view. The first answer: {message}",
-            names.len(),
-            names.join(", "),
-            unknown.join(", ")
-        ))
-    }
-
     /// Everything that could be in the way of a pod was read.
     pub(crate) fn sees_what_is_in_the_way(&self) -> bool {
         !self.unread.keys().any(|part| part.may_be_in_the_way())
-    }
-}
-
-/// What can be left out if the user may not read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
-    Workloads,
-    Transitions,
-    Ledgers,
-    Rules,
-    Budgets,
-    ClusterBudgets,
-    DisruptionBudgets,
-    Services,
-    DrainPolicies,
-    DefaultDrainPolicy,
-    TrafficProviders,
-    Elsewhere,
-    Nodes,
-    Agents,
-    Events,
-    Controller,
-}
-
-impl Part {
-    fn matters_to_modes(self) -> bool {
-        match self {
-            // What agents can do is in the first of them.
-            Self::Transitions | Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => true,
-            // What is said without them is said without them of the mode, too.
-            Self::Workloads
-            | Self::Ledgers
-            | Self::Rules
-            | Self::Budgets
-            | Self::ClusterBudgets
-            | Self::DisruptionBudgets
-            | Self::Elsewhere
-            | Self::TrafficProviders
-            | Self::Nodes
-            | Self::Agents
-            | Self::Events
-            | Self::Controller => false,
-        }
-    }
-
-    /// Whether something in it could keep a pod from being operated.
-    fn may_be_in_the_way(self) -> bool {
-        match self {
-            Self::Transitions
-            | Self::Workloads
-            | Self::Ledgers
-            | Self::Rules
-            | Self::Budgets
-            | Self::ClusterBudgets
-            | Self::DisruptionBudgets
-            | Self::TrafficProviders
-            | Self::Elsewhere
-            | Self::Nodes
-            | Self::Agents => true,
-            // Without them only the mode, or what was said last, is not known.
-            Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy | Self::Events | Self::Controller => false,
-        }
-    }
-
-    /// What is not known without it, in a few words.
-    fn unknown(self) -> &'static str {
-        match self {
-            Self::Transitions | Self::Ledgers => "which operations run",
-            Self::Workloads => "what some workloads wish",
-            Self::Rules | Self::Budgets | Self::ClusterBudgets | Self::DisruptionBudgets | Self::Elsewhere => {
-                "which rules are in the way"
-            }
-            Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => "which mode pods would get",
-            Self::TrafficProviders => "which load balancers are in the way",
-            Self::Nodes | Self::Agents => "whether nodes have an agent",
-            Self::Events | Self::Controller => "what the controller said last",
-        }
-    }
-
-    fn consequence(self) -> &'static str {
-        match self {
-            Self::Transitions => "which operations run, which have failed, and which mode pods would get, is not known",
-            Self::Workloads => "what these workloads wish for their pods is not known",
-            Self::Ledgers => "pods with a place in a budget count as free",
-            Self::Rules => "they are left out of the answer",
-            Self::Budgets | Self::ClusterBudgets | Self::DisruptionBudgets => "they may be in the way all the same",
-            Self::Services | Self::DrainPolicies | Self::DefaultDrainPolicy => "which mode pods would get is not known",
-            Self::TrafficProviders => "load balancers outside of the cluster may be in the way all the same",
-            Self::Elsewhere => "budgets of the whole cluster count the pods of this namespace only",
-            Self::Nodes => "zones are not known",
-            Self::Agents => "whether the nodes have an agent is not known",
-            Self::Events => "what the controller said last is not known",
-            Self::Controller => "its settings are assumed to be the defaults",
-        }
-    }
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Workloads => "some kinds of workloads",
-            Self::Transitions => "NodeTransitions",
-            Self::Ledgers => "TransitionLedgers",
-            Self::Rules => "PodTransitionRules",
-            Self::Budgets => "TransitionBudgets",
-            Self::ClusterBudgets => "TransitionBudgets of hitless-system",
-            Self::DisruptionBudgets => "PodDisruptionBudgets",
-            Self::Services => "Services",
-            Self::DrainPolicies => "DrainPolicies",
-            Self::DefaultDrainPolicy => "DrainPolicy default of hitless-system",
-            Self::TrafficProviders => "TrafficProviders",
-            Self::Elsewhere => "pods and TransitionLedgers of other namespaces",
-            Self::Nodes => "nodes",
-            Self::Agents => "agents (pods of hitless-system)",
-            Self::Events => "Events",
-            Self::Controller => "Deployment hitless-controller",
-        })
     }
 }
 
@@ -302,32 +173,22 @@ impl WorkloadObject {
 }
 
 impl Snapshot {
+    /// With the controller's Deployment, of which there is one at most; `None`: it could not be read.
+    pub(crate) fn with_controller(mut self, deployments: Option<&[Arc<ControllerView>]>) -> Self {
+        let Some(deployments) = deployments else { return self };
+        let view = deployments.first().map(|view| &**view);
+        self.controller = Controller::seen(view);
+        self.settings = view.map(|view| view.settings.clone()).unwrap_or_default();
+        self.installed = view.map(|view| view.installed.clone());
+        self
+    }
+
     /// With these objects of workloads.
     pub(crate) fn with_objects(mut self, objects: Vec<Arc<WorkloadObject>>) -> Self {
         self.cluster.objects = objects.iter().map(|object| object.view.clone()).collect();
         self.objects = objects;
         self
     }
-}
-
-/// What the controller's Deployment tells it in the environment; what it would refuse to start with counts as the default.
-pub(crate) fn settings(deployment: Deployment) -> Option<(Settings, Installed)> {
-    let containers = deployment.spec?.template.spec?.containers;
-    let variables: BTreeMap<String, String> = containers
-        .into_iter()
-        .flat_map(|container| container.env.unwrap_or_default())
-        .filter_map(|variable| Some((variable.name, variable.value?)))
-        .collect();
-    let variables = config::Settings::new(|name| variables.get(name).cloned());
-    let settings = Settings {
-        implicit: variables.parsed(Settings::IMPLICIT_PERCENT, ImplicitPercent::default()).unwrap_or_default().0,
-        skipped_kinds: variables.parsed(Settings::SKIPPED_KINDS, SkippedKinds::default()).unwrap_or_default().0,
-    };
-    let installed = Installed {
-        components: variables.parsed(Installed::COMPONENTS, ComponentNames::default()).unwrap_or_default().0,
-        off: variables.parsed(Installed::SWITCHED_OFF, SwitchNames::default()).unwrap_or_default().0,
-    };
-    Some((settings, installed))
 }
 
 impl EventView {
@@ -338,30 +199,5 @@ impl EventView {
             note: event.note.unwrap_or_default(),
             time: event.event_time.map(|time| time.0),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hitless_gate::ImplicitBudget;
-    use serde_json::json;
-
-    #[test]
-    fn settings_are_those_that_the_controller_is_started_with() {
-        let started = |env: serde_json::Value| {
-            let deployment = json!({"metadata": {}, "spec": {"selector": {}, "template": {"spec": {"containers": [
-                {"name": "controller", "env": env}]}}}});
-            settings(serde_json::from_value(deployment).unwrap()).unwrap().0
-        };
-        assert_eq!(started(json!([])), Settings::default());
-        assert_eq!(started(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "off"}])).implicit, None);
-        let half = started(json!([{"name": "HITLESS_IMPLICIT_PERCENT", "value": "50"}])).implicit;
-        assert_eq!(half, Some(ImplicitBudget { percent: 50 }));
-        for (name, refused) in [("HITLESS_IMPLICIT_PERCENT", "half"), ("SKIP_POD_TRANSITION_RULES", "webhooks")] {
-            assert_eq!(started(json!([{"name": name, "value": refused}])), Settings::default(), "{refused}");
-        }
-        let skipped = started(json!([{"name": "SKIP_POD_TRANSITION_RULES", "value": "webhook, labelCheck"}]));
-        assert_eq!(skipped.skipped_kinds.into_iter().collect::<Vec<_>>(), ["labelCheck", "webhook"]);
     }
 }

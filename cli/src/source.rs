@@ -22,7 +22,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use crate::failure::Failure;
-use crate::snapshot::{EventView, Part, Snapshot, settings};
+use crate::snapshot::{ControllerView, EventView, Part, Snapshot, Unread};
 use apis::{Apis, agents_label, no_prefetches, only_controller, only_default, our_events};
 use lists::{besides, by, list, nodes, objects, optional, pod, prefetch, view};
 pub(crate) use live::Live;
@@ -85,8 +85,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     )?;
     let transitions = match list("list NodeTransitions", &apis.transitions, all(), view::<_, NodeTransitionView>).await
     {
-        // The only list that is answered like this: the kind is unknown.
-        Err(Failure::Api { .. }) => return Err(Failure::NotInstalled),
+        Err(Failure::NotServed { .. }) => return Err(Failure::NotInstalled),
         other => other,
     };
     let (ledgers, rules, budgets, cluster_budgets, disruption_budgets) = futures::join!(
@@ -107,14 +106,14 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
         besides("get DrainPolicy default in hitless-system", apis.default_drain_policy.as_ref(), only_default(), view),
         list("list TrafficProviders", &apis.providers, all(), view),
         list("list pods in hitless-system", &apis.agents, all().labels(&agents_label()), pod),
-        list("get the controller's Deployment", &apis.controller, only_controller(), settings),
+        list("get the controller's Deployment", &apis.controller, only_controller(), ControllerView::of),
         list("list Events", &apis.events, our_events(), EventView::of),
         nodes(client),
     );
     let mut unread = BTreeMap::new();
     let (objects, unlisted): (Vec<_>, Vec<_>) = objects.into_iter().unzip();
     let (unlisted, forbidden): (Vec<&str>, Vec<Option<String>>) = unlisted.into_iter().flatten().unzip();
-    unread.extend(forbidden.into_iter().flatten().next().map(|message| (Part::Workloads, message)));
+    unread.extend(forbidden.into_iter().flatten().next().map(|message| (Part::Workloads, Unread::Refused(message))));
     let mut cluster = Cluster {
         pods,
         prefetches,
@@ -130,9 +129,7 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
         ..Cluster::default()
     };
     cluster.drain_policies.extend(optional(Part::DefaultDrainPolicy, default_policy, &mut unread)?.unwrap_or_default());
-    let controllers = optional(Part::Controller, controller, &mut unread)?.unwrap_or_default();
-    let (settings, installed) = controllers.first().map(|found| (**found).clone()).unzip();
-    let settings = settings.unwrap_or_default();
+    let controllers = optional(Part::Controller, controller, &mut unread)?;
     let (kuperator, guards) = futures::join!(kuperator(client), guards(client));
     let cluster_budgets = optional(Part::ClusterBudgets, cluster_budgets, &mut unread)?.unwrap_or_default();
     cluster.budgets.extend(cluster_budgets.into_iter().filter(|budget| budget.is_cluster_wide()));
@@ -140,17 +137,16 @@ async fn read_all(client: &Client, scope: &Scope) -> Result<Snapshot, Failure> {
     let agents = optional(Part::Agents, agents, &mut unread)?.unwrap_or_default();
     let snapshot = Snapshot {
         cluster,
-        objects: Vec::new(),
         unlisted,
         namespace: scope.namespace(),
         events,
-        settings,
-        installed,
         kuperator,
         guards,
         unread,
+        ..Snapshot::default()
     };
-    let mut snapshot = snapshot.with_objects(objects.concat());
+    let mut snapshot = snapshot.with_controller(controllers.as_deref());
+    snapshot = snapshot.with_objects(objects.concat());
     let mut reads_all = matches!(scope, Scope::All);
     if snapshot.counts_cluster_wide() && scope.besides_system().is_some() {
         let apis = Apis::new(client, scope, &Scope::All);
@@ -224,8 +220,11 @@ mod tests {
         let mut unread = BTreeMap::new();
         let forbidden = Failure::Forbidden { what: "list nodes".into(), message: "nodes is forbidden".into() };
         assert!(optional::<()>(Part::Nodes, Err(forbidden), &mut unread).unwrap().is_none());
-        let unknown = Failure::Api { what: "list".into(), message: "404 page not found".into() };
-        assert!(optional::<()>(Part::Budgets, Err(unknown), &mut unread).unwrap().is_none());
+        let refused = Failure::Api { what: "list".into(), message: "no".into() };
+        assert!(optional::<()>(Part::Budgets, Err(refused), &mut unread).unwrap().is_none());
+        let unknown = Failure::NotServed { what: "list".into() };
+        assert!(optional::<()>(Part::Rules, Err(unknown), &mut unread).unwrap().is_none());
+        assert_eq!(unread.remove(&Part::Rules), Some(Unread::NotInstalled));
         let away = Failure::Unreachable("connection refused".into());
         assert!(optional::<()>(Part::Agents, Err(away), &mut unread).is_err());
         let mut snapshot = Snapshot { unread, ..Snapshot::default() };
@@ -233,13 +232,13 @@ mod tests {
             snapshot.notes(),
             [
                 "2 kinds may not be read (TransitionBudgets, nodes): what is not known is whether nodes have an agent, which rules are in \
-              the way; ask for ClusterRole hitless-view. The first answer: 404 page not found"
+              the way; ask for ClusterRole hitless-view, ClusterRole hitless-view-cluster. The first answer: no"
             ]
         );
         assert!(!snapshot.sees_what_is_in_the_way());
         snapshot.unread.remove(&Part::Budgets);
         assert_eq!(snapshot.notes(), ["nodes not read: nodes is forbidden; zones are not known"]);
-        snapshot.unread = BTreeMap::from([(Part::Events, "forbidden".to_owned())]);
+        snapshot.unread = BTreeMap::from([(Part::Events, Unread::Refused("forbidden".to_owned()))]);
         assert!(snapshot.sees_what_is_in_the_way(), "nothing that decides is missing");
     }
 

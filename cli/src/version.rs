@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::args::Format;
 use crate::doctor::facts::{AgentPod, Program, Report, Seen};
+use crate::doctor::findings::ROLES;
 use crate::doctor::read::{agent, agent_pods, controller, reports, seen, server};
 use crate::failure::Failure;
 use crate::output;
@@ -52,7 +53,7 @@ pub(crate) fn of_client(output: Format) -> Result<(), Failure> {
 pub(crate) async fn of_both(client: &Client, output: Format) -> Result<(), Failure> {
     let (server, controller, agent, pods, reports) =
         futures::join!(server(client), controller(client), agent(client), agent_pods(client), reports(client));
-    let cluster = Cluster::of(server, seen(controller)?, &seen(agent)?, seen(pods)?, seen(reports)?);
+    let cluster = Cluster::of(server, seen(controller)?, &seen(agent)?, seen(pods)?, seen(reports)?.served());
     show(&Versions { client: own(), cluster: Some(cluster) }, output)
 }
 
@@ -69,10 +70,15 @@ impl Cluster {
         match server {
             Seen::Known((_, _, version)) => cluster.server = Some(version),
             Seen::Unread(why) => unread.push(("the API server's version", why)),
+            Seen::NotServed => {}
         }
         match controller {
             Seen::Known(Some(program)) => cluster.controller = Some(program.image),
-            Seen::Known(None) => cluster.notes.push("hitless is not installed in this cluster".to_owned()),
+            Seen::Known(None) | Seen::NotServed => {
+                cluster.notes.push(
+                    "hitless has no controller in this cluster; install it: kubectl apply -k manifests".to_owned(),
+                );
+            }
             Seen::Unread(why) => unread.push(("the controller", why)),
         }
         match (pods, agent) {
@@ -82,6 +88,7 @@ impl Cluster {
                 }
             }
             (Seen::Unread(why), _) => unread.push(("the agents", why)),
+            (Seen::NotServed, _) => {}
         }
         if let Seen::Known(Some(program)) = agent
             && cluster.agents.keys().any(|image| *image != program.image)
@@ -95,12 +102,14 @@ impl Cluster {
                 }
             }
             Seen::Unread(why) => unread.push(("what the agents report", why)),
+            Seen::NotServed => cluster.notes.push(
+                "the kind NodeTransition is not installed in this cluster; install it: kubectl apply -k manifests"
+                    .to_owned(),
+            ),
         }
         if let Some((_, why)) = unread.first() {
             let names: Vec<&str> = unread.iter().map(|(name, _)| *name).collect();
-            cluster
-                .notes
-                .push(format!("may not be read: {} ({why}); ask for ClusterRole hitless-view", names.join(", ")));
+            cluster.notes.push(format!("may not be read: {} ({why}); ask for {ROLES}", names.join(", ")));
         }
         cluster
     }
@@ -164,6 +173,21 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
+    }
+
+    #[test]
+    fn a_kind_that_is_not_there_is_no_missing_right() {
+        let cluster = Cluster::of(
+            Seen::Known((1, 36, "v1.36.3".to_owned())),
+            program("controller:2"),
+            &program("agent:2"),
+            Seen::Known(Vec::new()),
+            Seen::Known(None).served(),
+        );
+        assert_eq!(
+            cluster.notes,
+            ["the kind NodeTransition is not installed in this cluster; install it: kubectl apply -k manifests"]
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::args::{Target, TargetKind, WaitArgs, workload_targets};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, remark};
 use crate::say;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Live, Scope};
@@ -20,7 +20,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     let scope = Scope::Namespace(namespace);
     let first = source::read(&client, &scope).await?;
     let target = &arguments.target;
-    let mut last = String::new();
+    let (mut last, mut told) = (String::new(), None);
     let mut step = |snapshot: &Snapshot| {
         let workload = find(snapshot, target, Timestamp::now())?;
         let text = summary(&workload);
@@ -28,7 +28,15 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
             say(&text)?;
             last = text;
         }
-        done(&workload)
+        let is_done = done(&workload)?;
+        let trouble = snapshot.controller.trouble().filter(|_| !is_done);
+        if trouble != told {
+            if let Some(trouble) = &trouble {
+                remark(&format!("note: {trouble}"));
+            }
+            told = trouble;
+        }
+        Ok::<_, Failure>(is_done)
     };
     if step(&first)? {
         return Ok(());
@@ -47,8 +55,19 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     if let Ok(result) = timeout(arguments.timeout, waiting).await {
         return result;
     }
-    let workload = find(&source::read(&client, &scope).await?, target, Timestamp::now())?;
-    Err(late(&target.to_string(), workload.pods.iter().filter(|pod| pod.state != State::UpToDate)))
+    let snapshot = source::read(&client, &scope).await?;
+    let workload = find(&snapshot, target, Timestamp::now())?;
+    let late = late(&target.to_string(), workload.pods.iter().filter(|pod| pod.state != State::UpToDate));
+    Err(with_trouble(late, &snapshot))
+}
+
+/// The same with a word about the controller, where none runs.
+pub(crate) fn with_trouble(late: Failure, snapshot: &Snapshot) -> Failure {
+    match (snapshot.controller.trouble(), late) {
+        (None, late) => late,
+        (Some(trouble), Failure::Blocked(text)) => Failure::Blocked(format!("{text}; {trouble}")),
+        (Some(trouble), late) => Failure::TimedOut(format!("{late}; {trouble}")),
+    }
 }
 
 pub(crate) fn find(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Result<WorkloadStatus, Failure> {

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -32,16 +32,39 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Not longer than that.
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
 
+/// Why nobody listens in pods that ask for it, in words, by uid. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Unheard(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl Unheard {
+    pub(super) fn words(&self) -> Vec<String> {
+        self.known().values().cloned().collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is news.
+    fn tell(&self, pod: &NodePod, port: u16, error: &ListenError) -> bool {
+        let PodRef { namespace, name, uid } = &pod.view.id;
+        let words = format!(
+            "pod {namespace}/{name} asks for the endpoint at port {port} (hitless.dev/endpoint) and does not get it: {error}; take a port \
+             that the pod does not use, in the annotation and in its preStop hook"
+        );
+        self.known().insert(uid.clone(), words.clone()) != Some(words)
+    }
+}
+
 /// Nobody listens in a pod that asks for it.
 struct Failed {
     again: Instant,
     pause: Duration,
-    is_told: bool,
 }
 
 impl Failed {
     fn new(now: Instant) -> Self {
-        Self { again: now, pause: RETRY, is_told: false }
+        Self { again: now, pause: RETRY }
     }
 
     fn put_off(&mut self, now: Instant) {
@@ -71,6 +94,7 @@ pub async fn run(state: AppState, router: Router, proc_root: PathBuf) -> Result<
             wanted.get(uid).is_some_and(|(pod, port)| *port == open.port && pod.ips == open.addresses)
         });
         failed.retain(|uid, _| wanted.contains_key(uid));
+        state.unheard.known().retain(|uid, _| wanted.contains_key(uid));
         let now = Instant::now();
         for (uid, (pod, port)) in wanted {
             if open.contains_key(&uid) || failed.get(&uid).is_some_and(|failed| failed.again > now) {
@@ -85,13 +109,12 @@ pub async fn run(state: AppState, router: Router, proc_root: PathBuf) -> Result<
                         router.clone(),
                     )));
                     failed.remove(&uid);
+                    state.unheard.known().remove(&uid);
                     open.insert(uid, Open { port, addresses: pod.ips.clone(), end: token.drop_guard() });
                 }
                 Err(error) => {
-                    let failed = failed.entry(uid).or_insert_with(|| Failed::new(now));
-                    failed.put_off(Instant::now());
-                    if error.is_lasting() && !failed.is_told {
-                        failed.is_told = true;
+                    failed.entry(uid).or_insert_with(|| Failed::new(now)).put_off(Instant::now());
+                    if error.is_lasting() && state.unheard.tell(&pod, port, &error) {
                         let pod = format!("{}/{}", pod.view.id.namespace, pod.view.id.name);
                         tracing::warn!(pod, port, %error, "can't listen in the pod; is the port its own? Take another one");
                     }
@@ -219,5 +242,16 @@ mod tests {
         let wanted = wanted(&pods);
         assert_eq!(wanted.keys().collect::<Vec<_>>(), ["asks"]);
         assert_eq!(wanted["asks"].1, 9754);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_said_once_with_the_pod_and_what_to_do() {
+        let (unheard, pod) = (Unheard::default(), pod("web-0", Some("8080"), &json!({})));
+        let taken = || ListenError::Io(io::Error::from(io::ErrorKind::AddrInUse));
+        assert!(unheard.tell(&pod, 8080, &taken()));
+        assert!(!unheard.clone().tell(&pod, 8080, &taken()), "it is known");
+        let words = unheard.words();
+        assert!(words[0].starts_with("pod shop/web-0 asks for the endpoint at port 8080"), "{words:?}");
+        assert!(words[0].contains("take a port that the pod does not use"), "{words:?}");
     }
 }

@@ -26,7 +26,7 @@ pub struct NodeSummary {
     pub features: Vec<String>,
     /// What it was not given, and what that costs.
     pub missing_capabilities: Vec<String>,
-    /// What is wrong with its settings, as far as it can tell.
+    /// What is wrong with its settings, and which pods ask for the endpoint inside of them in vain.
     pub warnings: Vec<String>,
     /// How many there are.
     pub counts: Counts,
@@ -76,7 +76,7 @@ pub(super) async fn node(
         version: state.agent.version.clone(),
         features: state.agent.features.clone(),
         missing_capabilities: state.missing_capabilities.clone(),
-        warnings: trusted_pods(&all, &state.trusted),
+        warnings: trusted_pods(&all, &state.trusted).into_iter().chain(state.unheard.words()).collect(),
         counts,
         pods,
     }))

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{DrainStatus, Known};
 use super::identity::{Caller, Peer};
+use super::inside::Unheard;
 use super::limits::{AwaitedPlace, Client, Limits, Place, WAITS_FOR_A_POD, WAITS_IN_A_NAMESPACE};
 use super::progress::{Facts, Progress};
 use super::refusal::Refusal;
@@ -56,6 +57,8 @@ pub struct Parts {
     pub limits: Limits,
     /// Who sees what the node sees, beside it.
     pub trusted: Vec<Prefix>,
+    /// Pods that ask for the endpoint inside of them and do not get it.
+    pub unheard: Unheard,
     /// Counts what was refused.
     pub refusals: Refusals,
     /// Cancelled when the agent is to stop.

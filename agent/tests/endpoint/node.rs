@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use hitless_agent::hooks::task::Tasks;
 use hitless_agent::http::identity::Peer;
+use hitless_agent::http::inside::Unheard;
 use hitless_agent::http::limits::Limits;
 use hitless_agent::http::serve::{Acceptor, UnixAcceptor, serve};
 use hitless_agent::http::socket::Socket;
@@ -102,6 +103,7 @@ impl Node {
             waiters: Waiters::new(Arc::new(Notify::new())),
             tasks: Tasks::new(Arc::new(Notify::new())),
             limits: Limits::default(),
+            unheard: Unheard::default(),
             trusted: vec!["10.3.0.0/16".parse().unwrap()],
             refusals: Refusals::default(),
             token: token.clone(),

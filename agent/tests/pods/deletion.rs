@@ -81,6 +81,7 @@ async fn agent(shop: Shop, seen: Arc<Notify>, token: CancellationToken, tell: im
         waiters: waiters.clone(),
         tasks: Tasks::new(wake.clone()),
         limits: Limits::default(),
+        unheard: inside::Unheard::default(),
         trusted: vec![],
         refusals: Refusals::default(),
         token: token.clone(),

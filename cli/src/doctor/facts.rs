@@ -10,14 +10,37 @@ use jiff::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen<T> {
     Known(T),
+    /// The API server says no, in its words.
     Unread(String),
+    /// The API server does not know the kind.
+    NotServed,
+}
+
+impl<T> Seen<Option<T>> {
+    /// Of a list; `None`: the API server does not know the kind.
+    pub(crate) fn served(self) -> Seen<T> {
+        match self {
+            Self::Known(Some(value)) => Seen::Known(value),
+            Self::Known(None) | Self::NotServed => Seen::NotServed,
+            Self::Unread(why) => Seen::Unread(why),
+        }
+    }
 }
 
 impl<T> Seen<T> {
     pub(crate) const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
-            Self::Unread(_) => None,
+            Self::Unread(_) | Self::NotServed => None,
+        }
+    }
+
+    /// With what is made of it, if it is known.
+    pub(crate) fn map<V>(self, make: impl FnOnce(T) -> V) -> Seen<V> {
+        match self {
+            Self::Known(value) => Seen::Known(make(value)),
+            Self::Unread(why) => Seen::Unread(why),
+            Self::NotServed => Seen::NotServed,
         }
     }
 }

@@ -3,18 +3,15 @@
 use std::collections::BTreeSet;
 
 use hitless_api::{
-    DrainPolicy, Hook, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger, names,
+    DrainPolicy, NodeTransition, PodTransitionRule, TrafficProvider, TransitionBudget, TransitionLedger, names,
 };
 use hitless_rollout::guard::Guards;
 use hitless_workloads::KINDS;
-use jiff::Timestamp;
 use kube::CustomResourceExt;
 use serde::Serialize;
 
-use super::facts::{AgentPod, Facts, NodeFacts, Program, Seen};
-use super::surroundings;
-use crate::output;
-use crate::status::span;
+use super::facts::{Facts, Program, Seen};
+use super::{agents, surroundings};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -52,22 +49,29 @@ impl Finding {
     }
 }
 
-const INSTALL: &str = "install it again: kubectl apply -k manifests";
+pub(super) const INSTALL: &str = "install it again: kubectl apply -k manifests";
+/// What to ask for where something may not be read.
+pub(crate) const ROLES: &str = "the ClusterRoles hitless-view and hitless-view-cluster, each by a ClusterRoleBinding";
 const FIRST_SERVER: (u32, u32) = (1, 36);
 const GATE: &str = "hitless-gate";
 const GATE_BINDINGS: [&str; 2] = ["hitless-gate-pods", "hitless-gate-namespaces"];
-/// An agent that began so short a time ago may have replaced one that has failed.
-const YOUNG_SECONDS: i64 = 60;
-/// Most names in one sentence.
-const NAMED: usize = 5;
+
+/// What installs the policies: an API server that has no mutating ones gets those that refuse.
+fn install_policies(facts: &Facts) -> &'static str {
+    match facts.server.known() {
+        Some((major, minor, _)) if (*major, *minor) < FIRST_SERVER => {
+            "install them again: kubectl apply -k overlays/refusing"
+        }
+        Some(_) | None => INSTALL,
+    }
+}
 
 /// Every finding, in the order in which it is read.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
-    let own = [server(facts), definitions(facts), guard(facts), gate(facts), controller(facts)];
+    let own = [server(facts), definitions(facts), not_served(facts), guard(facts), gate(facts), controller(facts)];
     let mut all: Vec<Finding> = own.into_iter().flatten().collect();
     all.extend(rights(facts));
-    all.extend(agents(facts));
-    all.extend(features(facts));
+    all.extend(agents::findings(facts));
     all.extend(surroundings::findings(facts));
     all.extend(facts.kuperator.iter().map(|there| {
         Finding::warning(
@@ -118,6 +122,18 @@ fn definitions(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Known to be missing although the definitions may not be read: nobody needs a right to what is not there.
+fn not_served(facts: &Facts) -> Option<Finding> {
+    let is_said = facts.definitions.known().is_some();
+    (facts.reports == Seen::NotServed && !is_said).then(|| {
+        Finding::error(
+            format!("the definition {} is missing", NodeTransition::crd_name()),
+            "controller and agents can neither store what is to be done nor what was done",
+            INSTALL,
+        )
+    })
+}
+
 fn missing<'n>(there: &BTreeSet<String>, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     names.into_iter().filter(|name| !there.contains(*name)).collect()
 }
@@ -135,7 +151,7 @@ fn guard(facts: &Facts) -> Option<Finding> {
         return Some(Finding::error(
             format!("the guard is not whole: {}", missing.join("; ")),
             "a change of a workload that opted in is not held: its native controller rolls it at once, and requests are lost",
-            INSTALL,
+            install_policies(facts),
         ));
     }
     Some(if refuses(guards) {
@@ -165,34 +181,40 @@ fn gate(facts: &Facts) -> Option<Finding> {
         Finding::error(
             format!("the policy of the readiness gate is not whole: {} is missing", names.join(", ")),
             "pods are made without hitless.dev/InService, so they can be held and never leave service",
-            INSTALL,
+            install_policies(facts),
         )
     })
 }
 
+/// Why a program's pods are not Ready, or not there.
+pub(super) fn look(kind: &str, name: &str) -> String {
+    format!(
+        "see why: kubectl -n {system} describe pods -l {label}={name}, kubectl -n {system} logs -l {label}={name}; where there is no pod: \
+         kubectl -n {system} describe {kind} {name}",
+        system = names::SYSTEM_NAMESPACE,
+        label = names::APP_LABEL,
+    )
+}
+
 fn controller(facts: &Facts) -> Option<Finding> {
-    let look = "kubectl -n hitless-system describe deployment hitless-controller";
+    let nothing = "no operation begins: workloads that are held stay held, and restarts that were asked for wait";
     Some(match facts.controller.known()? {
-        None => Finding::error(
-            "Deployment hitless-controller is not there",
-            "nothing is granted: held workloads wait",
-            INSTALL,
-        ),
+        None => Finding::error("Deployment hitless-controller is not in namespace hitless-system", nothing, INSTALL),
         Some(Program { wanted: 0, .. }) => Finding::error(
-            "the controller is scaled to 0",
-            "nothing is granted: held workloads wait",
-            "kubectl -n hitless-system scale deployment hitless-controller --replicas=2",
+            "Deployment hitless-controller is scaled to 0, so no controller runs",
+            nothing,
+            "scale it up: kubectl -n hitless-system scale deployment hitless-controller --replicas=2",
         ),
-        Some(Program { ready: 0, .. }) => Finding::error(
-            "no controller is Ready",
-            "nothing is granted: held workloads wait",
-            format!("see why: {look}"),
-        ),
+        Some(Program { ready: 0, wanted, .. }) => {
+            let what = format!("no controller is Ready: Deployment hitless-controller has 0 of {wanted}");
+            Finding::error(what, nothing, look("deployment", names::CONTROLLER))
+        }
         Some(Program { ready, wanted, image }) if ready < wanted => Finding::warning(
             format!("{ready} of {wanted} controllers are Ready ({image})"),
-            "if that one fails nobody takes over",
-            format!("see why: {look}"),
+            "one leads and the others take over when it fails; those that are not Ready can't",
+            look("deployment", names::CONTROLLER),
         ),
+        Some(Program { ready: 1, image, .. }) => Finding::ok(format!("the only controller is Ready ({image})")),
         Some(Program { ready, wanted, image }) => {
             Finding::ok(format!("{ready} of {wanted} controllers are Ready ({image})"))
         }
@@ -206,123 +228,21 @@ fn rights(facts: &Facts) -> impl Iterator<Item = Finding> {
         bindings.is_some_and(|bindings| !bindings.contains(*name))
     });
     missing.map(|name| {
-        let what = format!("ClusterRoleBinding {name} is not there");
-        Finding::error(what, "its program runs and has no rights, so nothing is done", INSTALL)
+        let why = if name == names::CONTROLLER {
+            "the controller runs without rights: it reads no workload, and no operation begins"
+        } else {
+            "the agents run without rights: they see no grant, and no pod is operated"
+        };
+        Finding::error(format!("ClusterRoleBinding {name} is not there"), why, INSTALL)
     })
-}
-
-fn agents(facts: &Facts) -> Vec<Finding> {
-    let mut found = Vec::new();
-    if facts.agent == Seen::Known(None) {
-        let why = "nothing is done to any pod";
-        return vec![Finding::error("DaemonSet hitless-agent is not there", why, INSTALL)];
-    }
-    let (Seen::Known(nodes), Seen::Known(agents)) = (&facts.nodes, &facts.agents) else { return found };
-    let ready: BTreeSet<&str> = agents.iter().filter(|agent| agent.ready).map(|agent| agent.node.as_str()).collect();
-    let (linux, others): (Vec<&NodeFacts>, Vec<&NodeFacts>) =
-        nodes.iter().filter(|node| node.is_real).partition(|node| node.os == "linux");
-    let without: Vec<&str> = linux.iter().map(|node| node.name.as_str()).filter(|name| !ready.contains(name)).collect();
-    found.push(if without.is_empty() {
-        Finding::ok(format!("an agent is Ready on each of {} nodes{}", linux.len(), ages(agents, facts.now)))
-    } else {
-        Finding::error(
-            format!("{} of {} nodes have no Ready agent: {}", without.len(), linux.len(), names(&without)),
-            "pods of these nodes are not operated, and new pods with the readiness gate wait 30 s for the controller to let them serve",
-            "see why: kubectl -n hitless-system get pods -o wide -l app.kubernetes.io/name=hitless-agent",
-        )
-    });
-    if !others.is_empty() {
-        let others: Vec<&str> = others.iter().map(|node| node.name.as_str()).collect();
-        let what = format!("nodes that do not run Linux: {}", names(&others));
-        found.push(Finding::warning(what, "their pods are never operated", ""));
-    }
-    let young: Vec<&str> = agents
-        .iter()
-        .filter(|agent| agent.ready && agent.since.is_some_and(|since| age(since, facts.now) < YOUNG_SECONDS))
-        .map(|agent| agent.node.as_str())
-        .collect();
-    if !young.is_empty() {
-        found.push(Finding::warning(
-            format!("agents are Ready for less than a minute: {}", names(&young)),
-            "they may have been restarted, or their update is under way",
-            "kubectl -n hitless-system rollout status daemonset hitless-agent",
-        ));
-    }
-    let images: BTreeSet<&str> = agents.iter().map(|agent| agent.image.as_str()).collect();
-    if images.len() > 1 {
-        found.push(Finding::warning(
-            format!("agents run different images: {}", images.into_iter().collect::<Vec<_>>().join(", ")),
-            "an operation that only the later one can do waits for the nodes of the earlier one",
-            "kubectl -n hitless-system rollout status daemonset hitless-agent",
-        ));
-    }
-    found
-}
-
-fn age(since: Timestamp, now: Timestamp) -> i64 {
-    now.duration_since(since).as_secs()
-}
-
-fn ages(agents: &[AgentPod], now: Timestamp) -> String {
-    let ages: Vec<i64> = agents.iter().filter_map(|agent| Some(age(agent.since?, now))).collect();
-    match (ages.iter().min(), ages.iter().max()) {
-        (Some(youngest), Some(oldest)) => format!(", for {} to {}", span(*youngest), span(*oldest)),
-        _ => String::new(),
-    }
-}
-
-fn names(all: &[&str]) -> String {
-    output::names(all, NAMED)
-}
-
-/// What agents say that their nodes can do: they look at the kernel when they start.
-fn features(facts: &Facts) -> Vec<Finding> {
-    let Seen::Known(reports) = &facts.reports else { return Vec::new() };
-    if reports.is_empty() {
-        return vec![Finding::ok("no agent has reported yet what its node can do; each does with its first operation")];
-    }
-    let lacking = |feature: &str| -> Vec<&str> {
-        let lacks = |known: &[String]| !known.iter().any(|each| each.eq_ignore_ascii_case(feature));
-        reports.iter().filter(|(_, report)| lacks(&report.features)).map(|(node, _)| node.as_str()).collect()
-    };
-    let mut found = Vec::new();
-    for (feature, why) in [
-        (
-            "hold",
-            "new connections of their pods can't be held in the kernel: a workload with a single pod refuses connections while it is replaced",
-        ),
-        ("drain", "no companion pod runs there, and pods of CollaSets do not leave service for good"),
-        (Hook::FEATURE, "pods with hooks are not operated there"),
-    ] {
-        let nodes = lacking(feature);
-        if !nodes.is_empty() {
-            found.push(Finding::warning(
-                format!("agents without the feature {feature}: {}", names(&nodes)),
-                why,
-                "update the DaemonSet hitless-agent; see its log for what the kernel does not have",
-            ));
-        }
-    }
-    let versions: BTreeSet<&str> = reports.values().map(|report| report.version.as_str()).collect();
-    if versions.len() > 1 {
-        let versions = versions.into_iter().collect::<Vec<_>>().join(", ");
-        found.push(Finding::warning(
-            format!("agents report different versions: {versions}"),
-            "a report is written with an operation, so it may be that of the agent before",
-            "",
-        ));
-    }
-    if found.is_empty() {
-        found.push(Finding::ok(format!("{} agents have reported all features that are asked for", reports.len())));
-    }
-    found
 }
 
 /// One line for everything that may not be read.
 fn unread(facts: &Facts) -> Option<Finding> {
     fn why<T>(seen: &Seen<T>) -> Option<&str> {
         match seen {
-            Seen::Known(_) => None,
+            // What is not there nobody needs a right to.
+            Seen::Known(_) | Seen::NotServed => None,
             Seen::Unread(why) => Some(why),
         }
     }
@@ -345,6 +265,6 @@ fn unread(facts: &Facts) -> Option<Finding> {
     Some(Finding::warning(
         format!("{} could not be read: {first}", names.join(", ")),
         "nothing is known of them, good or bad",
-        "ask for the ClusterRole hitless-view in the whole cluster, or let an administrator look",
+        format!("ask for {ROLES}, or let an administrator look"),
     ))
 }

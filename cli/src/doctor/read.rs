@@ -1,6 +1,6 @@
 //! Reads the facts. What may not be read is a fact, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use hitless_api::{NodeTransition, names};
@@ -53,6 +53,7 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
             Seen::Known(sets.into_iter().collect())
         }
         (Seen::Unread(why), _) | (_, Seen::Unread(why)) => Seen::Unread(why),
+        (Seen::NotServed, _) | (_, Seen::NotServed) => Seen::NotServed,
     };
     Ok(Facts {
         client: telemetry::VERSION.to_owned(),
@@ -64,9 +65,9 @@ pub(crate) async fn facts(client: &Client) -> Result<Facts, Failure> {
         agent: seen(agent)?,
         nodes: seen(nodes)?,
         agents: seen(agents)?,
-        reports: collected(seen(reports)?),
+        reports: seen(reports)?.served().map(|reports| reports.into_iter().collect()),
         programs,
-        runtime_classes: collected(seen(runtime_classes)?),
+        runtime_classes: seen(runtime_classes)?.map(|classes| classes.into_iter().collect()),
         kuperator,
         now: Timestamp::now(),
     })
@@ -83,13 +84,6 @@ pub(crate) fn seen<T>(answer: Result<T, WriteError>) -> Result<Seen<T>, Failure>
             | WriteError::Gone { message }
             | WriteError::Invalid { message },
         ) => Ok(Seen::Unread(message)),
-    }
-}
-
-fn collected<V>(seen: Seen<Vec<(String, V)>>) -> Seen<BTreeMap<String, V>> {
-    match seen {
-        Seen::Known(all) => Seen::Known(all.into_iter().collect()),
-        Seen::Unread(why) => Seen::Unread(why),
     }
 }
 
@@ -162,14 +156,14 @@ where
     Ok(list::all(&api, named, |object| Some(view(object))).await?.pop())
 }
 
-/// What agents say of themselves, by node.
-pub(crate) async fn reports(client: &Client) -> Result<Vec<(String, Report)>, WriteError> {
-    each(Api::all(client.clone()), |node: NodeTransition| {
+/// What agents say of themselves, by node; `None`: NodeTransitions are not installed.
+pub(crate) async fn reports(client: &Client) -> Result<Option<Vec<(String, Report)>>, WriteError> {
+    let view = |node: NodeTransition| {
         let name = node.name_any();
         let agent = node.status?.agent?;
         Some((name, Report { version: agent.version, features: agent.features }))
-    })
-    .await
+    };
+    list::all_if_served(&Api::all(client.clone()), ListParams::default(), view).await
 }
 
 pub(crate) async fn agent_pods(client: &Client) -> Result<Vec<AgentPod>, WriteError> {

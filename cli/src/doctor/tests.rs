@@ -127,7 +127,80 @@ fn a_definition_that_is_missing_is_named() {
         "podtransitionrules.apps.kusionstack.io",
     ]);
     let found = error(&facts);
+    assert!(text(&findings(&facts)).contains("definitions are missing: transitionbudgets"), "{found:?}");
     assert!(found.what.contains("transitionbudgets.hitless.dev") && found.to_do.contains("kubectl apply"), "{found:?}");
+}
+
+#[test]
+fn a_kind_that_is_not_there_is_no_missing_right() {
+    let facts = Facts { reports: Seen::NotServed, definitions: Seen::Unread("no".to_owned()), ..healthy() };
+    let found = error(&facts);
+    assert!(found.what.contains("nodetransitions.hitless.dev is missing"), "{found:?}");
+    let warnings = of(&facts, Level::Warning);
+    assert!(warnings[0].what.starts_with("definitions could not be read"), "{warnings:?}");
+    let mut facts = Facts { reports: Seen::NotServed, ..healthy() };
+    let Seen::Known(there) = &mut facts.definitions else { panic!() };
+    there.remove("nodetransitions.hitless.dev");
+    assert_eq!(error(&facts).what, "definitions are missing: nodetransitions.hitless.dev", "said once");
+}
+
+/// Who reads a finding that is not fine knows what it means and what to do.
+#[test]
+fn every_finding_that_is_not_fine_says_what_why_and_what_to_do() {
+    let gone = Program { image: "c:1".to_owned(), wanted: 2, ready: 0 };
+    let changes: [fn(&mut Facts, &Program); 12] = [
+        |facts, _| facts.server = Seen::Known((1, 35, "v1.35.1".to_owned())),
+        |facts, _| facts.definitions = names(&[]),
+        |facts, _| facts.guards = guards(&[], &[]),
+        |facts, _| facts.guards = guards(&REFUSES, &REFUSES),
+        |facts, _| facts.controller = Seen::Known(None),
+        |facts, gone| facts.controller = Seen::Known(Some(gone.clone())),
+        |facts, gone| facts.controller = Seen::Known(Some(Program { wanted: 0, ..gone.clone() })),
+        |facts, _| facts.bindings = names(&[]),
+        |facts, _| facts.agent = Seen::Known(None),
+        |facts, _| {
+            facts.agents = Seen::Known(vec![AgentPod { image: "other:2".to_owned(), ..agent("n1") }, agent("n3")]);
+        },
+        |facts, _| facts.nodes = Seen::Known(vec![node("n1"), NodeFacts { os: "windows".to_owned(), ..node("w") }]),
+        |facts, _| {
+            let other = Report { version: "0.2.0".to_owned(), features: Vec::new() };
+            facts.reports = Seen::Known(BTreeMap::from([("n1".to_owned(), report()), ("n2".to_owned(), other)]));
+        },
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut facts = healthy();
+        change(&mut facts, &gone);
+        let all = findings(&facts);
+        let bad: Vec<&Finding> = all.iter().filter(|finding| finding.level != Level::Ok).collect();
+        assert!(!bad.is_empty(), "{number}");
+        assert!(bad.iter().all(|finding| !finding.why.is_empty() && !finding.to_do.is_empty()), "{number}: {bad:?}");
+    }
+}
+
+#[test]
+fn policies_are_installed_in_the_way_that_the_server_knows() {
+    let facts = Facts {
+        server: Seen::Known((1, 33, "v1.33.13".to_owned())),
+        guards: guards(&REFUSES, &REFUSES[1..]),
+        ..healthy()
+    };
+    let found = error(&facts);
+    assert!(found.what.contains("hitless-refuse-deployments has no binding"), "{found:?}");
+    assert!(found.to_do.contains("kubectl apply -k overlays/refusing"), "{found:?}");
+}
+
+#[test]
+fn one_error_is_not_many() {
+    assert_eq!(verdict(1), "hitless can't work here as it should: 1 error");
+    assert!(verdict(2).ends_with("2 errors"));
+    let mut facts = healthy();
+    facts.nodes = Seen::Known(vec![node("n1")]);
+    facts.reports = Seen::Known(BTreeMap::from([("n1".to_owned(), report())]));
+    facts.controller = Seen::Known(Some(Program { image: "c:1".to_owned(), wanted: 1, ready: 1 }));
+    let text = text(&findings(&facts));
+    for words in ["on each of 1 node,", "1 agent has reported", "the only controller is Ready (c:1)"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }
 
 #[test]
@@ -163,7 +236,7 @@ fn a_node_without_an_agent_is_named_and_nodes_without_a_machine_are_not() {
     let young = AgentPod { since: Some(now()), ..agent("n1") };
     facts.agents = Seen::Known(vec![young, away]);
     let found = error(&facts);
-    assert!(found.what.contains("1 of 2 nodes have no Ready agent: n2"), "{found:?}");
+    assert!(found.what.contains("no agent is Ready on 1 of 2 nodes: n2"), "{found:?}");
     let warnings = of(&facts, Level::Warning);
     assert!(warnings.iter().any(|finding| finding.what.contains("do not run Linux: win")), "{warnings:?}");
     assert!(warnings.iter().any(|finding| finding.what.contains("less than a minute: n1")), "{warnings:?}");
@@ -176,10 +249,10 @@ fn without_a_controller_nothing_moves() {
     assert!(error(&facts).what.contains("no controller is Ready"));
     facts.controller = program("hitless/controller:1", 1);
     assert!(of(&facts, Level::Error).is_empty());
-    assert!(of(&facts, Level::Warning)[0].why.contains("nobody takes over"));
+    assert!(of(&facts, Level::Warning)[0].why.contains("take over when it fails"));
     facts = healthy();
     facts.agent = Seen::Known(None);
-    assert!(error(&facts).what.contains("DaemonSet hitless-agent is not there"));
+    assert!(error(&facts).what.contains("DaemonSet hitless-agent is not in namespace hitless-system"));
 }
 
 #[test]
@@ -276,6 +349,13 @@ fn the_role_for_people_reads_all_of_our_kinds_and_writes_no_grants() {
         let definition: serde_json::Value = serde_saphyr::from_str(&definition).unwrap();
         let plural = definition["spec"]["names"]["plural"].as_str().unwrap();
         assert!(["get", "list", "watch"].iter().all(|verb| allows("hitless-view", plural, verb)), "{plural}");
+    }
+    // Whether the controller runs.
+    assert!(["get", "list", "watch"].iter().all(|verb| allows("hitless-view", "deployments", verb)));
+    for policy in ["mutatingadmissionpolic", "validatingadmissionpolic"] {
+        for plural in [format!("{policy}ies"), format!("{policy}ybindings")] {
+            assert!(allows("hitless-view-cluster", &plural, "list"), "{plural}");
+        }
     }
     for plural in ["nodetransitions", "transitionledgers", "trafficproviders"] {
         assert!(!allows("hitless-edit", plural, "patch") && !allows("hitless-edit", plural, "create"), "{plural}");

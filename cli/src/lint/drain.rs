@@ -70,14 +70,14 @@ fn finding(object: &Object, line: u64, error: &InvalidDrain) -> Finding {
 }
 
 /// The path of what its pods are made from, if it has pods that hitless may operate.
-fn template_of(object: &Object) -> Option<&'static [&'static str]> {
+pub(super) fn template_of(object: &Object) -> Option<&'static [&'static str]> {
     let group_kind = GroupKind::of(object.value["apiVersion"].as_str().unwrap_or_default(), object.kind());
     let is_pod = (object.group(), object.kind()) == ("", "Pod");
     is_pod.then_some(&[][..]).or_else(|| kind::is_workload(&group_kind).then_some(TEMPLATE))
 }
 
 /// A pod of this template; `None` if none can be made from it, which the schema says better.
-fn view(object: &Object, template: &Value) -> Option<PodView> {
+pub(super) fn view(object: &Object, template: &Value) -> Option<PodView> {
     let mut metadata = template["metadata"].clone();
     if metadata.is_null() {
         metadata = json!({});

@@ -81,7 +81,7 @@ impl Report {
             let object = if finding.object.is_empty() { String::new() } else { format!(" {}:", finding.object) };
             let _ = writeln!(out, "{}{line}: {severity}:{object} {}", finding.file, finding.text);
         }
-        let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let count = output::count;
         let (errors, warnings) = (count(self.errors, "error"), count(self.warnings, "warning"));
         let _ = writeln!(out, "{}, {errors}, {warnings}", count(self.objects, "object"));
         out

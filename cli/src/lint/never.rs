@@ -13,12 +13,22 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::finding::Finding;
 use super::object::{Known, Limits};
 use super::pods::{MANY, Pods};
+use crate::output::names;
 
 /// Most pods of one workload that are tried.
 const MOST: u32 = 5000;
 
-/// `said`: what was found before. What it says of a rule is not said again.
-pub(super) fn check(known: &[Known<'_>], pods: &[Pods], said: &[Finding], now: Timestamp) -> Vec<Finding> {
+/// Most workloads that are named in a sentence.
+const NAMED: usize = 3;
+
+/// `said`: what was found before. What it says of a rule is not said again. `is_live`: the pods of the cluster are known, too.
+pub(super) fn check(
+    known: &[Known<'_>],
+    pods: &[Pods],
+    is_live: bool,
+    said: &[Finding],
+    now: Timestamp,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     for each in known {
         // One that can't be understood has been named already, with what is wrong.
@@ -28,14 +38,24 @@ pub(super) fn check(known: &[Known<'_>], pods: &[Pods], said: &[Finding], now: T
         let selected: Vec<&Pods> = pods.iter().filter(|pods| selects(each, pods)).collect();
         let reachable = pods.iter().any(|pods| each.is_cluster_wide() || pods.namespace == each.object.namespace());
         if selected.is_empty() && reachable {
-            let text = "selects none of the pods that are known here, so it limits nobody; correct spec.selector, or check \
-                        it together with the workload (or with --live)";
+            let text = if is_live {
+                "selects none of the pods of the files and of the cluster, so it limits nobody; correct spec.selector"
+            } else {
+                "selects none of the pods that are known here, so it limits nobody; correct spec.selector, or check it \
+                 together with the workload (or with --live)"
+            };
             found.push(Finding::warning(each.object, each.object.node.line_of(&["spec", "selector"]), text));
         }
-        let hopeless = hopeless(each, &selected, now).into_iter().filter(|(rule, ..)| !each.is_said(rule, said));
-        found.extend(hopeless.map(|(rule, of, because)| {
-            let text = match of {
-                Some(of) => format!("rule {rule}: never lets a pod of {of} go, even if all are available: {because}"),
+        let hopeless = hopeless(each, &selected, now).into_iter().filter(|(rule, _)| !each.is_said(rule, said));
+        found.extend(hopeless.map(|(rule, Hopeless { of, because })| {
+            let text = match of.split_first() {
+                Some((first, [])) => {
+                    format!("rule {rule}: never lets a pod of {first} go, even if all are available: {because}")
+                }
+                Some((first, others)) => format!(
+                    "rule {rule}: never lets a pod of {first} (nor of {}) go, even if all are available: {because}",
+                    names(others, NAMED)
+                ),
                 None => format!("rule {rule}: never lets a pod go: {because}"),
             };
             Finding::error(each.object, each.line_of_rule(&rule), text)
@@ -57,25 +77,35 @@ pub(super) fn selects(known: &Known<'_>, pods: &Pods) -> bool {
         && known.selector().is_some_and(|wanted| selector::matches(wanted, &pods.labels))
 }
 
-/// Names of rules that deny although nothing is in use, with the workload that was tried, and the gate's words.
-fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeSet<(String, Option<String>, String)> {
+/// A rule that denies although nothing is in use.
+struct Hopeless {
+    /// The workloads that were tried.
+    of: Vec<String>,
+    /// The gate's words about the first of them.
+    because: String,
+}
+
+/// Those of them, by their names.
+fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeMap<String, Hopeless> {
     let everybody;
     let (limits, tried): (Limits, Vec<&Pods>) = if selected.is_empty() {
         let namespace = known.object.namespace().to_owned();
-        everybody =
-            Pods { namespace, labels: BTreeMap::new(), count: u32::try_from(MANY).unwrap_or(MOST), of: String::new() };
+        everybody = Pods { namespace, labels: BTreeMap::new(), count: MANY, is_assumed: true, of: String::new() };
         (known.for_everybody(), vec![&everybody])
     } else {
         (known.limits.clone(), selected.to_vec())
     };
     let gate = gate(&[&limits], &tried);
-    let mut found = BTreeSet::new();
+    let is_assumed = tried.iter().any(|pods| pods.is_assumed);
+    let mut found = BTreeMap::<String, Hopeless>::new();
     for (index, pods) in tried.iter().enumerate().filter(|(_, pods)| pods.count > 0) {
         let verdicts = gate.decide(&[Candidate::new(uid(index, 0))], &Approvals::new(), now);
         let denied = verdicts.iter().flat_map(hitless_gate::Verdict::denied);
-        for rule in denied.filter(|rule| never_passes(rule, selected)) {
-            let of = (!pods.of.is_empty()).then(|| pods.of.clone());
-            found.insert((rule.rule_name().trim_start_matches("pdb:").to_owned(), of, words(rule, &limits, selected)));
+        for rule in denied.filter(|rule| never_passes(rule, selected, is_assumed)) {
+            let name = rule.rule_name().trim_start_matches("pdb:").to_owned();
+            let because = || words(rule, &limits, selected, is_assumed);
+            let known = found.entry(name).or_insert_with(|| Hopeless { of: Vec::new(), because: because() });
+            known.of.extend(Some(pods.of.clone()).filter(|of| !of.is_empty()));
         }
     }
     found
@@ -83,8 +113,10 @@ fn hopeless(known: &Known<'_>, selected: &[&Pods], now: Timestamp) -> BTreeSet<(
 
 /// Whether the rule stays as it is although everybody is back. Labels may still be set, approvers may still agree, and times
 /// come.
-fn never_passes(rule: &RuleVerdict, selected: &[&Pods]) -> bool {
+fn never_passes(rule: &RuleVerdict, selected: &[&Pods], is_assumed: bool) -> bool {
     match &rule.because {
+        // More than all that are assumed may be there.
+        Reason::MinAvailable { quota, total, .. } if is_assumed => quota == total,
         Reason::MaxUnavailable { .. }
         | Reason::MinAvailable { .. }
         | Reason::MaxConcurrent { .. }
@@ -104,7 +136,10 @@ fn most_on_a_node(selected: &[&Pods]) -> Option<u64> {
 }
 
 /// The gate's words and advice; a percentage that rounded to nothing is named.
-fn words(rule: &RuleVerdict, limits: &Limits, selected: &[&Pods]) -> String {
+fn words(rule: &RuleVerdict, limits: &Limits, selected: &[&Pods], is_assumed: bool) -> String {
+    if let Some(words) = without_numbers(&rule.because).filter(|_| is_assumed) {
+        return words.to_owned();
+    }
     let spec = match limits {
         Limits::Budget(budget) => Some(&budget.spec),
         Limits::Rules(_) | Limits::Disruption(_) => None,
@@ -132,6 +167,22 @@ fn words(rule: &RuleVerdict, limits: &Limits, selected: &[&Pods]) -> String {
     // The advice says what the words end with, and by how much.
     let because = in_words(rule);
     format!("{}{advice}", because.split_once("; so no").map_or(because.as_str(), |(because, _)| because))
+}
+
+/// What it says where the number of pods is only assumed; `None`: its own words do not name that number.
+pub(super) const fn without_numbers(because: &Reason) -> Option<&'static str> {
+    match because {
+        Reason::MaxUnavailable { .. } => {
+            Some("no pod may be unavailable; raise the maximum to 1 at least: as it is no available pod ever goes")
+        }
+        Reason::MinAvailable { .. } => {
+            Some("all pods have to be available; lower the minimum, so that one of them may be away")
+        }
+        Reason::MaxUnavailableNodes { .. } => {
+            Some("no node may have an unavailable pod; raise maxUnavailableNodes to 1 at least")
+        }
+        _ => None,
+    }
 }
 
 pub(super) fn uid(group: usize, number: u32) -> String {

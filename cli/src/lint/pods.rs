@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::files::Object;
 use crate::snapshot::Snapshot;
 
-/// Pods where their number is not known.
-pub(super) const MANY: u64 = 1000;
+/// So many are assumed where their number is not known. No words name it.
+pub(super) const MANY: u32 = 1000;
 
 /// Pods of one workload, or a pod that is there.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub(super) struct Pods {
     pub(super) namespace: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) count: u32,
+    /// The number is not known, but assumed.
+    pub(super) is_assumed: bool,
     /// `<kind>/<name>`.
     pub(super) of: String,
 }
@@ -44,6 +46,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot, files: &[Pods]) -> Vec<Pods> {
             namespace: pod.id.namespace.clone(),
             labels: pod.labels.clone(),
             count: 1,
+            is_assumed: false,
             of: owner.unwrap_or_else(|| format!("Pod/{}", pod.id.name)),
         }
     });
@@ -56,21 +59,23 @@ pub(super) fn of_cluster(snapshot: &Snapshot, files: &[Pods]) -> Vec<Pods> {
 fn made_by(object: &Object) -> Option<Pods> {
     let value = &object.value;
     let (labels, count) = match object.kind() {
-        "Pod" => (&value["metadata"]["labels"], 1),
+        "Pod" => (&value["metadata"]["labels"], Some(1)),
         "Job" | "CronJob" => return None,
         _ => {
             let spec = value["spec"].as_object()?;
             spec.get("template")?.get("spec")?.get("containers")?;
-            let usual = if object.kind() == "DaemonSet" { MANY } else { 1 };
-            let replicas = spec.get("replicas").and_then(Value::as_u64).unwrap_or(usual);
-            (&value["spec"]["template"]["metadata"]["labels"], u32::try_from(replicas).unwrap_or(u32::MAX))
+            let replicas = spec.get("replicas").and_then(Value::as_u64);
+            let replicas = if object.kind() == "DaemonSet" { None } else { Some(replicas.unwrap_or(1)) };
+            let count = replicas.map(|replicas| u32::try_from(replicas).unwrap_or(u32::MAX));
+            (&value["spec"]["template"]["metadata"]["labels"], count)
         }
     };
     let labels = labels.as_object().into_iter().flatten();
     Some(Pods {
         namespace: object.namespace().to_owned(),
         labels: labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
-        count,
+        count: count.unwrap_or(MANY),
+        is_assumed: count.is_none(),
         of: format!("{}/{}", object.kind(), object.name()),
     })
 }

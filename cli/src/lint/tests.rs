@@ -1,4 +1,5 @@
 mod drain;
+mod endpoint;
 mod input;
 mod limits;
 mod pages;
@@ -12,7 +13,7 @@ fn now() -> Timestamp {
 fn lint(text: &str) -> Report {
     let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
     files::parse("rules.yaml", text, "team", &mut objects, &mut unreadable);
-    check(&objects, unreadable, &[], now())
+    check(&objects, unreadable, None, now())
 }
 
 const WEB: &str = "
@@ -207,11 +208,16 @@ fn a_report_is_data_too_and_selecting_nothing_needs_somebody_to_select() {
     let report = lint(&format!("{lonely}{WEB}"));
     assert_eq!((report.errors, report.warnings), (0, 1));
     insta::assert_snapshot!("json", serde_json::to_string_pretty(&report).unwrap());
-    let live =
-        Pods { namespace: "team".into(), labels: [("app".into(), "x".into())].into(), count: 3, of: "Pod/x".into() };
+    let live = Pods {
+        namespace: "team".into(),
+        labels: [("app".into(), "x".into())].into(),
+        count: 3,
+        is_assumed: false,
+        of: "Pod/x".into(),
+    };
     let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
     files::parse("rules.yaml", lonely, "team", &mut objects, &mut unreadable);
-    assert!(check(&objects, unreadable, &[live], now()).findings.is_empty());
+    assert!(check(&objects, unreadable, Some(&[live]), now()).findings.is_empty());
 }
 
 #[test]

@@ -11,9 +11,12 @@ use super::never::{gate, selects, uid};
 use super::object::{Known, Limits};
 use super::pods::Pods;
 use crate::files::Object;
+use crate::output;
 
 /// Times at which windows open that are looked at; two a day are more than a year.
 const OPENINGS: usize = 800;
+/// Most workloads that are named in a sentence.
+const NAMED: usize = 3;
 
 /// Objects of one kind and name: the later one would replace the earlier one.
 pub(super) fn duplicates(objects: &[Object]) -> Vec<Finding> {
@@ -35,7 +38,7 @@ pub(super) fn duplicates(objects: &[Object]) -> Vec<Finding> {
 /// Contradictions between limits of the same pods. Each workload is looked at with all that select it; without any workload
 /// each object is looked at alone.
 pub(super) fn check(known: &[Known<'_>], pods: &[Pods], now: Timestamp) -> Vec<Finding> {
-    let mut found = BTreeSet::new();
+    let mut found = Vec::new();
     for each in known {
         found.extend(no_time(&[each], None, now));
         found.extend(no_label(&[each], None));
@@ -48,7 +51,42 @@ pub(super) fn check(known: &[Known<'_>], pods: &[Pods], now: Timestamp) -> Vec<F
             found.extend(no_room(&all, pods, now));
         }
     }
-    found.into_iter().collect()
+    once(found)
+}
+
+/// A contradiction for the pods of one workload, or for all.
+struct Clash {
+    /// Its text ends before the workload.
+    finding: Finding,
+    of: Option<String>,
+    /// What to do.
+    advice: String,
+}
+
+impl Clash {
+    fn new(known: &Known<'_>, rule: &str, text: String, of: Option<&Pods>, advice: impl Into<String>) -> Self {
+        let finding = Finding::error(known.object, known.line_of_rule(rule), text);
+        Self { finding, of: of.map(|pods| pods.of.clone()), advice: advice.into() }
+    }
+}
+
+/// Each contradiction once, with the workloads of whose pods it is true.
+fn once(all: Vec<Clash>) -> Vec<Finding> {
+    let mut found: BTreeMap<Finding, (Vec<String>, String)> = BTreeMap::new();
+    for Clash { finding, of, advice } in all {
+        let (workloads, _) = found.entry(finding).or_insert_with(|| (Vec::new(), advice));
+        workloads.extend(of);
+    }
+    let said = found.into_iter().map(|(finding, (workloads, advice))| {
+        let on = if workloads.is_empty() {
+            String::new()
+        } else {
+            format!(" for pods of {}", output::names(&workloads, NAMED))
+        };
+        let text = format!("{}{}; {}", finding.text, output::one_line(&on), output::one_line(&advice));
+        Finding { text, ..finding }
+    });
+    said.collect()
 }
 
 fn names(known: &[&Known<'_>]) -> String {
@@ -57,12 +95,8 @@ fn names(known: &[&Known<'_>]) -> String {
     names.join(" and ")
 }
 
-fn on(pods: Option<&Pods>) -> String {
-    pods.map(|pods| format!(" for pods of {}", pods.of)).unwrap_or_default()
-}
-
 /// Windows and blackouts that leave no instant.
-fn no_time(known: &[&Known<'_>], pods: Option<&Pods>, now: Timestamp) -> Option<Finding> {
+fn no_time(known: &[&Known<'_>], pods: Option<&Pods>, now: Timestamp) -> Option<Clash> {
     let timed: Vec<&Known<'_>> = known
         .iter()
         .copied()
@@ -77,7 +111,7 @@ fn no_time(known: &[&Known<'_>], pods: Option<&Pods>, now: Timestamp) -> Option<
     let (first, _) = timed.split_first().filter(|(_, rest)| pods.is_none() || !rest.is_empty())?;
     let limits: Vec<Limits> = timed.iter().map(|each| each.for_everybody()).collect();
     let namespace = pods.map_or(first.object.namespace(), |pods| &pods.namespace).to_owned();
-    let somebody = Pods { namespace, labels: BTreeMap::new(), count: 1, of: String::new() };
+    let somebody = Pods { namespace, labels: BTreeMap::new(), count: 1, is_assumed: false, of: String::new() };
     let gate = gate(&limits.iter().collect::<Vec<_>>(), &[&somebody]);
     let mut at = now;
     for _ in 0..OPENINGS {
@@ -97,16 +131,12 @@ fn no_time(known: &[&Known<'_>], pods: Option<&Pods>, now: Timestamp) -> Option<
             _ => break,
         }
     }
-    let text = format!(
-        "the windows and blackouts of {} leave no time within a year{}; open another window, or end a blackout",
-        names(&timed),
-        on(pods)
-    );
-    Some(Finding::error(first.object, first.line_of_rule("windows"), text))
+    let text = format!("the windows and blackouts of {} leave no time within a year", names(&timed));
+    Some(Clash::new(first, "windows", text, pods, "open another window, or end a blackout"))
 }
 
 /// Two rules that ask for different values of one label.
-fn no_label(known: &[&Known<'_>], pods: Option<&Pods>) -> Vec<Finding> {
+fn no_label(known: &[&Known<'_>], pods: Option<&Pods>) -> Vec<Clash> {
     let mut wanted: Vec<(&Known<'_>, &str, &LabelSelector)> = Vec::new();
     for each in known {
         let Limits::Rules(set) = &each.limits else { continue };
@@ -128,12 +158,10 @@ fn no_label(known: &[&Known<'_>], pods: Option<&Pods>) -> Vec<Finding> {
             }
             if let Some(label) = clash(requires, other_requires) {
                 let text = format!(
-                    "rule {rule}: asks for another value of label {label} than rule {other_rule} of {}, so no pod passes \
-                     both{}; change one",
-                    names(&[*other]),
-                    on(pods)
+                    "rule {rule}: asks for another value of label {label} than rule {other_rule} of {}, so no pod passes both",
+                    names(&[*other])
                 );
-                found.push(Finding::error(known.object, known.line_of_rule(rule), text));
+                found.push(Clash::new(known, rule, text, pods, "change one"));
             }
         }
     }
@@ -169,7 +197,7 @@ fn clash(one: &LabelSelector, other: &LabelSelector) -> Option<String> {
 }
 
 /// One limit lets some go at a time, another keeps so many that none may: whoever wrote the first meant otherwise.
-fn no_room(known: &[&Known<'_>], pods: &Pods, now: Timestamp) -> Option<Finding> {
+fn no_room(known: &[&Known<'_>], pods: &Pods, now: Timestamp) -> Option<Clash> {
     let limits: Vec<Limits> = known.iter().map(|each| each.limits.clone()).collect();
     let gate = gate(&limits.iter().collect::<Vec<_>>(), &[pods]);
     let verdict = gate.decide(&[Candidate::new(uid(0, 0))], &Approvals::new(), now).into_iter().next()?;
@@ -186,12 +214,11 @@ fn no_room(known: &[&Known<'_>], pods: &Pods, now: Timestamp) -> Option<Finding>
         })
     };
     let keeper = named(&none.rule)?;
-    let text = format!(
-        "{} leaves no room for what {} allows for pods of {}; {}",
-        none.rule,
-        room.rule,
-        pods.of,
+    let text = format!("{} leaves no room for what {} allows", none.rule, room.rule);
+    let advice = if pods.is_assumed {
+        "lower the minimum, so that one of them may be away".to_owned()
+    } else {
         none.unblock().unwrap_or_default()
-    );
-    Some(Finding::error(keeper.object, keeper.line_of_rule(none.rule_name()), text))
+    };
+    Some(Clash::new(keeper, none.rule_name(), text, Some(pods), advice))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::now;
 use crate::scene::{pod, rollout, with_annotation, with_budget, with_grant, with_object, with_reservation, with_rule};
-use crate::snapshot::{Snapshot, WorkloadObject};
+use crate::snapshot::{Controller, Snapshot, WorkloadObject};
 
 /// One of them.
 pub(super) struct Scene {
@@ -145,6 +145,18 @@ fn others() -> Vec<Scene> {
             asked: WEB,
             codes: [0, 4],
             words: &["says not yet", "exporting"],
+        },
+        Scene {
+            title: "No controller runs",
+            what: "Somebody has scaled Deployment `hitless-controller` to 0.",
+            snapshot: Snapshot { controller: Controller::ScaledToZero, ..old_pods() },
+            asked: WEB,
+            codes: [0, 4],
+            words: &[
+                "note: no controller runs: ",
+                "kubectl -n hitless-system scale deployment hitless-controller --replicas=2",
+                "only that no controller runs is in the way",
+            ],
         },
     ]
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::args::{Cli, Command};
 use crate::scene::{pod, rollout, with_budget, with_drain_policy, with_gap, with_rule, with_service};
-use crate::snapshot::Part;
+use crate::snapshot::{Part, Unread};
 use clap::Parser;
 
 fn now() -> Timestamp {
@@ -203,7 +203,7 @@ fn policies_of_the_namespace_come_before_the_clusters() {
 fn what_may_not_be_read_leaves_the_mode_open_and_nothing_else() {
     for part in [Part::Services, Part::DrainPolicies, Part::DefaultDrainPolicy, Part::Transitions] {
         let mut snapshot = two();
-        snapshot.unread.insert(part, "it is forbidden".to_owned());
+        snapshot.unread.insert(part, Unread::Refused("it is forbidden".to_owned()));
         let report = live(&snapshot, &["web", "--image", "web:v3"]).unwrap();
         let text = text::render(&report);
         let said = format!("note: {part} not read: it is forbidden; ");

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::FEW_NODES;
 use crate::failure::Failure;
-use crate::snapshot::{Part, WorkloadObject};
+use crate::snapshot::{Part, Unread, WorkloadObject};
 
 /// By a name of theirs.
 pub(super) fn by<T>(all: Option<Vec<Arc<T>>>, key: impl Fn(&T) -> &String) -> BTreeMap<String, Arc<T>> {
@@ -44,12 +44,16 @@ pub(super) fn prefetch(pod: Pod) -> Option<PrefetchView> {
 pub(super) fn optional<T>(
     part: Part,
     result: Result<T, Failure>,
-    unread: &mut BTreeMap<Part, String>,
+    unread: &mut BTreeMap<Part, Unread>,
 ) -> Result<Option<T>, Failure> {
     match result {
         Ok(known) => Ok(Some(known)),
         Err(Failure::Forbidden { message, .. } | Failure::Api { message, .. }) => {
-            unread.insert(part, message);
+            unread.insert(part, Unread::Refused(message));
+            Ok(None)
+        }
+        Err(Failure::NotServed { .. }) => {
+            unread.insert(part, Unread::NotInstalled);
             Ok(None)
         }
         Err(failure) => Err(failure),
@@ -65,8 +69,8 @@ pub(super) async fn list<K, T>(
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let listed = list::all(api, selection, |object| object.0.ok().and_then(&view).map(Arc::new)).await;
-    listed.map_err(|error| Failure::of(what, error))
+    let listed = list::all_if_served(api, selection, |object| object.0.ok().and_then(&view).map(Arc::new)).await;
+    listed.map_err(|error| Failure::of(what, error))?.ok_or_else(|| Failure::NotServed { what: what.to_owned() })
 }
 
 /// The objects of a resource of workloads' kinds; `None`: this cluster has no such resource, and need not have it.

@@ -16,6 +16,7 @@ use hitless_rollout::snapshot::{LedgerView, NodeTransitionView, RuleView, Snapsh
 use hitless_runtime::readiness::Readiness;
 use hitless_runtime::watch::{self, Cache, Listing, Selection};
 use hitless_workloads::kind;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -27,10 +28,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Apis, PAGE, Scope, agents_label, by, complete, only_default, our_events, pod, prefetch, view};
-use crate::snapshot::{EventView, Part, Snapshot, WorkloadObject};
+use super::{
+    Apis, PAGE, Scope, agents_label, by, complete, only_controller, only_default, our_events, pod, prefetch, view,
+};
+use crate::snapshot::{ControllerView, EventView, Part, Snapshot, WorkloadObject};
 
-/// Watches of everything that a first [`super::read`] could read; nodes and settings stay as they were then.
+/// Watches of everything that a first [`super::read`] could read; nodes and policies stay as they were then.
 pub(crate) struct Live {
     changed: Arc<Notify>,
     reads_all: bool,
@@ -49,6 +52,7 @@ pub(crate) struct Live {
     providers: Cache<TrafficProvider, ProviderView>,
     default_drain_policy: Cache<Lenient<DrainPolicy>, PolicyView>,
     agents: Cache<Pod, PodView>,
+    controller: Cache<Deployment, ControllerView>,
     events: Cache<Event, EventView>,
     readiness: Readiness,
     /// Ends the watches when it is dropped.
@@ -91,6 +95,7 @@ impl Live {
             providers: cache("TrafficProvider", view, &changed),
             default_drain_policy: cache("DrainPolicy", view, &changed),
             agents: cache("Pod", pod, &changed),
+            controller: cache("Deployment", ControllerView::of, &changed),
             events: cache("Event", EventView::of, &changed),
             changed,
             readiness: Readiness::default(),
@@ -123,6 +128,8 @@ impl Live {
         }
         let agents = Selection::labels(agents_label(), Listing::Paged(PAGE));
         live.watch(Some(Part::Agents), apis.agents, agents, live.agents.clone());
+        let controller = Selection { fields: only_controller().field_selector, ..all() };
+        live.watch(Some(Part::Controller), apis.controller, controller, live.controller.clone());
         let events = Selection { fields: our_events().field_selector, ..all() };
         live.watch(Some(Part::Events), apis.events, events, live.events.clone());
         live
@@ -178,16 +185,17 @@ impl Live {
         };
         let snapshot = Snapshot {
             cluster,
-            objects: Vec::new(),
             unlisted: self.first.unlisted.clone(),
             namespace: self.first.namespace.clone(),
             events: self.events.values(),
-            settings: self.first.settings.clone(),
-            installed: self.first.installed.clone(),
             kuperator: self.first.kuperator.clone(),
             guards: self.first.guards.clone(),
             unread: self.first.unread.clone(),
+            ..Snapshot::default()
         };
+        let controllers = self.controller.values();
+        let can_read = !self.first.unread.contains_key(&Part::Controller);
+        let snapshot = snapshot.with_controller(can_read.then_some(controllers.as_slice()));
         let mut snapshot = snapshot.with_objects(self.objects.iter().flat_map(Cache::values).collect());
         complete(&mut snapshot, &self.agents.values(), self.reads_all);
         Some(snapshot)

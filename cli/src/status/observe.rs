@@ -245,7 +245,9 @@ impl<'a> Observer<'a> {
         let uids = [pod.id.uid.as_str()].into_iter().chain(group.workload.iter().map(|owner| owner.id.uid.as_str()));
         let events = || self.snapshot.events.iter().map(|event| &**event);
         let said = uids.into_iter().find_map(|uid| last_event(events(), uid));
-        (said.unwrap_or_else(|| "the controller; no rule is in the way".to_owned()), false)
+        let controller =
+            if self.snapshot.controller.is_away() { "a controller, and none runs" } else { "the controller" };
+        (said.unwrap_or_else(|| format!("{controller}; no rule is in the way")), false)
     }
 
     /// How it stands with restarts because of ConfigMaps and Secrets. They are not read from here, so the controller's words count.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::scene::{pod, rollout, with_annotation, with_grant, with_object, with_rule};
+use crate::snapshot::Controller;
 use serde_json::{Value, json};
 
 fn target() -> Target {
@@ -71,6 +72,26 @@ fn out_of_time_is_blocked_only_if_a_rule_stops_everything() {
     let moving = found(&with_grant(with_rule(rollout(&[pod("a", "web:v1"), pod("b", "web:v1")]), 1), "a", &draining));
     assert_eq!(late("deployment/web", moving.pods.iter()).code(), 4);
     assert_eq!(late("the restart", std::iter::empty()).code(), 4);
+}
+
+#[test]
+fn out_of_time_without_a_controller_says_so() {
+    let said = |max_unavailable, controller| {
+        let snapshot = with_rule(rollout(&[pod("a", "web:v1")]), max_unavailable);
+        let snapshot = Snapshot { controller, ..snapshot };
+        let failure = with_trouble(late("deployment/web", found(&snapshot).pods.iter()), &snapshot);
+        (failure.code(), failure.to_string())
+    };
+    let (code, text) = said(1, Controller::ScaledToZero);
+    assert_eq!(code, 4);
+    assert!(
+        text.contains("Waiting: a controller, and none runs; no rule is in the way; no controller runs: "),
+        "{text}"
+    );
+    let (code, text) = said(0, Controller::Absent);
+    assert_eq!(code, 3);
+    assert!(text.contains("never/budget") && text.contains("no controller runs: "), "{text}");
+    assert!(!said(1, Controller::Unknown).1.contains("runs"));
 }
 
 #[test]

@@ -31,6 +31,9 @@ pub(crate) struct Answer {
     /// Something that could be in the way could not be read.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) partial: bool,
+    /// No controller runs, so nothing begins whatever the rules say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) no_controller: bool,
     /// The workload is halted.
     #[serde(skip)]
     halted: Option<String>,
@@ -127,7 +130,8 @@ impl Answer {
             }
             let answers: Vec<PodAnswer> =
                 workload.pods.iter().filter_map(|status| pod(&explanation, &workload, status)).collect();
-            under_way = under_way.or_else(|| summary(&workload, &answers));
+            // Who follows waits for somebody, where no controller runs.
+            under_way = under_way.or_else(|| summary(&workload, &answers).filter(|_| !snapshot.controller.is_away()));
             pods.extend(answers);
         }
         if pods.iter().any(|pod: &PodAnswer| pod.rules.iter().any(|rule| is_about_approval(&rule.verdict.because))) {
@@ -135,7 +139,8 @@ impl Answer {
                 "what approvers say is what the controller last reported; they are not asked from here".to_owned(),
             );
         }
-        Self { notes, pods, under_way, partial: !snapshot.sees_what_is_in_the_way(), halted }
+        let partial = !snapshot.sees_what_is_in_the_way();
+        Self { notes, pods, under_way, partial, no_controller: snapshot.controller.is_away(), halted }
     }
 
     /// Whether something is in the way that neither time nor what is under way takes away. Who wishes nothing waits for nothing.

@@ -18,7 +18,11 @@ pub(crate) fn render(answer: &Answer) -> String {
     if let Some(under_way) = &answer.under_way {
         let _ = writeln!(out, "under way: {under_way}");
     }
-    let nothing = if answer.partial { "nothing that could be read" } else { "nothing" };
+    let nothing = match (answer.partial, answer.no_controller) {
+        (_, true) => "only that no controller runs",
+        (true, false) => "nothing that could be read",
+        (false, false) => "nothing",
+    };
     for (first, others) in alike(&answer.pods) {
         let _ = pod(&mut out, first, &others, nothing);
     }

@@ -2,6 +2,7 @@
 //! for a field that was thrown away.
 
 mod container;
+mod endpoint;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ use crate::lifecycle::LifecycleView;
 use crate::names::{self, annotations};
 use crate::{ObjectRef, PodRef, PullIdentity};
 pub use container::{ContainerState, ContainerView, Place, PortView};
+pub use endpoint::EndpointFault;
 
 /// One condition of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +122,13 @@ impl PodView {
     /// Where it wants the endpoint of its node's agent inside of it; `None` also where the annotation is no port.
     #[must_use]
     pub fn endpoint_port(&self) -> Option<u16> {
-        self.annotations.get(annotations::ENDPOINT)?.parse().ok().filter(|port| *port > 0)
+        endpoint::port(self.annotations.get(annotations::ENDPOINT)?)
+    }
+
+    /// Why no agent listens there, as far as its spec tells.
+    #[must_use]
+    pub fn endpoint_fault(&self) -> Option<EndpointFault> {
+        endpoint::fault(self)
     }
 
     /// The container of that name.

@@ -11,6 +11,7 @@ mod change;
 mod companions;
 mod draft;
 mod endings;
+mod endpoints;
 mod events;
 mod explain;
 mod fencing;
@@ -222,6 +223,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         events.extend(policy_notes::notes(&wishes, &policies));
         let inoperable = inoperable::find(&wishes, &policies);
         events.extend(inoperable::notes(&wishes, &inoperable));
+        events.extend(endpoints::notes(&wishes));
         events.extend(faults);
         events.extend(reloads.notes.iter().cloned());
         events.extend(pools::notes(&pools, snapshot));

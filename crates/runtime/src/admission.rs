@@ -32,6 +32,17 @@ pub async fn policies(
     Ok((&mutating | &validating, &first | &second))
 }
 
+/// Names of the bindings with this label: of policies that change objects, and of policies that judge them.
+///
+/// # Errors
+/// If the API server does not answer, or says no.
+pub async fn bindings(client: &Client, label: &str) -> Result<(BTreeSet<String>, BTreeSet<String>), WriteError> {
+    futures::try_join!(
+        names::<MutatingAdmissionPolicyBinding>(client, Some(label)),
+        names::<ValidatingAdmissionPolicyBinding>(client, Some(label)),
+    )
+}
+
 async fn names<K>(client: &Client, label: Option<&str>) -> Result<BTreeSet<String>, WriteError>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,

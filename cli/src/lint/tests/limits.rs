@@ -67,3 +67,77 @@ fn a_share_of_few_nodes_is_named_as_none() {
     let text = lint(&format!("{WEB}{}", budget("maxUnavailableNodes: 10%"))).text();
     assert!(text.contains("10% of 5 nodes rounds down to 0; use a count, or a higher percentage"), "{text}");
 }
+
+/// Somebody has typed 0 or 100%; nobody has typed a number of pods.
+#[test]
+fn a_number_of_pods_that_is_only_assumed_is_never_named() {
+    let set = WEB.replace("kind: Deployment", "kind: DaemonSet").replace("  replicas: 5\n", "");
+    for (limits, words) in [
+        (
+            rules("[{name: a, availablePolicy: {maxUnavailableValue: 0}}]"),
+            "no pod may be unavailable; raise the maximum to 1 at least",
+        ),
+        (
+            rules("[{name: a, availablePolicy: {minAvailableValue: 100%}}]"),
+            "all pods have to be available; lower the minimum",
+        ),
+        (budget("maxUnavailableNodes: 0"), "no node may have an unavailable pod; raise maxUnavailableNodes to 1"),
+    ] {
+        for text in [limits.clone(), format!("{set}{limits}")] {
+            let said = lint(&text).text();
+            assert!(said.contains(words) && !said.contains("1000"), "{said}");
+        }
+    }
+    let said = lint(&format!(
+        "{set}{}{}",
+        rules("[{name: a, availablePolicy: {maxUnavailableValue: 1}}]"),
+        budget("minAvailable: 100%")
+    ));
+    assert!(said.text().contains("leaves no room for what") && !said.text().contains("1000"), "{}", said.text());
+    let many = lint(&rules("[{name: a, availablePolicy: {minAvailableValue: 2000}}]"));
+    assert_eq!(many.errors, 0, "there may be more pods: {}", many.text());
+}
+
+#[test]
+fn with_a_cluster_a_rule_has_one_error_however_many_workloads_it_selects() {
+    let live: Vec<Pods> = (0..6)
+        .map(|number| Pods {
+            namespace: "team".into(),
+            labels: [("app".into(), "web".into())].into(),
+            count: 1,
+            is_assumed: false,
+            of: format!("Pod/p{number}"),
+        })
+        .collect();
+    let check = |text: &str| {
+        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+        files::parse("rules.yaml", text, "team", &mut objects, &mut unreadable);
+        super::check(&objects, unreadable, Some(&live), now())
+    };
+    let report = check(&rules("[{name: a, availablePolicy: {maxUnavailableValue: 0}}]"));
+    assert_eq!(report.errors, 1, "{}", report.text());
+    assert!(
+        report.findings[0]
+            .text
+            .contains("a pod of Pod/p0 (nor of Pod/p1, Pod/p2, Pod/p3 and 2 more) go, even if all are"),
+        "{}",
+        report.text()
+    );
+    let label = |name: &str, value: &str| {
+        rules(&format!("[{{name: a, labelCheck: {{requires: {{matchLabels: {{c: {value}}}}}}}}}]"))
+            .replace("name: web", &format!("name: {name}"))
+    };
+    let report = check(&format!("{}{}", label("x", "blue"), label("z", "green")));
+    assert_eq!(report.errors, 1, "{}", report.text());
+    assert!(
+        report.text().contains("passes both for pods of Pod/p0, Pod/p1, Pod/p2 and 3 more; change one"),
+        "{}",
+        report.text()
+    );
+    let nobody = check(&budget("maxUnavailable: 1").replace("selector: {}", "selector: {matchLabels: {app: wep}}"));
+    let said = nobody.text();
+    assert!(
+        said.contains("selects none of the pods of the files and of the cluster") && !said.contains("--live"),
+        "{said}"
+    );
+}

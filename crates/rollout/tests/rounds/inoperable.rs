@@ -69,3 +69,21 @@ fn a_policys_hook_that_the_pods_can_not_have_is_said_too() {
     assert!(with("db").unwrap().0.contains("DrainPolicy shop/a is not usable: x: the pod has no container \"db\""));
     assert_eq!(with("web"), None);
 }
+
+#[test]
+fn an_endpoint_that_no_agent_listens_at_is_said_to_the_workloads_owner() {
+    let said = |value: &str, opt_in: &str| {
+        let events = decide(&at_rest(&json!({"hitless.dev/endpoint": value}), opt_in)).events;
+        let event = events.into_iter().find(|event| event.reason == "EndpointInvalid")?;
+        assert_eq!(event.regarding.kind.as_deref(), Some("Deployment"));
+        Some(event.text)
+    };
+    let text = said("http", "in-place").unwrap();
+    assert!(
+        text.starts_with("pod pod asks for the endpoint of its agent in vain: hitless.dev/endpoint is \"http\""),
+        "{text}"
+    );
+    assert!(text.contains("write a number from 1 to 65535"), "{text}");
+    assert_eq!(said("9754", "in-place"), None);
+    assert_eq!(said("http", "no"), None, "it has not opted in");
+}

@@ -1,0 +1,23 @@
+//! Workloads whose pods ask for the endpoint of their node's agent and do not get it (docs/endpoint.md): their preStop hooks fail, and
+//! nobody else tells their owners.
+
+use hitless_api::event::{EventNote, Severity};
+use hitless_workloads::{OptIn, kind};
+
+use super::wishes::Wishes;
+
+/// One pod is asked for each workload.
+pub(super) fn notes(wishes: &Wishes<'_>) -> impl Iterator<Item = EventNote> {
+    let opted_in = wishes.plans.iter().filter(|plan| plan.opt_in != OptIn::No);
+    opted_in.filter_map(|plan| {
+        let pod = wishes.pod_of(plan)?;
+        let fault = pod.endpoint_fault()?;
+        Some(EventNote {
+            regarding: plan.workload.reference(kind::version(&plan.workload.group_kind)),
+            severity: Severity::Warning,
+            reason: "EndpointInvalid",
+            action: "Observe",
+            text: format!("pod {} asks for the endpoint of its agent in vain: {fault}", pod.id.name),
+        })
+    })
+}
