@@ -1,6 +1,7 @@
 //! `kubectl hitless adopt`: what hitless would do to a workload, what is in the way, and with `--yes` the opt-in. What is said is
 //! the controller's own decision about the workload as if it had opted in.
 
+mod gate;
 mod text;
 
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use hitless_api::JsonPatch;
 use hitless_api::names::{UPDATE_IN_PLACE, annotations, labels};
 use hitless_rollout::round::WaitReason;
 use hitless_runtime::write::Writes;
-use hitless_workloads::{Object, OptIn, Pause, Stage, kind};
+use hitless_workloads::{Object, OptIn, Stage, kind};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PatchParams;
@@ -17,6 +18,7 @@ use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::Value;
 
+use self::gate::GateLabel;
 use crate::args::{AdoptArgs, Target};
 use crate::doctor::facts::Seen;
 use crate::failure::Failure;
@@ -26,7 +28,7 @@ use crate::select;
 use crate::snapshot::{Snapshot, WorkloadObject};
 use crate::source::{self, Scope};
 use crate::why::Answer;
-use crate::write::{annotated, changed, patch};
+use crate::write::{Decided, annotated, changed, write};
 
 /// Everything that is said.
 #[derive(Clone, Debug, Serialize)]
@@ -47,29 +49,49 @@ struct Adoption {
     notes: Vec<String>,
     /// What would be said of each pod.
     answer: Answer,
+    /// It is not only looked at (`--yes`).
+    #[serde(skip)]
+    is_wanted: bool,
 }
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &AdoptArgs) -> Result<(), Failure> {
     let target = &arguments.target;
     let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
     let gate = read_gate(&client, &namespace).await;
-    let adoption = consider(&snapshot, target, &gate, Timestamp::now())?;
+    let adoption = consider(&snapshot, target, &gate, arguments.yes, Timestamp::now())?;
     show(&adoption, arguments.output, || text::render_all(&adoption))?;
-    if let Some(first) = adoption.in_the_way.first() {
-        return Err(Failure::Failed(format!("{target} is not adopted: {first}")));
-    }
+    adoption.permit()?;
     if adoption.opted_in || !arguments.yes {
         return Ok(());
     }
-    let object = select::named(&snapshot, target)?;
     // First the gate: pods that are made between the two writes have it.
     if adoption.gate_label == Some(false)
         && let Seen::Known(Gate { uid, value: None }) = &gate
     {
         label_namespace(&client, &namespace, uid).await?;
     }
-    patch(&client, &object.id, opt_in(object), &format!("adopt {target}")).await?;
-    say(&format!("{target} adopted: its next change of images, and its next restart, go in place"))
+    let decide = |snapshot: &Snapshot| {
+        let adoption = consider(snapshot, target, &gate, true, Timestamp::now())?;
+        adoption.permit()?;
+        let object = select::named(snapshot, target)?;
+        let said = format!("{target} adopted: its next change of images, and its next restart, go in place");
+        // Somebody else may have opted it in meanwhile, in his own way.
+        let patch = (!adoption.opted_in).then(|| opt_in(object));
+        Ok(Decided {
+            on: object.id.clone(),
+            said: patch.as_ref().map_or(format!("{target} has opted in"), |_| said),
+            patch,
+        })
+    };
+    say(&write(&client, snapshot, &format!("adopt {target}"), decide).await?)
+}
+
+impl Adoption {
+    /// Fails if something is in the way of it.
+    fn permit(&self) -> Result<(), Failure> {
+        let first = self.in_the_way.first();
+        first.map_or(Ok(()), |first| Err(Failure::Failed(format!("{} is not adopted: {first}", self.workload))))
+    }
 }
 
 /// What a namespace says of the readiness gate of its pods.
@@ -122,7 +144,13 @@ fn opt_in(object: &Object) -> JsonPatch {
     annotated(patch, object, annotations::UPDATE, UPDATE_IN_PLACE)
 }
 
-fn consider(snapshot: &Snapshot, target: &Target, gate: &Seen<Gate>, now: Timestamp) -> Result<Adoption, Failure> {
+fn consider(
+    snapshot: &Snapshot,
+    target: &Target,
+    gate: &Seen<Gate>,
+    is_wanted: bool,
+    now: Timestamp,
+) -> Result<Adoption, Failure> {
     let object = select::named(snapshot, target)?;
     let missing = || snapshot.missing(&format!("{target} does not exist"));
     let found = snapshot.find(target).ok_or_else(missing)?;
@@ -150,24 +178,35 @@ fn consider(snapshot: &Snapshot, target: &Target, gate: &Seen<Gate>, now: Timest
         }
         Some(Stage::NotOurs | Stage::Idle | Stage::Rolling | Stage::Finishing) | None => {}
     }
-    let gated = found.pods.iter().filter(|pod| pod.gated).count();
+    // One that is being deleted is none of those that are operated later.
+    let pods: Vec<_> = found.pods.iter().filter(|pod| !pod.terminating).collect();
+    let gated = pods.iter().filter(|pod| pod.gated).count();
     let mut notes = Vec::new();
     let refused = gate.known().is_some_and(|gate| gate.value.is_some()) || by_template.is_some();
-    notes.extend(gate_note(gated, found.pods.len(), gate_label, refused, &object.id.namespace));
+    let label = match gate_label {
+        Some(true) => GateLabel::Given,
+        Some(false) if refused => GateLabel::Refused,
+        Some(false) if is_wanted => GateLabel::ToBeGiven,
+        Some(false) => GateLabel::Absent,
+        None => GateLabel::Unread,
+    };
+    let opted_in = object.opt_in() != OptIn::No;
+    notes.extend(gate::note(object, gated, pods.len(), label, opted_in || is_wanted));
     notes.extend(single_note(object, replicas));
     notes.extend(probe_note(template));
-    notes.extend(object.pause().map(Pause::advice));
+    notes.extend(object.pause().map(|pause| pause.advice(&object.id)));
     Ok(Adoption {
         workload: target.to_string(),
         namespace: object.id.namespace.clone(),
-        opted_in: object.opt_in() != OptIn::No,
+        opted_in,
         replicas,
         gated,
-        pods: found.pods.len(),
+        pods: pods.len(),
         gate_label,
         in_the_way,
         notes,
         answer,
+        is_wanted,
     })
 }
 
@@ -195,25 +234,6 @@ fn for_good(answer: &Answer) -> Option<String> {
     };
     let all: Option<Vec<String>> = answer.pods.iter().map(first).collect();
     all?.into_iter().next()
-}
-
-fn gate_note(gated: usize, pods: usize, label: Option<bool>, refused: bool, namespace: &str) -> Option<String> {
-    let new = match label {
-        Some(true) => "pods that are made from now on have it".to_owned(),
-        Some(false) if refused => format!("the label {} says that pods get none", labels::GATE),
-        Some(false) => format!(
-            "with --yes namespace {namespace} is labelled {}=enabled, so that pods that are made from then on have it",
-            labels::GATE
-        ),
-        None => format!("whether its namespace has the label {}=enabled may not be read", labels::GATE),
-    };
-    (gated < pods || label != Some(true)).then(|| {
-        format!(
-            "{gated} of {pods} pods have the readiness gate. Those without are never taken out of service: their new connections are held \
-             while their containers are replaced, so the next change is safe without a restart before it, but their open connections are \
-             cut. They get the gate when they are made anew (kubectl delete pod), not by a restart; {new}"
-        )
-    })
 }
 
 fn single_note(object: &Object, replicas: u32) -> Option<String> {

@@ -66,9 +66,15 @@ pub(crate) enum Command {
     /// The way back is that of `undo`. It refuses where nothing is under way, so it never begins a rollout by mistake, and where the
     /// rollout under way leads to a version that was complete before, as after a first `cancel`.
     Cancel(TargetArgs),
-    /// Waits until a rollout has ended
+    /// Waits until a rollout has ended, or until it is clear that waiting does not help
+    ///
+    /// Exit code 0: it has ended well; 1: it has failed; 3: a pause, a rule that lets no pod go or the like is in the way, and somebody
+    /// has to change that; 4: it was not over in time.
     Wait(WaitArgs),
     /// Gives a workload the template back that it had before, also while its rollout is held or halted
+    ///
+    /// It says to which revision the workload goes. While a way back is under way, a second `undo` without --to-revision changes
+    /// nothing; after it has ended, it goes back to where the first one began.
     Undo(UndoArgs),
     /// Tries the version again that was judged bad and halted
     Retry(TargetArgs),

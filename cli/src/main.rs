@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod files;
 mod find;
+mod follow;
 mod forecast;
 mod lint;
 #[cfg(test)]

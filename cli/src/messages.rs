@@ -6,6 +6,7 @@ mod scenes;
 use std::fmt::Write as _;
 use std::fs;
 
+use clap::Parser as _;
 use hitless_pages::root;
 use jiff::Timestamp;
 
@@ -25,7 +26,7 @@ const HEAD: &str = "# What is said in which situation
 
 What `kubectl hitless status`, `why` and `wait` print about Deployment `web` of namespace `team` while its pods go from `web:v1` to `web:v2`. The commands made
 this page themselves, from pictures of a cluster, and a test compares it. `wait` prints a line whenever something has changed; the one here is the last. Exit
-codes: 0 done, 1 failed, 3 blocked by a rule or a pause, 4 out of time.
+codes: 0 done, 1 failed, 3 blocked so that waiting alone does not help, 4 out of time.
 ";
 
 fn now() -> Timestamp {
@@ -62,9 +63,12 @@ fn said(scene: &Scene) -> String {
             if let Some(trouble) = scene.snapshot.controller.trouble() {
                 let _ = writeln!(out, "note: {trouble}");
             }
-            let _ = writeln!(out, "… and if nothing changes until its time is over:");
             let left = workload.pods.iter().filter(|pod| pod.state != State::UpToDate);
-            end(&mut out, Err(wait::with_trouble(wait::late(&target.to_string(), left), &scene.snapshot)));
+            let late = || wait::late(&target.to_string(), &workload.arguments(), left);
+            let stuck = wait::stuck(&workload);
+            let when = if stuck.is_some() { "for 5 seconds" } else { "until its time is over" };
+            let _ = writeln!(out, "… and if nothing changes {when}:");
+            end(&mut out, Err(wait::with_trouble(stuck.unwrap_or_else(late), &scene.snapshot)));
         }
     }
     out
@@ -102,4 +106,33 @@ fn nothing_to_do_is_no_error_and_somebody_to_act_is_one() {
             assert!(said.contains(words), "{}: {words:?} is not in\n{said}", scene.title);
         }
     }
+}
+
+/// The commands in a text of ours: each ends where its words do.
+fn commands(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("kubectl ").map(|(at, _)| {
+        let rest = &text[at..];
+        rest.split([';', ',', '(', ')', '\n']).next().unwrap_or(rest).trim()
+    })
+}
+
+#[test]
+fn every_command_that_is_named_can_be_pasted() {
+    let mut hitless = 0;
+    for scene in scenes::all() {
+        let said = said(&scene);
+        for command in said.lines().filter(|line| !line.starts_with("$ ")).flat_map(commands) {
+            // The doctor looks at the cluster, and of our own namespace there is one.
+            let is_ours = !command.contains(" -n hitless-system ") && command != "kubectl hitless doctor";
+            assert!(!is_ours || command.contains(" -n team "), "{}: {command} names no namespace", scene.title);
+            let words: Vec<&str> = command.split(' ').collect();
+            assert!(!words.iter().any(|word| word.contains("NAME") || *word == "N"), "{command} has a placeholder");
+            if let ["kubectl", "hitless", line @ ..] = words.as_slice() {
+                let line = ["kubectl-hitless"].iter().chain(line);
+                assert!(crate::args::Cli::try_parse_from(line).is_ok(), "{}: {command} is no command", scene.title);
+                hitless += 1;
+            }
+        }
+    }
+    assert!(hitless > 5, "only {hitless} were found");
 }

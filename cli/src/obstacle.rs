@@ -1,5 +1,6 @@
 //! What is in the way of a pod and no rule, as it is printed.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use hitless_rollout::round::WaitReason;
@@ -15,7 +16,7 @@ pub(crate) struct InTheWay {
     pub(crate) text: String,
     /// The smallest change that would unblock.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unblock: Option<&'static str>,
+    pub(crate) unblock: Option<Cow<'static, str>>,
 }
 
 impl From<&WaitReason> for InTheWay {
@@ -27,6 +28,6 @@ impl From<&WaitReason> for InTheWay {
 impl fmt::Display for InTheWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason, self.text)?;
-        self.unblock.map_or(Ok(()), |unblock| write!(f, "; {unblock}"))
+        self.unblock.as_ref().map_or(Ok(()), |unblock| write!(f, "; {unblock}"))
     }
 }

@@ -63,8 +63,8 @@ fn plan(snapshot: &Snapshot, arguments: &PlanArgs, assumed: &Assumed, now: Times
             report.notes.extend(asked.map(|image| {
                 format!(
                     "the registry is asked what {} means when the rollout begins (imagePullPolicy: Always); every pod gets that \
-                     digest, and `kubectl hitless why` names it",
-                    image.to
+                     digest, which is named then by: kubectl hitless why -n {} {}",
+                    image.to, change.namespace, change.target
                 )
             }));
             simulate::run(prepared, &arguments.target, assumed, &mut report);

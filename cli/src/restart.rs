@@ -9,6 +9,7 @@ use hitless_api::names::annotations;
 use hitless_api::pod::{ContainerState, PodView};
 use hitless_rollout::round::unfit;
 use hitless_runtime::write::{WriteError, Writes};
+use hitless_workloads::{Object, OptIn};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
@@ -35,12 +36,12 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartAr
         None => annotate(&client, &namespace, arguments, &mut pods).await?,
     };
     let asked: Asked = pods.iter().map(|pod| (pod.id.uid.clone(), ids(pod, &arguments.containers))).collect();
-    let pause = snapshot.find(&arguments.target).and_then(|found| found.workload?.pause());
-    if let Some(pause) = pause {
-        say(&format!("it waits: {}", pause.advice()))?;
+    if let Some(words) = snapshot.find(&arguments.target).and_then(|found| found.workload).and_then(to_know) {
+        say(&words)?;
     }
+    let on = format!("-n {namespace} {}", arguments.target);
     if !arguments.wait {
-        return say(&format!("watch it with: kubectl hitless status -n {namespace} {} -w", arguments.target));
+        return say(&format!("watch it with: kubectl hitless status {on} -w"));
     }
     let live = Live::new(&client, &scope, snapshot.clone());
     let mut last = None;
@@ -61,7 +62,19 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &RestartAr
     if let Ok(result) = timeout(arguments.timeout, waiting).await {
         return result;
     }
-    Err(late(&source::read(&client, &scope).await?, &asked, &token))
+    Err(late(&source::read(&client, &scope).await?, &asked, &token, &on))
+}
+
+/// What to know of the workload whose pods are restarted.
+fn to_know(object: &Object) -> Option<String> {
+    match (object.pause(), object.opt_in()) {
+        (Some(pause), _) => Some(format!("it waits: {}", pause.advice(&object.id))),
+        (None, OptIn::No) => Some(format!(
+            "{} has not opted in: this restart is in place all the same; what changes its template rolls natively, also kubectl rollout restart",
+            object.id.target()
+        )),
+        (None, OptIn::InPlace | OptIn::InPlaceOnly) => None,
+    }
 }
 
 /// Annotates the pods; those that are gone are taken out. Returns the token.
@@ -180,14 +193,14 @@ fn ids(pod: &PodView, only: &[String]) -> BTreeMap<String, String> {
 }
 
 /// Why it takes too long.
-fn late(snapshot: &Snapshot, asked: &Asked, token: &str) -> Failure {
+fn late(snapshot: &Snapshot, asked: &Asked, token: &str, on: &str) -> Failure {
     let left = match left(snapshot, asked, token) {
         Ok(left) => left,
         Err(failure) => return failure,
     };
     let report = status::observe(snapshot, Timestamp::now());
     let pods = report.workloads.iter().flat_map(|workload| &workload.pods);
-    crate::wait::late("the restart", pods.filter(|pod| left.contains(&pod.name)))
+    crate::wait::late("the restart", on, pods.filter(|pod| left.contains(&pod.name)))
 }
 
 #[cfg(test)]

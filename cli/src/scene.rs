@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hitless_api::names::annotations;
-use hitless_api::{DrainPolicy, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
+use hitless_api::{DrainPolicy, GrantOp, NodeTransition, PodTransitionRule, TransitionBudget, TransitionLedger};
 use hitless_rollout::snapshot::{LedgerView, Snapshot as Cluster, Unknown};
 use hitless_workloads::Template;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -70,6 +70,50 @@ pub(crate) fn with_object(snapshot: Snapshot, number: usize, change: impl FnOnce
     let mut raw = objects[number].raw.clone();
     change(&mut raw);
     objects[number] = Arc::new(WorkloadObject::of(raw).unwrap());
+    snapshot.with_objects(objects)
+}
+
+/// The same after the rollout: nothing is to be done.
+pub(crate) fn idle(pods: &[Value]) -> Snapshot {
+    let snapshot = with_object(rollout(pods), 0, |deployment| {
+        deployment["spec"]["paused"] = false.into();
+        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/rollout");
+    });
+    let template = snapshot.objects[0].raw["spec"]["template"].clone();
+    with_object(snapshot, 1, |set| set["spec"]["template"] = template)
+}
+
+/// Three pods that are to be restarted: one has been, one is being operated, one waits.
+pub(crate) fn restarting() -> Snapshot {
+    let pod = |name: &str, annotations: Value| {
+        let mut pod = pod(name, "web:v2");
+        pod["metadata"]["annotations"] = annotations;
+        pod["status"]["containerStatuses"] = json!([{"name": "web", "image": "docker.io/library/web:v2", "ready": true,
+            "restartCount": 0, "imageID": format!("docker.io/library/web@sha256:{}", "0".repeat(64)),
+            "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]);
+        pod
+    };
+    let wish = || json!({"hitless.dev/restart": "token"});
+    let restarted = json!({"hitless.dev/restart": "token", "hitless.dev/restarted": "token"});
+    let snapshot = idle(&[pod("web-0", restarted), pod("web-1", wish()), pod("web-2", wish())]);
+    let mut snapshot = with_reservation(with_grant(snapshot, "web-1", &Value::Null), "web-1");
+    let node = Arc::make_mut(snapshot.cluster.node_transitions.get_mut("n1").unwrap());
+    node.spec.grants[0].op = GrantOp::Restart;
+    node.spec.grants[0].containers.clear();
+    snapshot
+}
+
+/// With a ReplicaSet that keeps an earlier template of the Deployment.
+pub(crate) fn with_history(snapshot: Snapshot, image: &str, number: u64) -> Snapshot {
+    let mut objects = snapshot.objects.clone();
+    let mut history = objects[1].raw.clone();
+    history["metadata"]["name"] = format!("web-{number}").into();
+    history["metadata"]["uid"] = format!("history-{number}").into();
+    history["metadata"]["labels"] = json!({"hitless.dev/history": "x"});
+    history["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": number.to_string()});
+    history["spec"]["replicas"] = 0.into();
+    history["spec"]["template"] = template(image, false);
+    objects.push(Arc::new(WorkloadObject::of(history).unwrap()));
     snapshot.with_objects(objects)
 }
 

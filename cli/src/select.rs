@@ -120,7 +120,7 @@ pub(crate) fn named<'a>(snapshot: &'a Snapshot, target: &Target) -> Result<&'a O
 
 /// `deployment/NAME`, as users write it.
 pub(crate) fn name(object: &Object) -> String {
-    format!("{}/{}", object.id.group_kind.to_string().to_lowercase(), object.id.name)
+    object.id.target()
 }
 
 #[cfg(test)]

@@ -2,40 +2,40 @@
 //! decide, as for everybody's.
 
 use hitless_api::JsonPatch;
-use hitless_workloads::OptIn;
 use kube::Client;
 use serde_json::Value;
 
 use crate::args::{ImageArg, SetImageArgs, TargetKind, workload_targets};
 use crate::failure::Failure;
+use crate::follow::follow;
 use crate::say;
+use crate::snapshot::Snapshot;
 use crate::source::{self, Scope};
-use crate::write::{held, patch};
+use crate::write::{Decided, held, write};
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &SetImageArgs) -> Result<(), Failure> {
     let target = &arguments.target;
     if target.kind == TargetKind::Pod {
         return Err(Failure::Usage(format!("an image is a workload's; write {}", workload_targets())));
     }
-    let snapshot = source::read(&client, &Scope::Namespace(namespace.clone())).await?;
+    let snapshot = source::read(&client, &Scope::Namespace(namespace)).await?;
+    let decide = |snapshot: &Snapshot| decided(snapshot, arguments);
+    say(&write(&client, snapshot, &format!("set the image of {target}"), decide).await?)
+}
+
+fn decided(snapshot: &Snapshot, arguments: &SetImageArgs) -> Result<Decided<String>, Failure> {
+    let target = &arguments.target;
     let missing = || snapshot.missing(&format!("{target} does not exist"));
     let object = snapshot.find(target).and_then(|found| found.workload).ok_or_else(missing)?;
     let raw = snapshot.raw(&object.id.uid).ok_or_else(missing)?;
-    let Some(change) = change(raw, &arguments.images)? else {
-        return say(&format!("{target} has these images already"));
-    };
-    let change = held(change, object, raw);
-    patch(&client, &object.id, change, &format!("set the image of {target}")).await?;
-    say(&format!("{target} image updated"))?;
-    if let Some(pause) = object.pause() {
-        return say(&format!("nothing begins: {}", pause.advice()));
-    }
-    if object.opt_in() == OptIn::No {
-        return say(&format!(
-            "{target} has not opted in, so it is rolled Kubernetes' own way; watch it with: kubectl rollout status -n {namespace} {target}"
-        ));
-    }
-    say(&format!("watch it with: kubectl hitless wait -n {namespace} {target}"))
+    let on = object.id.clone();
+    Ok(match change(raw, &arguments.images)? {
+        None => Decided { on, patch: None, said: format!("{target} has these images already") },
+        Some(change) => {
+            let said = format!("{target} image updated; {}", follow(object));
+            Decided { on, patch: Some(held(change, object, raw)), said }
+        }
+    })
 }
 
 /// One patch that tests the name and the image of each container that it changes; `None`: all have these images.

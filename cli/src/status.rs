@@ -1,5 +1,6 @@
 //! `kubectl hitless status`: what runs, what waits and why.
 
+mod at_rest;
 mod jobs;
 mod observe;
 mod report;
@@ -13,6 +14,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+pub(crate) use at_rest::{OPERATING, RESTARTING};
 pub(crate) use observe::{BLOCKED, observe, observe_all};
 pub(crate) use report::{PodStatus, State, WorkloadStatus};
 pub(crate) use table::span;

@@ -1,9 +1,11 @@
 //! `kubectl hitless wait`: blocks until a rollout has ended. Unlike `kubectl rollout status` it does not take a Deployment
 //! that somebody has paused for done.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use kube::Client;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::args::{Target, TargetKind, WaitArgs, workload_targets};
 use crate::failure::Failure;
@@ -11,7 +13,11 @@ use crate::output::{self, remark};
 use crate::say;
 use crate::snapshot::Snapshot;
 use crate::source::{self, Live, Scope};
-use crate::status::{self, PodStatus, State, WorkloadStatus};
+use crate::status::{self, OPERATING, PodStatus, RESTARTING, State, WorkloadStatus};
+
+/// For so long nothing may have moved and everything may have waited for a change of what was written until that is believed: right
+/// after a change the objects that it consists of are seen one after the other, and the controller has not looked at them yet.
+const SETTLE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs) -> Result<(), Failure> {
     if arguments.target.kind == TargetKind::Pod {
@@ -20,7 +26,7 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     let scope = Scope::Namespace(namespace);
     let first = source::read(&client, &scope).await?;
     let target = &arguments.target;
-    let (mut last, mut told) = (String::new(), None);
+    let (mut last, mut told, mut since) = (String::new(), None, None);
     let mut step = |snapshot: &Snapshot| {
         let workload = find(snapshot, target, Timestamp::now())?;
         let text = summary(&workload);
@@ -36,7 +42,14 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
             }
             told = trouble;
         }
-        Ok::<_, Failure>(is_done)
+        match stuck(&workload) {
+            Some(failure) if since.get_or_insert_with(Instant::now).elapsed() >= SETTLE => {
+                return Err(with_trouble(failure, snapshot));
+            }
+            Some(_) => {}
+            None => since = None,
+        }
+        Ok(is_done)
     };
     if step(&first)? {
         return Ok(());
@@ -44,7 +57,8 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     let live = Live::new(&client, &scope, first);
     let waiting = async {
         loop {
-            live.changed().await;
+            // Also without a change: that what is in the way is still there is told by time.
+            let _ = timeout(SETTLE, live.changed()).await;
             if let Some(snapshot) = live.snapshot()
                 && step(&snapshot)?
             {
@@ -57,8 +71,9 @@ pub(crate) async fn run(client: Client, namespace: String, arguments: &WaitArgs)
     }
     let snapshot = source::read(&client, &scope).await?;
     let workload = find(&snapshot, target, Timestamp::now())?;
-    let late = late(&target.to_string(), workload.pods.iter().filter(|pod| pod.state != State::UpToDate));
-    Err(with_trouble(late, &snapshot))
+    let left = workload.pods.iter().filter(|pod| pod.state != State::UpToDate);
+    let failure = stuck(&workload).unwrap_or_else(|| late(&target.to_string(), &workload.arguments(), left));
+    Err(with_trouble(failure, &snapshot))
 }
 
 /// The same with a word about the controller, where none runs.
@@ -75,18 +90,24 @@ pub(crate) fn find(snapshot: &Snapshot, target: &Target, now: Timestamp) -> Resu
         return Err(snapshot.missing(&format!("{target} does not exist")));
     }
     let workload = status::observe(snapshot, now).only(Some(target)).workloads.pop();
-    workload.filter(|workload| workload.stage != "NotOptedIn").ok_or_else(|| {
-        Failure::Failed(format!("{target} has not opted in to updates in place; use: kubectl rollout status {target}"))
+    let place = snapshot.namespace.as_ref().map(|namespace| format!("-n {namespace} ")).unwrap_or_default();
+    workload.filter(|workload| workload.driven).ok_or_else(|| {
+        Failure::Failed(format!(
+            "{target} has not opted in to updates in place, so its native controller rolls it; use: kubectl rollout status {place}{target}"
+        ))
     })
 }
 
 /// Whether the rollout has ended well; an error if it has ended otherwise, or does not go on by itself.
 pub(crate) fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
-    if ["Refused", "Halted"].contains(&workload.stage) {
-        return Err(Failure::Failed(format!("{}: {}", workload.name, workload.why)));
+    let end = format!("{}: {}", workload.name, workload.why);
+    match workload.stage {
+        "Refused" => return Err(Failure::Blocked(end)),
+        "Halted" => return Err(Failure::Failed(end)),
+        _ => {}
     }
     if let Some(pod) = workload.pods.iter().find(|pod| pod.halts)
-        && workload.stage != "Idle"
+        && !["Idle", RESTARTING, OPERATING].contains(&workload.stage)
     {
         let message = format!("{}: halted, because {} ended as {}: {}", workload.name, pod.name, pod.state, pod.why);
         return Err(Failure::Failed(message));
@@ -103,18 +124,35 @@ pub(crate) fn done(workload: &WorkloadStatus) -> Result<bool, Failure> {
             .replicas
             .is_none_or(|wished| usize::try_from(wished).is_ok_and(|wished| wished == workload.pods.len()))
         && workload.pods.iter().all(|pod| pod.ready && !running(pod));
-    let is_moving = |pod: &PodStatus| matches!(pod.state, State::Running(_) | State::Reserved);
     match &workload.paused {
-        Some(paused) if !is_done && workload.stage != "Native" && !workload.pods.iter().any(is_moving) => {
+        Some(paused) if !is_done && workload.stage != "Native" && !is_moving(workload) => {
             Err(Failure::Blocked(format!("{}: {paused}", workload.name)))
         }
         Some(_) | None => Ok(is_done),
     }
 }
 
+fn is_moving(workload: &WorkloadStatus) -> bool {
+    workload.pods.iter().any(|pod| pod.state.is_moving())
+}
+
+/// Nothing moves, and all that is left waits for a change of what was written: no time helps, and nobody who acts unasked does.
+pub(crate) fn stuck(workload: &WorkloadStatus) -> Option<Failure> {
+    let mut waiting = workload.pods.iter().filter(|pod| pod.state == State::Waiting).peekable();
+    if is_moving(workload) || waiting.peek().is_none() || !waiting.all(|pod| pod.needs_change) {
+        return None;
+    }
+    let waiting = workload.pods.iter().filter(|pod| pod.state == State::Waiting);
+    Some(blocked(&workload.name, &alike(waiting).join("; "), &workload.arguments()))
+}
+
+fn blocked(what: &str, list: &str, on: &str) -> Failure {
+    Failure::Blocked(format!("{what} is blocked: {list}; waiting alone does not help, see: kubectl hitless why {on}"))
+}
+
 /// One line about how far it is.
 pub(crate) fn summary(workload: &WorkloadStatus) -> String {
-    let whole = format!("{}: {} of {} pods updated", workload.name, workload.updated, workload.total);
+    let whole = format!("{}: {}", workload.name, workload.count("pods "));
     let busy = workload.pods.iter().filter(|pod| matches!(pod.state, State::Running(_)));
     let mut parts = vec![whole];
     parts.extend(busy.map(|pod| format!("{} {}", pod.name, pod.state)));
@@ -144,26 +182,23 @@ fn alike<'a>(pods: impl Iterator<Item = &'a PodStatus>) -> Vec<String> {
     groups.into_iter().map(text).collect()
 }
 
-/// What a command that ran out of time says: exit code 3 if a rule is in the way for good and nothing moves, else 4.
-pub(crate) fn late<'a>(what: &str, pods: impl Iterator<Item = &'a PodStatus>) -> Failure {
+/// What a command that ran out of time says: exit code 3 if a rule is in the way for good and nothing moves, else 4. `on`: what it
+/// waited for, as it is pasted behind a command.
+pub(crate) fn late<'a>(what: &str, on: &str, pods: impl Iterator<Item = &'a PodStatus>) -> Failure {
     let pods: Vec<&PodStatus> = pods.collect();
     // As long as one may go on, the others only wait for their turn.
-    let moves = pods.iter().any(|pod| match pod.state {
-        State::Running(_) | State::Reserved => true,
-        State::Waiting => !pod.stays,
-        State::UpToDate | State::Ended(_) => false,
-    });
+    let moves = pods.iter().any(|pod| pod.state.is_moving() || pod.state == State::Waiting && !pod.stays);
     let list = alike(pods.iter().copied()).join("; ");
     let is_stuck = !moves && pods.iter().any(|pod| pod.stays);
     if is_stuck && pods.iter().any(|pod| pod.blocked) {
-        return Failure::Blocked(format!(
-            "{what} is blocked: {list}; waiting alone does not help, see: kubectl hitless why"
-        ));
+        return blocked(what, &list, on);
     }
     Failure::TimedOut(match (list.is_empty(), is_stuck) {
-        (true, _) => format!("{what} was not over in time; look again: kubectl hitless status -w"),
+        (true, _) => format!("{what} was not over in time; look again: kubectl hitless status {on} -w"),
         (false, true) => {
-            format!("{what} was not over in time, and waiting alone does not help: {list}; see: kubectl hitless why")
+            format!(
+                "{what} was not over in time, and waiting alone does not help: {list}; see: kubectl hitless why {on}"
+            )
         }
         (false, false) => format!("{what} was not over in time: {list}"),
     })

@@ -10,16 +10,91 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::snapshot::Snapshot;
+use crate::source::{self, Scope};
 
-/// Patches the object, which is of a workload's kind. Fails if it is not as the patch says.
-pub(crate) async fn patch(client: &Client, on: &ObjectRef, patch: JsonPatch, what: &str) -> Result<(), Failure> {
+/// So often it is decided and written. The controller writes to a workload seldom more than twice in a row.
+const ATTEMPTS: usize = 5;
+
+/// What is to be written to a workload, and what is said then.
+#[derive(Debug)]
+pub(crate) struct Decided<T> {
+    pub(crate) on: ObjectRef,
+    /// Tests what it was decided on; `None`: nothing is to be written.
+    pub(crate) patch: Option<JsonPatch>,
+    pub(crate) said: T,
+}
+
+impl<T> Decided<T> {
+    /// What a kind of workload has decided of the template of `object`, which is held in the same write.
+    pub(crate) fn holding(write: Write, snapshot: &Snapshot, object: &Object, said: T) -> Result<Self, Failure> {
+        match (write.request, snapshot.raw(&object.id.uid)) {
+            (Request::Patch(change), Some(raw)) => {
+                Ok(Self { on: write.on, patch: Some(held(change, object, raw)), said })
+            }
+            (Request::Patch(change), None) => Ok(Self { on: write.on, patch: Some(change), said }),
+            (
+                Request::Create(_)
+                | Request::Status(_)
+                | Request::Delete { .. }
+                | Request::Look
+                | Request::Absent { .. },
+                _,
+            ) => Err(Failure::Failed(format!("can't {} {}: no such write is known", write.verb, write.on.target()))),
+        }
+    }
+}
+
+/// Decides about a workload and writes that. The controller writes annotations and the status of the same object: where that alone has
+/// changed meanwhile, it is read and decided again. Where somebody has changed its specification, that is left to the user.
+pub(crate) async fn write<T>(
+    client: &Client,
+    snapshot: Snapshot,
+    what: &str,
+    decide: impl Fn(&Snapshot) -> Result<Decided<T>, Failure>,
+) -> Result<T, Failure> {
+    let scope = snapshot.namespace.clone().map_or(Scope::All, Scope::Namespace);
+    let read = async || source::read(client, &scope).await;
+    attempt(snapshot, what, decide, async |on, patch| send(client, on, patch).await, read).await
+}
+
+async fn attempt<T>(
+    mut snapshot: Snapshot,
+    what: &str,
+    decide: impl Fn(&Snapshot) -> Result<Decided<T>, Failure>,
+    send: impl AsyncFn(&ObjectRef, JsonPatch) -> Result<(), WriteError>,
+    read: impl AsyncFn() -> Result<Snapshot, Failure>,
+) -> Result<T, Failure> {
+    let mut left = ATTEMPTS;
+    loop {
+        let Decided { on, patch, said } = decide(&snapshot)?;
+        let Some(patch) = patch else { return Ok(said) };
+        left -= 1;
+        let answer = send(&on, patch).await;
+        if left > 0 && matches!(answer, Err(WriteError::Conflict { .. })) {
+            let next = read().await?;
+            if spec(&next, &on) == spec(&snapshot, &on) {
+                snapshot = next;
+                continue;
+            }
+        }
+        return changed(answer, what).map(|()| said);
+    }
+}
+
+/// Its generation does not tell: a Deployment's rises with its annotations, too.
+fn spec<'a>(snapshot: &'a Snapshot, on: &ObjectRef) -> Option<&'a Value> {
+    snapshot.raw(&on.uid)?.get("spec")
+}
+
+/// Patches the object, which is of a workload's kind.
+async fn send(client: &Client, on: &ObjectRef, patch: JsonPatch) -> Result<(), WriteError> {
     let Some((_, resource)) = kind::resource(&on.group_kind) else {
-        return Err(Failure::Failed(format!("can't {what}: a {} is no workload", on.group_kind)));
+        return Err(WriteError::Invalid { message: format!("a {} is no workload", on.group_kind) });
     };
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &on.namespace, &api_resource(resource));
     let patch = patch.build();
-    let sent = Writes::default().send(resource.plural, api.patch(&on.name, &PatchParams::default(), &patch)).await;
-    changed(sent.map(|_| ()), what)
+    Writes::default().send(resource.plural, api.patch(&on.name, &PatchParams::default(), &patch)).await.map(|_| ())
 }
 
 /// Sets an annotation of the object, if that is as it was seen: its absence is tested, too.
@@ -50,16 +125,6 @@ pub(crate) fn held(change: JsonPatch, object: &Object, raw: &Value) -> JsonPatch
     marks.fold(change, |change, (name, value)| annotated(change, object, name, &value))
 }
 
-/// A write that a kind of workload has decided.
-pub(crate) async fn carry_out(client: &Client, write: &Write, what: &str) -> Result<(), Failure> {
-    match &write.request {
-        Request::Patch(decided) => patch(client, &write.on, decided.clone(), what).await,
-        Request::Create(_) | Request::Status(_) | Request::Delete { .. } | Request::Look | Request::Absent { .. } => {
-            Err(Failure::Failed(format!("can't {what}: no such write is known")))
-        }
-    }
-}
-
 /// What the answer means for the user.
 pub(crate) fn changed(answer: Result<(), WriteError>, what: &str) -> Result<(), Failure> {
     match answer {
@@ -73,66 +138,4 @@ pub(crate) fn changed(answer: Result<(), WriteError>, what: &str) -> Result<(), 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    /// What is stored where the template's image is changed.
-    fn stored(object: &Value) -> Value {
-        let view = kind::read(object.clone()).unwrap().unwrap();
-        let change = JsonPatch::of("u").replace(&["spec", "template", "spec", "containers", "0", "image"], "web:2");
-        let mut stored = object.clone();
-        // The API server takes what is absent for null in a test; this library does not.
-        for name in [annotations::ROLLOUT, annotations::UPDATE_STRATEGY] {
-            stored["metadata"]["annotations"].as_object_mut().unwrap().entry(name).or_insert(Value::Null);
-        }
-        json_patch::patch(&mut stored, &held(change, &view, object).operations()).unwrap();
-        assert_eq!(stored["spec"]["template"]["spec"]["containers"][0]["image"], "web:2");
-        stored
-    }
-
-    fn workload(of: &str, spec: &Value) -> Value {
-        let mut object = json!({"apiVersion": "apps/v1", "kind": of,
-            "metadata": {"namespace": "shop", "name": "web", "uid": "u", "annotations": {"hitless.dev/update": "in-place"}},
-            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
-                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}}});
-        for (field, value) in spec.as_object().into_iter().flatten() {
-            object["spec"][field] = value.clone();
-        }
-        object
-    }
-
-    #[test]
-    fn a_change_holds_the_workload_in_the_same_write_as_the_guard_does() {
-        let deployment = stored(&workload("Deployment", &json!({})));
-        assert_eq!(
-            (&deployment["spec"]["paused"], &deployment["metadata"]["annotations"]["hitless.dev/rollout"]),
-            (&json!(true), &json!("held"))
-        );
-        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1, "maxUnavailable": "25%"}});
-        let set = stored(&workload("StatefulSet", &json!({"updateStrategy": strategy})));
-        assert_eq!(set["spec"]["updateStrategy"], json!({"type": "OnDelete"}));
-        assert_eq!(
-            set["metadata"]["annotations"]["hitless.dev/update-strategy"],
-            r#"{"type":"RollingUpdate","rollingUpdate":{"partition":1,"maxUnavailable":"25%"}}"#,
-            "the one form that admission accepts"
-        );
-    }
-
-    #[test]
-    fn what_would_not_roll_is_not_held() {
-        let mut foreign = workload("Deployment", &json!({}));
-        foreign["metadata"]["annotations"] = json!({"example.com/a": "b"});
-        let on_delete = json!({"updateStrategy": {"type": "OnDelete"}});
-        for object in [
-            foreign,
-            workload("Deployment", &json!({"paused": true})),
-            workload("Deployment", &json!({"replicas": 0})),
-            workload("StatefulSet", &on_delete),
-        ] {
-            let stored = stored(&object);
-            assert_eq!(stored["metadata"]["annotations"]["hitless.dev/rollout"], Value::Null, "{object}");
-            assert_eq!(stored["spec"]["updateStrategy"], object["spec"]["updateStrategy"]);
-        }
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ fn gate(value: Option<&str>) -> Seen<Gate> {
 
 fn considered(snapshot: &Snapshot, label: bool) -> Adoption {
     let gate = gate(label.then_some("enabled"));
-    consider(snapshot, &"deployment/web".parse().unwrap(), &gate, Timestamp::UNIX_EPOCH).unwrap()
+    consider(snapshot, &"deployment/web".parse().unwrap(), &gate, false, Timestamp::UNIX_EPOCH).unwrap()
 }
 
 fn new(name: &str) -> Value {
@@ -83,11 +83,11 @@ fn pods_without_the_gate_are_safe_at_once_and_it_says_what_is_not_reached() {
         note.contains("1 of 2 pods") && note.contains("open connections are cut") && note.contains("is labelled"),
         "{note}"
     );
-    let off =
-        consider(&plain(&[new("a")]), &"web".parse().unwrap(), &gate(Some("off")), Timestamp::UNIX_EPOCH).unwrap();
+    let off = consider(&plain(&[new("a")]), &"web".parse().unwrap(), &gate(Some("off")), false, Timestamp::UNIX_EPOCH)
+        .unwrap();
     assert!(off.notes[0].contains("says that pods get none") && !off.notes[0].contains("--yes"), "{}", off.notes[0]);
     let unread = Seen::Unread("forbidden".to_owned());
-    let unread = consider(&plain(&[new("a")]), &"web".parse().unwrap(), &unread, Timestamp::UNIX_EPOCH).unwrap();
+    let unread = consider(&plain(&[new("a")]), &"web".parse().unwrap(), &unread, false, Timestamp::UNIX_EPOCH).unwrap();
     assert!(unread.gate_label.is_none() && unread.notes[0].contains("may not be read"), "{}", unread.notes[0]);
     let held = adoption.answer.pods.iter().find(|pod| pod.pod == "b").and_then(|pod| pod.expected.as_ref());
     assert!(held.is_none_or(|held| held.mode_reason.starts_with("NoReadinessGate")), "{held:?}");
@@ -110,6 +110,33 @@ fn what_is_in_the_way_for_good_or_for_now_is_named() {
         with_object(plain(&[new("a")]), 0, |deployment| deployment["spec"]["strategy"] = json!({"type": "Recreate"}));
     let notes = considered(&single, true).notes.join("; ");
     assert!(notes.contains("single pod, and no companion pod may run"), "{notes}");
-    let pod = consider(&single, &"pod/a".parse().unwrap(), &gate(None), Timestamp::UNIX_EPOCH);
+    let pod = consider(&single, &"pod/a".parse().unwrap(), &gate(None), false, Timestamp::UNIX_EPOCH);
     assert_eq!(pod.unwrap_err().code(), 2);
+}
+
+#[test]
+fn how_all_pods_get_the_gate_is_said_as_long_as_it_is_possible() {
+    let mut ungated = new("b");
+    ungated["spec"]["readinessGates"] = json!([]);
+    let mut leaving = new("c");
+    leaving["spec"]["readinessGates"] = json!([]);
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let snapshot = plain(&[new("a"), ungated, leaving]);
+    let said = |label: Option<&str>, yes: bool| {
+        consider(&snapshot, &"web".parse().unwrap(), &gate(label), yes, Timestamp::UNIX_EPOCH).unwrap()
+    };
+    let looked_at = said(None, false);
+    assert_eq!((looked_at.gated, looked_at.pods), (1, 2), "one that is being deleted does not count");
+    let restart = "kubectl rollout restart -n team deployment/web && kubectl rollout status -n team deployment/web";
+    let labelled = format!("before --yes: kubectl label namespace team hitless.dev/gate=enabled && {restart};");
+    assert!(looked_at.notes[0].contains(&labelled), "{}", looked_at.notes[0]);
+    let has_label = said(Some("enabled"), false);
+    assert!(has_label.notes[0].contains(&format!("before --yes: {restart};")), "{}", has_label.notes[0]);
+    assert!(text::render_all(&has_label).contains("opt it in: kubectl hitless adopt -n team deployment/web --yes"));
+    for label in [None, Some("enabled")] {
+        let adopted = said(label, true);
+        let text = text::render_all(&adopted);
+        assert!(!text.contains("--yes") && !text.contains("rollout restart"), "{text}");
+        assert!(adopted.notes[0].contains("a restart is in place from the opt-in on"), "{}", adopted.notes[0]);
+    }
 }

@@ -6,7 +6,7 @@ use super::Adoption;
 use crate::why::render;
 
 pub(super) fn render_all(adoption: &Adoption) -> String {
-    let Adoption { workload, namespace, opted_in, replicas, in_the_way, notes, answer, .. } = adoption;
+    let Adoption { workload, namespace, opted_in, replicas, in_the_way, notes, answer, is_wanted, .. } = adoption;
     let mut out = String::new();
     // Writing to a String does not fail.
     let state = if *opted_in { "has opted in" } else { "has not opted in" };
@@ -23,7 +23,7 @@ pub(super) fn render_all(adoption: &Adoption) -> String {
     for note in notes {
         let _ = writeln!(out, "note: {note}");
     }
-    if !opted_in && in_the_way.is_empty() {
+    if !opted_in && !is_wanted && in_the_way.is_empty() {
         let _ = writeln!(out, "opt it in: kubectl hitless adopt -n {namespace} {workload} --yes");
     }
     out

@@ -8,7 +8,9 @@ use hitless_rollout::prefetch::{PrefetchState, PrefetchView, Pull};
 use serde_json::{Value, json};
 
 use super::now;
-use crate::scene::{pod, rollout, with_annotation, with_budget, with_grant, with_object, with_reservation, with_rule};
+use crate::scene::{
+    pod, restarting, rollout, with_annotation, with_budget, with_grant, with_object, with_reservation, with_rule,
+};
 use crate::snapshot::{Controller, Snapshot, WorkloadObject};
 
 /// One of them.
@@ -61,6 +63,22 @@ fn waiting() -> Vec<Scene> {
             asked: WEB,
             codes: [0, 4],
             words: &["office-hours/windows", "2026-01-01T09:00:00Z"],
+        },
+        Scene {
+            title: "A rule lets no pod go",
+            what: "A PodTransitionRule says that no pod may be away. Nobody waits for that.",
+            snapshot: with_rule(old_pods(), 0),
+            asked: WEB,
+            codes: [3, 3],
+            words: &["never/budget", "waiting alone does not help", "kubectl hitless why -n team deployment/web"],
+        },
+        Scene {
+            title: "A drain that makes no sense",
+            what: "The pods have an annotation that can't be read.",
+            snapshot: rollout(&[invalid(0), invalid(1)]),
+            asked: WEB,
+            codes: [1, 3],
+            words: &["InvalidDrain", "waiting alone does not help"],
         },
         Scene {
             title: "An approver is silent",
@@ -120,7 +138,23 @@ fn others() -> Vec<Scene> {
             snapshot: with_annotation(old_pods(), annotations::PAUSED, "true"),
             asked: WEB,
             codes: [3, 3],
-            words: &["Paused", "kubectl hitless resume"],
+            words: &["Paused", "kubectl hitless resume -n team deployment/web"],
+        },
+        Scene {
+            title: "Refused",
+            what: "Something was changed that can't be changed in a running pod, and the workload is `in-place-only`.",
+            snapshot: refused(),
+            asked: WEB,
+            codes: [0, 3],
+            words: &["Refused", "change it back"],
+        },
+        Scene {
+            title: "A restart",
+            what: "Somebody has run `kubectl hitless restart deployment/web`. One pod has restarted, one is to be drained, one follows.",
+            snapshot: restarting(),
+            asked: WEB,
+            codes: [0, 4],
+            words: &["Restarting", "1 of 3 restarted", "1 of 3 pods restarted"],
         },
         Scene {
             title: "A native rollout",
@@ -180,6 +214,19 @@ fn operated(snapshot: Snapshot, name: &str, phase: &str, more: &[(&str, Value)])
         transition[*field] = value.clone();
     }
     with_reservation(with_grant(snapshot, name, &transition), name)
+}
+
+fn invalid(number: u32) -> Value {
+    let mut pod = old(number);
+    pod["metadata"]["annotations"] = json!({annotations::DRAIN: "soon"});
+    pod
+}
+
+fn refused() -> Snapshot {
+    with_object(old_pods(), 0, |deployment| {
+        deployment["metadata"]["annotations"]["hitless.dev/update"] = "in-place-only".into();
+        deployment["spec"]["template"]["spec"]["hostPID"] = true.into();
+    })
 }
 
 fn under_way() -> Snapshot {

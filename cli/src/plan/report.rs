@@ -111,7 +111,7 @@ impl Held {
             WaitReason::ServiceOpen(service) | WaitReason::ServiceBusy { service, .. } => format!("service/{service}"),
             other => other.reason().to_owned(),
         };
-        Self { rule, text: waiting.what(), unblock: waiting.unblock().map(ToOwned::to_owned), pods: 1 }
+        Self { rule, text: waiting.what(), unblock: waiting.unblock().map(Into::into), pods: 1 }
     }
 
     /// `on_node`: the pod's node is known.

@@ -87,3 +87,16 @@ fn only_a_bad_end_of_this_restart_is_a_failure() {
     assert_eq!(failure.code(), 1);
     assert!(failure.to_string().contains("CrashLoopBackOff"));
 }
+
+#[test]
+fn what_is_native_about_it_is_said() {
+    let driven = crate::scene::idle(&[pod("a", "web:v2")]);
+    assert_eq!(to_know(&driven.cluster.objects[0]), None);
+    let foreign = crate::scene::with_object(driven.clone(), 0, |deployment| {
+        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/update");
+    });
+    assert!(to_know(&foreign.cluster.objects[0]).unwrap().contains("in place all the same"));
+    let paused = crate::scene::with_annotation(driven, "hitless.dev/paused", "true");
+    let words = to_know(&paused.cluster.objects[0]).unwrap();
+    assert!(words.ends_with("kubectl hitless resume -n team deployment/web"), "{words}");
+}

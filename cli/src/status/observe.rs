@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use hitless_api::pod::PodView;
 use hitless_api::{Grant, GrantOp, MicroTime, Outcome, Phase, Reservation, Transition};
-use hitless_rollout::round::{Explanation, PodVerdict, Reload, WaitReason, WorkloadReport};
-use hitless_workloads::{Pause, Stage, foreign};
+use hitless_rollout::round::{Explanation, Lasting, PodVerdict, Reload, WaitReason, WorkloadReport};
+use hitless_workloads::{Stage, foreign};
 use jiff::Timestamp;
 
+use super::at_rest::{IDLE, NOT_OPTED_IN, PAUSED, RESTARTING, operated};
 use super::jobs;
 use super::report::{PodStatus, Report, State, WorkloadStatus};
 use crate::obstacle::InTheWay;
@@ -26,15 +27,15 @@ pub(crate) fn observe_all(snapshot: &Snapshot, explanation: &Explanation, now: T
 
 /// What is under way for a pod.
 #[derive(Clone, Copy)]
-struct Operation<'a> {
-    grant: &'a Grant,
+pub(super) struct Operation<'a> {
+    pub(super) grant: &'a Grant,
     transition: Option<&'a Transition>,
 }
 
-struct Observer<'a> {
+pub(super) struct Observer<'a> {
     snapshot: &'a Snapshot,
-    explanation: &'a Explanation,
-    operations: HashMap<&'a str, Operation<'a>>,
+    pub(super) explanation: &'a Explanation,
+    pub(super) operations: HashMap<&'a str, Operation<'a>>,
     reservations: HashMap<&'a str, &'a Reservation>,
     now: Timestamp,
 }
@@ -83,7 +84,7 @@ impl<'a> Observer<'a> {
             || group.pods.iter().any(is_touched)
     }
 
-    fn wish(&self, pod: &PodView) -> Option<&GrantOp> {
+    pub(super) fn wish(&self, pod: &PodView) -> Option<&GrantOp> {
         self.explanation.pods.get(&pod.id.uid)?.wish.as_ref()
     }
 
@@ -97,6 +98,9 @@ impl<'a> Observer<'a> {
         // So many have failed that nobody goes any more, and the mark is not written yet or can't be.
         let is_halted = stage == "Rolling" && halted.is_some() && self.nobody_goes(group);
         let stage = if is_halted { "Halted" } else { stage };
+        let driven = stage != NOT_OPTED_IN;
+        let restart = self.restart(stage, &group.pods, &pods);
+        let stage = operated(stage, restart.is_some(), workload, &pods);
         let advice = format!(
             "go back: kubectl hitless undo -n {namespace} {name}; try again: kubectl hitless retry -n {namespace} {name}; or give it \
              another image"
@@ -115,7 +119,8 @@ impl<'a> Observer<'a> {
         // A pod that waits for it says so itself.
         let unsaid = inoperable.filter(|text| !pods.iter().any(|pod| pod.why == *text));
         let why = [why].into_iter().chain(unsaid).filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ");
-        let progress = if stage == "Rolling" { progress(&pods) } else { String::new() };
+        let is_moving = ["Rolling", RESTARTING].contains(&stage);
+        let progress = if is_moving { progress(&pods) } else { String::new() };
         // A pod whose image was only patched, or that is not Ready yet, is not updated.
         let is_under_way = |pod: &&PodStatus| {
             let is_behind = workload.is_some_and(|workload| workload.behind.contains(&pod.uid));
@@ -129,11 +134,13 @@ impl<'a> Observer<'a> {
             updated: at_target.saturating_sub(under_way),
             total: workload.map_or(pods.len(), counted),
             replicas: workload.map(|workload| workload.replicas),
+            restart,
             why,
             progress,
-            paused: workload.and_then(|workload| Some(go_on(workload.paused?, workload))),
+            paused: workload.and_then(|workload| Some(workload.paused?.advice(&workload.id))),
             reload,
             pods,
+            driven,
             halted,
             namespace,
             name,
@@ -163,6 +170,7 @@ impl<'a> Observer<'a> {
             images: pod.containers.iter().map(|each| (each.name.clone(), each.image.clone())).collect(),
             why: String::new(),
             stays: false,
+            needs_change: false,
             blocked: false,
             halts: self.explanation.pods.get(uid).is_some_and(|known| known.halts),
         };
@@ -185,6 +193,7 @@ impl<'a> Observer<'a> {
             (status.why, status.blocked) = self.why(group, pod);
             let verdict = self.explanation.pods.get(uid).and_then(|known| known.verdict.as_ref());
             status.stays = verdict.is_some_and(PodVerdict::stays);
+            status.needs_change = verdict.is_some_and(|verdict| verdict.lasting() == Lasting::ByChange);
         } else if group.workload.is_some_and(|workload| is_held_off(workload, uid)) {
             status.state = State::Waiting;
             "its workload is halted".clone_into(&mut status.why);
@@ -349,23 +358,14 @@ fn not_opted_in(workload: &WorkloadReport) -> String {
     }
 }
 
-/// With commands that can be pasted.
-fn go_on(pause: Pause, workload: &WorkloadReport) -> String {
-    let (namespace, name) = (&workload.id.namespace, workload.name());
-    let whole = |command: &str| format!("{command} -n {namespace} {name}");
-    ["kubectl hitless resume", "kubectl rollout resume"]
-        .into_iter()
-        .fold(pause.advice(), |text, command| text.replace(command, &whole(command)))
-}
-
 fn stage(workload: &WorkloadReport) -> (&'static str, String) {
     let why = workload.why.as_deref().unwrap_or_default();
-    let paused = workload.paused.filter(|_| workload.opted_in).map(|pause| go_on(pause, workload));
+    let paused = workload.paused.filter(|_| workload.opted_in).map(|pause| pause.advice(&workload.id));
     match &workload.stage {
-        Stage::NotOurs => ("NotOptedIn", not_opted_in(workload)),
-        Stage::Idle => ("Idle", paused.unwrap_or_default()),
+        Stage::NotOurs => (NOT_OPTED_IN, not_opted_in(workload)),
+        Stage::Idle => (IDLE, paused.unwrap_or_default()),
         Stage::Native => ("Native", "its native controller, which rolls it Kubernetes' own way".to_owned()),
-        Stage::Rolling => paused.map_or(("Rolling", String::new()), |paused| ("Paused", paused)),
+        Stage::Rolling => paused.map_or(("Rolling", String::new()), |paused| (PAUSED, paused)),
         Stage::Finishing => (
             "Finishing",
             "all pods have its version; the last operations end, and the workload's own objects follow".to_owned(),

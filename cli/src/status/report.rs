@@ -59,6 +59,9 @@ pub(crate) struct WorkloadStatus {
     pub(crate) total: usize,
     /// Pods that are wished.
     pub(crate) replicas: Option<u32>,
+    /// How far a restart is, where no rollout is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) restart: Option<Restart>,
     /// What to know about the whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
@@ -72,9 +75,20 @@ pub(crate) struct WorkloadStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reload: Option<String>,
     pub(crate) pods: Vec<PodStatus>,
+    /// It is driven: it has opted in, and is not being deleted.
+    #[serde(skip)]
+    pub(crate) driven: bool,
     /// An operation has failed on the way to its target, maybe of a pod that is gone.
     #[serde(skip)]
     pub(crate) halted: Option<String>,
+}
+
+/// How far the restarts of a workload's pods are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Restart {
+    pub(crate) restarted: usize,
+    /// With those that are to be restarted yet.
+    pub(crate) total: usize,
 }
 
 /// One pod.
@@ -101,6 +115,9 @@ pub(crate) struct PodStatus {
     /// It waits until somebody does something: neither time nor what is under way helps.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stays: bool,
+    /// It waits until what was written is changed: the rule, the workload or the pod.
+    #[serde(skip)]
+    pub(crate) needs_change: bool,
     /// A rule is in the way.
     pub(crate) blocked: bool,
     /// Its operation has ended in a way that stops the rollout of its workload.
@@ -122,6 +139,16 @@ pub(crate) enum State {
     Ended(Outcome),
 }
 
+impl State {
+    /// Something is being done to the pod.
+    pub(crate) const fn is_moving(self) -> bool {
+        match self {
+            Self::Running(_) | Self::Reserved => true,
+            Self::UpToDate | Self::Waiting | Self::Ended(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Debug of the wire's enums is the wire's spelling.
@@ -138,6 +165,21 @@ impl fmt::Display for State {
 impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl WorkloadStatus {
+    /// How far it is: `1 of 3 updated`. `pods`: "pods ", or nothing.
+    pub(crate) fn count(&self, pods: &str) -> String {
+        match self.restart {
+            Some(Restart { restarted, total }) => format!("{restarted} of {total} {pods}restarted"),
+            None => format!("{} of {} {pods}updated", self.updated, self.total),
+        }
+    }
+
+    /// As it is pasted behind a command: `-n team deployment/web`.
+    pub(crate) fn arguments(&self) -> String {
+        format!("-n {} {}", self.namespace, self.name)
     }
 }
 

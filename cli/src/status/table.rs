@@ -76,7 +76,7 @@ fn job_row(job: &JobStatus) -> Row {
 
 fn workload_row(workload: &WorkloadStatus) -> Row {
     let pods = match workload.replicas {
-        Some(_) => format!("{} of {} updated", workload.updated, workload.total),
+        Some(_) => workload.count(""),
         None => String::new(),
     };
     let mut row: Row = Default::default();
@@ -163,6 +163,7 @@ mod tests {
             images: BTreeMap::from([("web".to_owned(), "web:v1".to_owned())]),
             why: String::new(),
             stays: false,
+            needs_change: false,
             blocked: false,
             halts: false,
         }
@@ -202,11 +203,13 @@ mod tests {
             updated: 1,
             total: 4,
             replicas: Some(4),
+            restart: None,
             why: String::new(),
             progress: "1 under way, 2 wait".into(),
             paused: None,
             reload: None,
             pods: vec![pod("web-0", State::UpToDate), draining, waiting, also, failed],
+            driven: true,
             halted: None,
         };
         let alone = WorkloadStatus {

@@ -1,7 +1,9 @@
 use super::*;
-use crate::scene::{pod, rollout, with_annotation, with_grant, with_object, with_rule};
+use crate::scene::{idle, pod, rollout, with_annotation, with_grant, with_object, with_rule};
 use crate::snapshot::Controller;
 use serde_json::{Value, json};
+
+const ON: &str = "-n team deployment/web";
 
 fn target() -> Target {
     "deployment/web".parse().unwrap()
@@ -18,13 +20,7 @@ fn with(snapshot: Snapshot, change: impl FnOnce(&mut Value)) -> Snapshot {
 
 /// All pods updated, the pause lifted, the live ReplicaSet at the exact target.
 fn finished() -> Snapshot {
-    let snapshot = rollout(&[pod("a", "web:v2"), pod("b", "web:v2")]);
-    let snapshot = with(snapshot, |deployment| {
-        deployment["spec"]["paused"] = false.into();
-        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/rollout");
-    });
-    let template = snapshot.objects[0].raw["spec"]["template"].clone();
-    with_object(snapshot, 1, |set| set["spec"]["template"] = template)
+    idle(&[pod("a", "web:v2"), pod("b", "web:v2")])
 }
 
 #[test]
@@ -55,7 +51,12 @@ fn a_halted_or_refused_rollout_fails_at_once() {
 #[test]
 fn who_has_not_opted_in_is_sent_to_kubectl() {
     let snapshot = with(rollout(&[pod("a", "web:v1")]), |deployment| deployment["metadata"]["annotations"] = json!({}));
-    assert!(find(&snapshot, &target(), Timestamp::now()).unwrap_err().to_string().contains("kubectl rollout status"));
+    assert!(
+        find(&snapshot, &target(), Timestamp::now())
+            .unwrap_err()
+            .to_string()
+            .contains("kubectl rollout status -n team deployment/web")
+    );
     assert!(
         find(&Snapshot::default(), &target(), Timestamp::now()).unwrap_err().to_string().contains("does not exist")
     );
@@ -64,14 +65,14 @@ fn who_has_not_opted_in_is_sent_to_kubectl() {
 #[test]
 fn out_of_time_is_blocked_only_if_a_rule_stops_everything() {
     let blocked = found(&with_rule(rollout(&[pod("a", "web:v1")]), 0));
-    let failure = late("deployment/web", blocked.pods.iter());
+    let failure = late("deployment/web", ON, blocked.pods.iter());
     assert_eq!(failure.code(), 3);
     assert!(failure.to_string().contains("never/budget"), "{failure}");
     assert!(summary(&blocked).contains("a Waiting: never/budget"), "{}", summary(&blocked));
     let draining = json!({"id": "g", "phase": "Draining", "since": "2026-01-01T00:00:00.000000Z"});
     let moving = found(&with_grant(with_rule(rollout(&[pod("a", "web:v1"), pod("b", "web:v1")]), 1), "a", &draining));
-    assert_eq!(late("deployment/web", moving.pods.iter()).code(), 4);
-    assert_eq!(late("the restart", std::iter::empty()).code(), 4);
+    assert_eq!(late("deployment/web", ON, moving.pods.iter()).code(), 4);
+    assert_eq!(late("the restart", ON, std::iter::empty()).code(), 4);
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn out_of_time_without_a_controller_says_so() {
     let said = |max_unavailable, controller| {
         let snapshot = with_rule(rollout(&[pod("a", "web:v1")]), max_unavailable);
         let snapshot = Snapshot { controller, ..snapshot };
-        let failure = with_trouble(late("deployment/web", found(&snapshot).pods.iter()), &snapshot);
+        let failure = with_trouble(late("deployment/web", ON, found(&snapshot).pods.iter()), &snapshot);
         (failure.code(), failure.to_string())
     };
     let (code, text) = said(1, Controller::ScaledToZero);
@@ -100,7 +101,7 @@ fn a_paused_rollout_is_not_waited_for_once_nothing_is_under_way() {
     let snapshot = paused(rollout(&[pod("a", "web:v1"), pod("b", "web:v1")]));
     let failure = done(&found(&snapshot)).unwrap_err();
     assert_eq!(failure.code(), 3);
-    assert!(failure.to_string().contains("kubectl hitless resume"), "{failure}");
+    assert!(failure.to_string().contains("kubectl hitless resume -n team deployment/web"), "{failure}");
     let draining = json!({"id": "g", "phase": "Draining", "since": "2026-01-01T00:00:00.000000Z"});
     assert!(!done(&found(&with_grant(snapshot, "a", &draining))).unwrap(), "the operation under way ends");
     assert!(done(&found(&paused(finished()))).unwrap(), "there is nothing to wait for");
@@ -110,7 +111,7 @@ fn a_paused_rollout_is_not_waited_for_once_nothing_is_under_way() {
 fn a_reason_is_said_once_however_many_pods_have_it() {
     let pods: Vec<Value> = (0..5).map(|number| pod(&format!("web-{number}"), "web:v1")).collect();
     let blocked = found(&with_rule(rollout(&pods), 0));
-    let text = late("deployment/web", blocked.pods.iter()).to_string();
+    let text = late("deployment/web", ON, blocked.pods.iter()).to_string();
     assert_eq!(text.matches("never/budget").count(), 1, "{text}");
     assert!(text.contains("web-0, web-1, web-2 and 2 more Waiting") && !text.contains("make other pods"), "{text}");
 }
@@ -161,4 +162,59 @@ fn the_result_of_another_version_is_no_failure_of_this_one() {
     let mended =
         with(bad, |deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:v3"));
     assert!(!done(&found(&mended)).unwrap(), "it has only begun");
+}
+
+#[test]
+fn what_only_a_change_helps_is_told_from_what_may_pass() {
+    let code = |snapshot: Snapshot| stuck(&found(&snapshot)).map(|failure| (failure.code(), failure.to_string()));
+    let old = || rollout(&[pod("a", "web:v1"), pod("b", "web:v1")]);
+    let (never, text) = code(with_rule(old(), 0)).unwrap();
+    assert_eq!(never, 3);
+    assert!(text.contains("never/budget") && text.ends_with("kubectl hitless why -n team deployment/web"), "{text}");
+    assert_eq!(code(old()), None, "nothing is in the way");
+    let mut invalid = pod("a", "web:v1");
+    invalid["metadata"]["annotations"] = json!({"hitless.dev/drain": "soon"});
+    assert_eq!(code(rollout(&[invalid.clone()])).unwrap().0, 3);
+    assert_eq!(code(rollout(&[invalid, pod("b", "web:v1")])), None, "the other one goes on");
+    let window = json!({"selector": {}, "windows": [{"start": "09:00", "end": "09:01", "timeZone": "UTC"}]});
+    assert_eq!(code(crate::scene::with_budget(old(), "office", "team", &window)), None, "time helps");
+    // Another pod is down, and may come back.
+    let mut down = pod("b", "web:v2");
+    down["status"]["conditions"] = json!([]);
+    assert_eq!(code(with_rule(rollout(&[pod("a", "web:v1"), down]), 1)), None);
+    let draining = json!({"id": "g", "phase": "Draining", "since": "2026-01-01T00:00:00.000000Z"});
+    assert_eq!(code(with_grant(with_rule(old(), 0), "a", &draining)), None, "an operation is under way");
+}
+
+#[test]
+fn before_the_controller_has_prepared_a_rollout_nothing_is_stuck() {
+    let new = with(with_rule(finished(), 0), |deployment| {
+        deployment["spec"]["paused"] = true.into();
+        deployment["metadata"]["annotations"]["hitless.dev/rollout"] = json!("held");
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:v3");
+    });
+    let workload = found(&new);
+    assert_eq!((workload.stage, done(&workload).unwrap()), ("Rolling", false));
+    assert!(stuck(&workload).is_none(), "{:?}", workload.pods);
+}
+
+#[test]
+fn a_refused_change_waits_for_somebody() {
+    let snapshot = with(rollout(&[pod("a", "web:v1")]), |deployment| {
+        deployment["metadata"]["annotations"]["hitless.dev/update"] = json!("in-place-only");
+        deployment["spec"]["template"]["spec"]["hostPID"] = json!(true);
+    });
+    let failure = done(&found(&snapshot)).unwrap_err();
+    assert_eq!(failure.code(), 3, "{failure}");
+}
+
+#[test]
+fn a_restart_is_no_update() {
+    let workload = found(&crate::scene::restarting());
+    assert!(!done(&workload).unwrap() && stuck(&workload).is_none());
+    let text = summary(&workload);
+    assert!(
+        text.starts_with("deployment/web: 1 of 3 pods restarted, web-1 Granted, web-2 Waiting: implicit"),
+        "{text}"
+    );
 }

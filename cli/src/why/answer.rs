@@ -6,7 +6,6 @@ use hitless_api::GrantOp;
 use hitless_api::grant::ImageChange;
 use hitless_gate::{Decision, Reason, RuleVerdict};
 use hitless_rollout::round::{Explanation, WaitReason, words};
-use hitless_workloads::Pause;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -193,7 +192,7 @@ impl PodAnswer {
 
     /// The controller says that its workload is paused.
     fn is_paused(&self) -> bool {
-        self.obstacles.first().is_some_and(|obstacle| obstacle.reason == WaitReason::Paused(Pause::Annotation).reason())
+        self.obstacles.first().is_some_and(|obstacle| obstacle.reason == WaitReason::PAUSED)
     }
 
     /// It waits for somebody who does something.

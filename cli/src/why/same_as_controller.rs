@@ -75,7 +75,7 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::Learning(_)
         | WaitReason::Companion { .. }
         | WaitReason::PrefetchOnly
-        | WaitReason::Paused(_)
+        | WaitReason::Paused { .. }
         | WaitReason::Reload
         | WaitReason::OwnerUnreadable(_)
         | WaitReason::LeftToKuperator(_)

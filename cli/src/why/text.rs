@@ -88,7 +88,7 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
     // Of a pod that is being operated that is said already.
     for obstacle in pod.obstacles.iter().filter(|_| !matches!(pod.state, State::Running(_) | State::Reserved)) {
         writeln!(out, "  ! {}: {}", obstacle.reason, obstacle.text)?;
-        obstacle.unblock.map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {unblock}"))?;
+        obstacle.unblock.as_ref().map_or(Ok(()), |unblock| writeln!(out, "      to unblock: {unblock}"))?;
     }
     pod.rules.iter().try_for_each(|answer| rule(out, answer))
 }

@@ -99,6 +99,18 @@ impl ObjectRef {
         format!("{}/{}", self.group_kind, self.name)
     }
 
+    /// The same as users write it in a command: the kind in lower case.
+    #[must_use]
+    pub fn target(&self) -> String {
+        format!("{}/{}", self.group_kind.to_string().to_lowercase(), self.name)
+    }
+
+    /// The same with its namespace, as it is pasted behind a command: `-n team deployment/web`.
+    #[must_use]
+    pub fn arguments(&self) -> String {
+        format!("-n {} {}", self.namespace, self.target())
+    }
+
     /// As Events refer to it; `version` is that of its API.
     #[must_use]
     pub fn reference(&self, version: &str) -> ObjectReference {

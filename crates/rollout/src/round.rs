@@ -50,7 +50,7 @@ use jiff::{Timestamp, Unit};
 pub use companions::Companion;
 pub use endings::Read;
 pub use explain::{Details, Explanation, PodReport, WorkloadReport, explain};
-pub use lasting::rule_stays;
+pub use lasting::{Lasting, rule_stays};
 pub use pool_wait::PoolWait;
 pub use reload::Reload;
 pub use service_publishing::READY_FOR;

@@ -17,6 +17,7 @@ use crate::plan::Plan;
 use crate::request::{REQUESTS, RequestKind};
 use crate::rights::Right;
 use crate::switch::{Installed, Switch};
+use crate::undo::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
 
@@ -172,21 +173,21 @@ pub trait Kind: Sync {
         Err("no version of this kind of workload is ever halted".to_owned())
     }
 
-    /// What its owner writes to go back to an earlier template (`kubectl hitless undo`): to the revision with this number, as
-    /// `kubectl rollout history` counts, or else to the last good one.
+    /// What its owner writes to go back to an earlier template: to the revision with this number, as `kubectl rollout history`
+    /// counts, or else to the last good one. Whether that is what is meant is asked in [`crate::undo::undo`].
     ///
     /// # Errors
     /// Why it can't go back, as a clause for people.
-    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
+    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Undo, String> {
         let _ = (root, world, to_revision);
         Err("hitless knows no earlier templates of this kind of workload".to_owned())
     }
 
-    /// Whether the version that its template asks for was complete before, as far as that is known: a rollout to it is a way back
-    /// already, and what [`Self::undo`] would choose leads further back, or forward again (`kubectl hitless cancel`).
-    fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
+    /// The version that its template asks for, if it has had that before, as far as that is known: a rollout to it is a way back
+    /// already, and what [`Self::undo`] would choose leads further back, or forward again.
+    fn way_back(&self, root: &Object, world: &World<'_>) -> Option<WayBack> {
         let _ = (root, world);
-        false
+        None
     }
 
     /// Template of a pod of the next version that may run beside the workload's own for a while, as its own strategy lets it.

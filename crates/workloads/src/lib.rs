@@ -25,6 +25,7 @@ pub mod rights;
 mod surge;
 pub mod switch;
 pub mod template;
+pub mod undo;
 pub mod world;
 pub mod write;
 
@@ -42,5 +43,6 @@ pub use requests::{foreign, restart};
 pub use restart_annotations::RestartAnnotations;
 pub use switch::{Installed, Switch};
 pub use template::Template;
+pub use undo::{Undo, Version, WayBack};
 pub use world::World;
 pub use write::{Request, Write};

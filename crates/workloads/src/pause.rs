@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hitless_api::ObjectRef;
 use hitless_api::names::{PAUSED_FALSE, annotations};
 
 use crate::object::Object;
@@ -20,21 +21,23 @@ pub enum Pause {
 impl Pause {
     /// What lets operations begin again, for people.
     #[must_use]
-    pub const fn unblock(self) -> &'static str {
+    pub fn unblock(self, workload: &ObjectRef) -> String {
+        let on = workload.arguments();
         match self {
-            Self::Annotation => "let it go on with: kubectl hitless resume",
-            Self::Owner => {
-                "let it go on with: kubectl rollout resume; or annotate it hitless.dev/paused=false, if it is to be driven under that \
-                 pause for good"
-            }
-            Self::Reloader => "it goes on when Reloader resumes it",
+            Self::Annotation => format!("let it go on with: kubectl hitless resume {on}"),
+            Self::Owner => format!(
+                "let it go on with: kubectl rollout resume {on}; or, if it is to be driven under that pause for good: kubectl annotate {on} \
+                 {}={PAUSED_FALSE}",
+                annotations::PAUSED
+            ),
+            Self::Reloader => "it goes on when Reloader resumes it".to_owned(),
         }
     }
 
     /// Who has paused it, and what lets operations begin again, for people.
     #[must_use]
-    pub fn advice(self) -> String {
-        format!("{self}; {}", self.unblock())
+    pub fn advice(self, workload: &ObjectRef) -> String {
+        format!("{self}; {}", self.unblock(workload))
     }
 }
 

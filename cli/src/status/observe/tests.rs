@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::scene::{pod, rollout, with_event, with_grant, with_object, with_reservation, with_rule};
+use crate::scene::{
+    idle, pod, restarting, rollout, with_annotation, with_event, with_grant, with_object, with_reservation, with_rule,
+};
 use crate::status::WorkloadStatus;
 use serde_json::{Value, json};
 
@@ -192,4 +194,32 @@ fn what_keeps_its_pods_from_being_operated_is_said_before_anything_is_wished() {
         rolling.pods[0].why,
         rolling.why
     );
+}
+
+#[test]
+fn while_pods_are_restarted_the_stage_says_so_and_counts_those() {
+    let status = web(&restarting());
+    assert_eq!((status.stage, status.count("")), ("Restarting", "1 of 3 restarted".to_owned()));
+    assert_eq!(status.progress, "1 under way, 1 wait");
+    let foreign = with_object(restarting(), 0, |deployment| {
+        deployment["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/update");
+    });
+    let status = web(&foreign);
+    assert_eq!((status.stage, status.driven), ("Restarting", false));
+    let mut wishing = old("a");
+    wishing["metadata"]["annotations"] = json!({"hitless.dev/restart": "token"});
+    let status = web(&with_annotation(idle(&[wishing]), "hitless.dev/paused", "true"));
+    assert_eq!((status.stage, status.count("")), ("Paused", "0 of 1 restarted".to_owned()));
+    assert!(status.why.contains("kubectl hitless resume -n team deployment/web"), "{}", status.why);
+}
+
+#[test]
+fn where_something_is_done_to_a_pod_the_workload_is_not_idle() {
+    let idle = idle(&[pod("a", "web:v2"), pod("b", "web:v2")]);
+    assert_eq!(web(&idle).stage, "Idle");
+    assert_eq!(web(&with_reservation(idle.clone(), "a")).stage, "Operating");
+    let mut others = with_grant(idle, "a", &Value::Null);
+    Arc::make_mut(others.cluster.node_transitions.get_mut("n1").unwrap()).spec.grants[0].op = GrantOp::Foreign;
+    let status = web(&others);
+    assert_eq!((status.stage, status.restart), ("Operating", None));
 }

@@ -242,7 +242,8 @@ impl<'a> Basis<'a, '_> {
             return None;
         }
         let owner = self.wishes.owner(self.wishes.pods.get(pod.id.uid.as_str())?)?;
-        Some(WaitReason::Paused(self.wishes.world.object(&owner.uid)?.pause()?))
+        let pause = self.wishes.world.object(&owner.uid)?.pause()?;
+        Some(WaitReason::Paused { pause, workload: Box::new(owner.clone()) })
     }
 
     /// The workload that the pod belongs to can't be read now.

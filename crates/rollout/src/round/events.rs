@@ -73,10 +73,10 @@ fn blocked(plan: &Plan, own: &[&PodVerdict]) -> Option<EventNote> {
         return None;
     }
     let verdict = own.first()?;
-    if let Some(WaitReason::Paused(pause)) = verdict.waiting {
+    if let Some(WaitReason::Paused { pause, workload }) = &verdict.waiting {
         // Of Reloader's the kind tells.
-        let text = format!("{} pods wait: {}", own.len(), pause.advice());
-        return (pause != Pause::Reloader).then(|| note(regarding(plan), Severity::Normal, "RolloutPaused", text));
+        let text = format!("{} pods wait: {}", own.len(), pause.advice(workload));
+        return (*pause != Pause::Reloader).then(|| note(regarding(plan), Severity::Normal, "RolloutPaused", text));
     }
     let text = format!("{} pods wait; pod {}: {}", own.len(), verdict.pod.name, verdict.text().unwrap_or_default());
     Some(note(regarding(plan), Severity::Warning, "RolloutBlocked", text))

@@ -238,7 +238,7 @@ fn unfinished<'a>(snapshot: &'a Snapshot, pod: &PodView) -> Option<&'a Grant> {
 }
 
 fn label<'a>(wishes: &Wishes<'a>, pod: &'a PodView) -> String {
-    wishes.owner(pod).map_or_else(|| format!("pod/{}", pod.id.name), target_name)
+    wishes.owner(pod).map_or_else(|| format!("pod/{}", pod.id.name), ObjectRef::target)
 }
 
 /// What is wished for the pod, also where the workload's own objects are written first.
@@ -260,16 +260,11 @@ fn op<'a>(wishes: &Wishes<'a>, pod: &'a PodView) -> Option<GrantOp> {
     restart::wish(pod).map(|_| GrantOp::Restart)
 }
 
-/// `<kind>/<name>` as users write it for a target: the kind in lower case.
-fn target_name(object: &ObjectRef) -> String {
-    format!("{}/{}", object.group_kind.to_string().to_lowercase(), object.name)
-}
-
 impl WorkloadReport {
     /// `<kind>/<name>` as users write it for a target: the kind in lower case.
     #[must_use]
     pub fn name(&self) -> String {
-        target_name(&self.id)
+        self.id.target()
     }
 }
 

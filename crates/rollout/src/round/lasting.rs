@@ -6,32 +6,43 @@ use hitless_workloads::Obstacle;
 use super::PodVerdict;
 use super::wait_reason::WaitReason;
 
+/// What it takes until something is in the way no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lasting {
+    /// Time, or the end of what is under way.
+    ByItself,
+    /// Somebody or something beside what is under way, which may well act without being told: an approver, a pod that is down for
+    /// another reason, a node, a registry.
+    BySomebody,
+    /// A change of what was written: of the rule, of the workload or of its pod. Nobody waits for anything until then.
+    ByChange,
+}
+
 impl WaitReason {
-    /// Whether it stays in the way until somebody does something. Of rules their own verdicts tell, see [`PodVerdict::stays`].
+    /// What it takes. Of rules their own verdicts tell, see [`PodVerdict::lasting`].
     #[must_use]
-    pub fn stays(&self) -> bool {
+    pub fn lasting(&self) -> Lasting {
         match self {
-            Self::Obstacle(
-                Obstacle::DigestUnknown { .. } | Obstacle::UnknownRevision { .. } | Obstacle::UnknownContainer { .. },
-            )
-            | Self::Drain(_)
+            Self::Drain(_)
+            | Self::Obstacle(Obstacle::UnknownContainer { .. })
             | Self::NoReadinessGate(_)
-            | Self::HooksUnsupported { .. }
             | Self::HostNetwork
             | Self::StaticPod
             | Self::Job
+            | Self::PrefetchOnly
+            | Self::Paused { .. } => Lasting::ByChange,
+            Self::Obstacle(Obstacle::DigestUnknown { .. } | Obstacle::UnknownRevision { .. })
+            | Self::HooksUnsupported { .. }
             | Self::Terminating
             | Self::NotScheduled
             | Self::NodeGone(_)
             | Self::AgentNotReady(_)
             | Self::ImageNotFetched { .. }
-            | Self::PrefetchOnly
-            | Self::Paused(_)
             | Self::OwnerUnreadable(_)
             | Self::AgentTooOld { .. }
             | Self::NotDrained(_)
             | Self::LeftToKuperator(_)
-            | Self::Halted { .. } => true,
+            | Self::Halted { .. } => Lasting::BySomebody,
             Self::Obstacle(Obstacle::NotItsTurn { .. } | Obstacle::RestartNotRecorded)
             | Self::InProgress
             | Self::ReleasePending
@@ -46,55 +57,78 @@ impl WaitReason {
             | Self::Companion { .. }
             | Self::Reload
             | Self::Pool { .. }
-            | Self::LedgerFull => false,
+            | Self::LedgerFull => Lasting::ByItself,
         }
+    }
+
+    /// Whether it stays in the way until somebody does something.
+    #[must_use]
+    pub fn stays(&self) -> bool {
+        self.lasting() != Lasting::ByItself
     }
 }
 
 impl PodVerdict {
+    /// What it takes until the pod goes on.
+    #[must_use]
+    pub fn lasting(&self) -> Lasting {
+        match (&self.waiting, &self.gate) {
+            (Some(WaitReason::Rules), Some(gate)) => gate.denied().map(rule_lasting).max().unwrap_or(Lasting::ByItself),
+            (Some(waiting), _) => waiting.lasting(),
+            (None, _) => Lasting::ByItself,
+        }
+    }
+
     /// Whether the pod waits until somebody does something.
     #[must_use]
     pub fn stays(&self) -> bool {
-        match (&self.waiting, &self.gate) {
-            (Some(WaitReason::Rules), Some(gate)) => gate.denied().any(rule_stays),
-            (Some(waiting), _) => waiting.stays(),
-            (None, _) => false,
-        }
+        self.lasting() != Lasting::ByItself
     }
 }
 
 /// Whether the rule is in the way until somebody does something: no time and no operation that is under way changes its answer.
 #[must_use]
 pub fn rule_stays(rule: &RuleVerdict) -> bool {
+    rule_lasting(rule) != Lasting::ByItself
+}
+
+/// What it takes until the rule is in the way no more.
+fn rule_lasting(rule: &RuleVerdict) -> Lasting {
     if rule.verdict == Decision::Allowed {
-        return false;
+        return Lasting::ByItself;
     }
     // Who is being operated comes back by himself. Who is unavailable for another reason may not.
     let comes_back = |why: Consumption| match why {
         Consumption::Reserved | Consumption::RecentlyReady | Consumption::GoesNow => true,
         Consumption::Unavailable => false,
     };
-    let nobody_comes_back = || !rule.holders.iter().any(|holder| comes_back(holder.why));
     match &rule.because {
         Reason::MaxUnavailable { quota: 0, .. }
         | Reason::MaxUnavailableNodes { quota: 0, .. }
         | Reason::MaxUnavailableDomains { most: 0, .. }
         | Reason::MaxConcurrent { most: 0, .. }
-        | Reason::LabelsDiffer { .. }
         | Reason::Paused
         | Reason::OutsideWindow { opens: None }
+        | Reason::Misconfigured { .. } => Lasting::ByChange,
+        // All have to stay, however many are there now.
+        Reason::MinAvailable { quota, total, .. } if quota >= total => Lasting::ByChange,
+        Reason::LabelsDiffer { .. }
         | Reason::TooManyFailures { .. }
         | Reason::ApprovalRefused { .. }
-        | Reason::ApproverUnreachable { .. }
-        | Reason::Misconfigured { .. } => true,
-        Reason::MinAvailable { quota, total, .. } if quota >= total => true,
+        | Reason::ApproverUnreachable { .. } => Lasting::BySomebody,
         // Pods that are not there yet are being made.
-        Reason::MaxUnavailable { missing, .. } if *missing > 0 => false,
+        Reason::MaxUnavailable { missing, .. } if *missing > 0 => Lasting::ByItself,
         Reason::MaxUnavailable { .. }
         | Reason::MinAvailable { .. }
         | Reason::MaxUnavailableNodes { .. }
         | Reason::MaxUnavailableDomains { .. }
-        | Reason::PerNodeMinAvailable { .. } => nobody_comes_back(),
+        | Reason::PerNodeMinAvailable { .. } => {
+            if rule.holders.iter().any(|holder| comes_back(holder.why)) {
+                Lasting::ByItself
+            } else {
+                Lasting::BySomebody
+            }
+        }
         Reason::OutsideWindow { opens: Some(_) }
         | Reason::Blackout { .. }
         | Reason::WaveRunning { .. }
@@ -121,7 +155,7 @@ pub fn rule_stays(rule: &RuleVerdict) -> bool {
         | Reason::FewRunning { .. }
         | Reason::Approved
         | Reason::ApproverIgnored { .. }
-        | Reason::NoSuchPod => false,
+        | Reason::NoSuchPod => Lasting::ByItself,
     }
 }
 
@@ -159,5 +193,18 @@ mod tests {
         assert!(!rule_stays(&denied(Reason::Soaking { until: at }, &[])));
         assert!(rule_stays(&denied(Reason::OutsideWindow { opens: None }, &[])));
         assert!(rule_stays(&denied(Reason::Paused, &[])));
+    }
+
+    #[test]
+    fn what_nobody_but_its_author_can_change_is_told_from_what_others_may() {
+        let of = |because| rule_lasting(&denied(because, &[]));
+        assert_eq!(of(budget(0)), Lasting::ByChange);
+        assert_eq!(of(Reason::MinAvailable { quota: 3, available: 3, total: 3 }), Lasting::ByChange);
+        assert_eq!(of(Reason::Misconfigured { text: String::new() }), Lasting::ByChange);
+        assert_eq!(of(budget(1)), Lasting::BySomebody, "the pod that is down may come back");
+        assert_eq!(of(Reason::ApprovalRefused { message: String::new() }), Lasting::BySomebody, "for now");
+        assert_eq!(of(Reason::AwaitingApproval { message: String::new() }), Lasting::ByItself);
+        assert_eq!(WaitReason::HostNetwork.lasting(), Lasting::ByChange);
+        assert_eq!(WaitReason::AgentNotReady("n".into()).lasting(), Lasting::BySomebody);
     }
 }

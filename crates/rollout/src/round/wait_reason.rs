@@ -4,7 +4,7 @@ mod in_the_way;
 mod texts;
 
 use crate::mode::NotOperable;
-use hitless_api::{GroupKind, InvalidDrain};
+use hitless_api::{GroupKind, InvalidDrain, ObjectRef};
 use hitless_workloads::{Obstacle, Pause};
 
 use super::companions::Companion;
@@ -101,7 +101,12 @@ pub enum WaitReason {
     /// The images are there, and the workload's owner wants no more for now.
     PrefetchOnly,
     /// No operation of its workload's pods begins.
-    Paused(Pause),
+    Paused {
+        /// Who wants that.
+        pause: Pause,
+        /// The workload.
+        workload: Box<ObjectRef>,
+    },
     /// A ConfigMap or Secret that it uses has changed: it restarts because of that in a moment, with what it wishes now.
     Reload,
     /// The objects of its workload's kind can't be read now.
@@ -149,6 +154,9 @@ pub enum NotFetched {
 }
 
 impl WaitReason {
+    /// [`Self::reason`] of [`Self::Paused`].
+    pub const PAUSED: &'static str = "Paused";
+
     /// What helps a pod that can't be brought back to the version at which the partition keeps it.
     pub(super) const WAY_BACK: &str =
         "delete the pod to try again, or lower the partition so that it keeps the new version";
@@ -192,7 +200,7 @@ impl WaitReason {
             Self::Companion { .. } => "Companion",
             Self::Pool { why, .. } => why.reason(),
             Self::PrefetchOnly => "PrefetchOnly",
-            Self::Paused(_) => "Paused",
+            Self::Paused { .. } => Self::PAUSED,
             Self::Reload => "Reload",
             Self::OwnerUnreadable(_) => "OwnerUnreadable",
             Self::LeftToKuperator(_) => "LeftToKuperator",

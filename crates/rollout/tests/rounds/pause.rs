@@ -93,7 +93,7 @@ fn grants(round: &Round) -> Vec<Grant> {
 
 fn pauses(round: &Round) -> Vec<Option<Pause>> {
     let pause = |waiting: &WaitReason| match waiting {
-        WaitReason::Paused(pause) => Some(*pause),
+        WaitReason::Paused { pause, .. } => Some(*pause),
         _ => None,
     };
     round.verdicts.iter().map(|verdict| verdict.waiting.as_ref().and_then(pause)).collect()

@@ -17,6 +17,7 @@ use crate::kind::{Guard, Kind, Resource, Size};
 use crate::manifest::{self, RolledOut};
 use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::{Because, Plan};
+use crate::undo::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
 
@@ -76,12 +77,12 @@ impl Kind for DaemonSets {
         root.daemon_set().map_or_else(|| Err(NOT_HALTED.to_owned()), |set| subject(set, world).retry())
     }
 
-    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
+    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Undo, String> {
         root.daemon_set().map_or_else(|| Err(NO_OTHER.to_owned()), |set| subject(set, world).undo(to_revision))
     }
 
-    fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
-        root.daemon_set().is_some_and(|set| on_delete::is_way_back(root, &set.body.template, world))
+    fn way_back(&self, root: &Object, world: &World<'_>) -> Option<WayBack> {
+        on_delete::way_back(root, &root.daemon_set()?.body.template, world)
     }
 
     fn guard(&self) -> Option<Guard> {

@@ -32,6 +32,7 @@ use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::Plan;
 use crate::rights::Right;
 use crate::surge;
+use crate::undo::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
 
@@ -127,12 +128,12 @@ impl Kind for Deployments {
         halted.map(|_| halted::forget(root)).ok_or_else(|| halted::NOT_HALTED.to_owned())
     }
 
-    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
+    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Undo, String> {
         history::undo(root, world, to_revision)
     }
 
-    fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
-        history::is_way_back(root, world)
+    fn way_back(&self, root: &Object, world: &World<'_>) -> Option<WayBack> {
+        history::way_back(root, world)
     }
 
     fn surge<'r>(&self, root: &'r Object) -> Result<&'r Value, String> {

@@ -64,6 +64,11 @@ impl Halted {
         Self::of(object).filter(|halted| halted.revision == template.revision())
     }
 
+    /// Whether the mark on the object says that the version with this revision took the place of one that was judged bad.
+    pub(super) fn is_left_for(object: &Object, revision: &str) -> bool {
+        Self::of(object).is_some_and(|halted| halted.back_to == revision)
+    }
+
     /// Whether another version than the two that it names has been asked for: the mark has done its work once that has come to its end.
     pub(super) fn is_over(object: &Object, template: &Template) -> bool {
         Self::of(object)
@@ -88,13 +93,22 @@ impl Halted {
     }
 }
 
-/// What people are told as long as a workload is halted.
+/// What people are told as long as a workload is halted, and its own template is the one that was judged bad.
 pub(super) fn advice(on: &Object, because: &Because, back_to: &str) -> String {
-    let target = format!("{}/{} -n {}", on.id.group_kind.to_string().to_lowercase(), on.id.name, on.id.namespace);
+    let target = on.id.arguments();
     format!(
         "{}; pods that are made anew get revision {back_to}. Go back: kubectl hitless undo {target}; try again: kubectl hitless \
          retry {target}; or give it another image",
         because.text
+    )
+}
+
+/// The same where its own template was put back: an undo has nothing to do there.
+pub(super) fn put_back(on: &Object, because: &Because, back_to: &str) -> String {
+    format!(
+        "{}; its template is that of revision {back_to} again. Try the other one again: kubectl hitless retry {}; or give it another image",
+        because.text,
+        on.id.arguments()
     )
 }
 

@@ -6,6 +6,7 @@
 //! 3. When the native controller counts all pods as updated, the owner's strategy is put back in one patch. It finds nothing to do.
 
 mod strategy;
+mod way_back;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,7 @@ use hitless_api::names::{annotations, labels};
 use hitless_api::pod::PodView;
 
 pub(super) use strategy::{held, is_on_delete, put_back, release, wanted};
+pub(super) use way_back::way_back;
 
 use super::halted::{self, BadVersion, Halted};
 use super::revision::Revisions;
@@ -58,16 +60,6 @@ pub(super) struct KeptBack<'a> {
     pub(super) template: Template,
     /// Labels of a pod of that revision.
     pub(super) labels: BTreeMap<String, String>,
-}
-
-/// Whether the template was asked for before another one was: the native controllers keep a revision as it was made, and give it a
-/// new number when it is asked for again.
-pub(super) fn is_way_back(root: &Object, template: &Template, world: &World<'_>) -> bool {
-    let revisions = world.children(&root.id.uid).iter().filter_map(|child| child.controller_revision());
-    let (same, others): (Vec<_>, Vec<_>) =
-        revisions.partition(|revision| revision.body.shape.revision == template.revision());
-    let made = same.iter().filter_map(|revision| revision.created).min();
-    made.is_some_and(|made| others.iter().any(|other| other.created > Some(made)))
 }
 
 impl<'a> Subject<'a> {
@@ -275,7 +267,7 @@ impl<'a> Subject<'a> {
     fn restore(&self, halted: &Halted) -> Option<Write> {
         let good = self.good(&halted.back_to)?;
         let because = halted.because(self.template, Some(good));
-        let text = halted::advice(self.object, &because, &good.revision);
+        let text = halted::put_back(self.object, &because, &good.revision);
         let template = self.template.reshaped(good);
         let write = Write::patch("restore-template", self.object, |patch| {
             patch
@@ -283,57 +275,6 @@ impl<'a> Subject<'a> {
                 .add(&["metadata", "annotations", annotations::HALTED], halted.text())
         });
         Some(write.telling(Some(self.note(Severity::Warning, "RolloutHalted", text))))
-    }
-
-    /// The template that was judged bad once more, without the mark.
-    pub(super) fn retry(&self) -> Result<Write, String> {
-        let halted = Halted::of(self.object).ok_or(halted::NOT_HALTED)?;
-        if halted.revision == self.template.revision() {
-            return Ok(halted::forget(self.object));
-        }
-        let bad = self.revisions.values().map(|(_, shape)| *shape).find(|shape| shape.revision == halted.revision);
-        let bad = bad.ok_or_else(|| {
-            format!(
-                "the native controller does not keep revision {} any more; apply its manifest again",
-                halted.revision
-            )
-        })?;
-        self.reshape("retry", bad, true)
-    }
-
-    /// The template of an earlier revision. The native controllers number them.
-    pub(super) fn undo(&self, to_revision: Option<u64>) -> Result<Write, String> {
-        let others = self.revisions.values().filter(|(_, shape)| shape.revision != self.template.revision());
-        let others: Vec<(u64, &Shape)> =
-            others.filter_map(|(number, shape)| Some((u64::try_from(*number).ok()?, *shape))).collect();
-        let bad = Halted::of(self.object).map(|halted| halted.revision);
-        let (_, shape) = match to_revision {
-            Some(wanted) => others
-                .iter()
-                .find(|(number, _)| *number == wanted)
-                .ok_or_else(|| halted::unknown_revision(wanted, others.iter().map(|(number, _)| *number)))?,
-            None => others
-                .iter()
-                .filter(|(_, shape)| bad.as_deref() != Some(&shape.revision))
-                .max_by_key(|(number, _)| *number)
-                .ok_or(halted::NO_OTHER)?,
-        };
-        self.reshape("undo", shape, false)
-    }
-
-    /// Gives the object the template of that shape. Of an earlier revision only what can be changed in a running pod is known here.
-    fn reshape(&self, verb: &'static str, shape: &Shape, forget_halt: bool) -> Result<Write, String> {
-        if shape.fixed != self.template.shape().fixed {
-            let name = format!("{}/{}", self.object.id.group_kind.to_string().to_lowercase(), self.object.id.name);
-            return Err(format!(
-                "that revision differs in more than images and annotations; use: kubectl rollout undo {name}"
-            ));
-        }
-        let template = self.template.reshaped(shape);
-        Ok(Write::patch(verb, self.object, |patch| {
-            let patch = patch.replace(&["spec", "template"], template);
-            if forget_halt { patch.remove(&["metadata", "annotations", annotations::HALTED]) } else { patch }
-        }))
     }
 
     fn idle(&self, stage: Stage, write: Option<Write>) -> Plan {
@@ -352,14 +293,13 @@ impl<'a> Subject<'a> {
 
     /// What people should know, for as long as it holds.
     fn notes(&self, plan: &Plan, world: &World<'_>) -> Vec<EventNote> {
-        let kind = self.object.id.group_kind.to_string().to_lowercase();
+        let on = self.object.id.arguments();
         let note = match &plan.stage {
             Stage::Rolling if !plan.permanent => {
                 let text = format!(
                     "its update strategy is OnDelete while its pods are brought to {} in place; kubectl rollout status \
-                     refuses meanwhile, use: kubectl hitless wait {kind}/{}",
-                    self.template.label(),
-                    self.object.id.name
+                     refuses meanwhile, use: kubectl hitless wait {on}",
+                    self.template.label()
                 );
                 self.note(Severity::Normal, "RolloutHeld", text)
             }
@@ -375,8 +315,8 @@ impl<'a> Subject<'a> {
                 let state = if pod.ready() { "out of service" } else { "not ready" };
                 let text = format!(
                     "all pods are at revision {}, but pod {} is {state}; the update strategy stays OnDelete until it is back. \
-                     See: kubectl describe pod {}",
-                    plan.target, pod.id.name, pod.id.name
+                     See: kubectl describe pod -n {} {}",
+                    plan.target, pod.id.name, pod.id.namespace, pod.id.name
                 );
                 self.note(Severity::Warning, "RolloutUnfinished", text)
             }

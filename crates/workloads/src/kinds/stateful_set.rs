@@ -18,6 +18,7 @@ use crate::object::{self, Body, Object, OptIn, ReadError};
 use crate::plan::{Because, Plan};
 use crate::restart_annotations::RestartAnnotations;
 use crate::template::Template;
+use crate::undo::{Undo, WayBack};
 use crate::world::World;
 use crate::write::Write;
 
@@ -78,12 +79,12 @@ impl Kind for StatefulSets {
         root.stateful_set().map_or_else(|| Err(NOT_HALTED.to_owned()), |set| subject(set, world).retry())
     }
 
-    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
+    fn undo(&self, root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Undo, String> {
         root.stateful_set().map_or_else(|| Err(NO_OTHER.to_owned()), |set| subject(set, world).undo(to_revision))
     }
 
-    fn is_way_back(&self, root: &Object, world: &World<'_>) -> bool {
-        root.stateful_set().is_some_and(|set| on_delete::is_way_back(root, &set.body.template, world))
+    fn way_back(&self, root: &Object, world: &World<'_>) -> Option<WayBack> {
+        on_delete::way_back(root, &root.stateful_set()?.body.template, world)
     }
 
     fn guard(&self) -> Option<Guard> {

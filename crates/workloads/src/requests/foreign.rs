@@ -70,8 +70,9 @@ pub fn operators(pod: &PodView) -> Option<String> {
     };
     let words = all.iter().map(of).collect::<Vec<_>>().join(", ");
     Some(format!(
-        "{words}; the pod stays out of service until the label {} is removed from it. If that operator is gone: kubectl label pod {} {}-",
+        "{words}; the pod stays out of service until the label {} is removed from it. If that operator is gone: kubectl label pod -n {} {} {}-",
         Step::Operating.key(first),
+        pod.id.namespace,
         pod.id.name,
         Step::Operating.key(first),
     ))

@@ -20,7 +20,8 @@ fn judged_bad(replicas: u32) -> World {
     let write = world.halt().unwrap();
     let told = write.tells.clone().unwrap();
     assert_eq!(told.reason, "RolloutHalted");
-    for words in [image(2).as_str(), "by pod echo-1", "ErrImagePull: not found", "kubectl hitless undo deployment/web"]
+    for words in
+        [image(2).as_str(), "by pod echo-1", "ErrImagePull: not found", "kubectl hitless undo -n shop deployment/web"]
     {
         assert!(told.text.contains(words), "{words} in {}", told.text);
     }

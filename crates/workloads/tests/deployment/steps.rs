@@ -82,9 +82,13 @@ fn a_rollout_that_leads_to_a_version_that_was_complete_is_a_way_back() {
         assert!(!world.is_way_back());
         world.step();
     }
+    assert_eq!(world.whereto(true), Ok(format!("revision 2 ({})", image(2))));
     world.undo();
     assert_eq!(world.plan(&BTreeSet::new()).stage, Stage::Rolling);
     assert!(world.is_way_back(), "another undo would go to the first version");
+    let refused = world.whereto(true).unwrap_err();
+    assert!(refused.starts_with(&format!("it goes back to revision 2 ({}) already", image(2))), "{refused}");
+    assert!(refused.ends_with("kubectl hitless undo -n shop deployment/web --to-revision 1"), "{refused}");
     world.settle();
     assert_eq!(world.images(), BTreeSet::from([image(2)]));
     world.set_image(3);

@@ -88,13 +88,21 @@ impl World {
 
     /// Whether the version that is wished now was complete before.
     pub(crate) fn is_way_back(&self) -> bool {
-        self.with(&BTreeSet::new(), |kind, deployment, world| kind.is_way_back(deployment, world))
+        self.with(&BTreeSet::new(), |kind, deployment, world| kind.way_back(deployment, world)).is_some()
+    }
+
+    /// Where an undo without a number leads, or why nowhere.
+    pub(crate) fn whereto(&self, is_under_way: bool) -> Result<String, String> {
+        let undo = self.with(&BTreeSet::new(), |kind, deployment, world| {
+            hitless_workloads::undo::undo(kind, deployment, world, None, is_under_way)
+        });
+        undo.map(|undo| undo.to.to_string())
     }
 
     /// Its owner goes back without saying whereto.
     pub(crate) fn undo(&mut self) {
         let undone = self.with(&BTreeSet::new(), |kind, deployment, world| kind.undo(deployment, world, None));
-        let write = undone.unwrap();
+        let write = undone.unwrap().write;
         let after = hitless_world::carry_out(&write, Some(&self.deployment), "0", "").unwrap().unwrap();
         self.user(|deployment| deployment["spec"] = after["spec"].clone());
     }

@@ -78,16 +78,25 @@ fn a_rollout_to_a_revision_that_was_made_before_another_is_a_way_back() {
     for kind in ["StatefulSet", "DaemonSet"] {
         let mut scene = Scene::new(kind, &["web-0", "web-1"], &json!({"type": "RollingUpdate"})).held();
         scene.revisions.insert(0, revision(kind, "first", 0, &template("web:v0")));
-        let is_way_back = |scene: &Scene| scene.with(|world, root| scene.kind().is_way_back(root, world));
+        let is_way_back = |scene: &Scene| scene.with(|world, root| scene.kind().way_back(root, world).is_some());
         assert!(!is_way_back(&scene), "when they were made is not known");
         for (revision, day) in scene.revisions.iter_mut().zip(1..) {
             revision["metadata"]["creationTimestamp"] = json!(format!("2026-01-0{day}T00:00:00Z"));
         }
         assert!(!is_way_back(&scene));
         let undo = scene.with(|world, root| scene.kind().undo(root, world, None)).unwrap();
-        scene.workload = carry_out(&undo, Some(&scene.workload), "2", "").unwrap().unwrap();
+        scene.workload = carry_out(&undo.write, Some(&scene.workload), "2", "").unwrap().unwrap();
         assert_eq!(scene.workload["spec"]["template"], template("web:v1"));
         assert!(is_way_back(&scene), "another undo would go forward again");
+        let again = |under_way: bool| {
+            let undo =
+                scene.with(|world, root| hitless_workloads::undo::undo(scene.kind(), root, world, None, under_way));
+            undo.map(|undo| undo.to.to_string())
+        };
+        let refused = again(true).unwrap_err();
+        assert!(refused.starts_with("it goes back to revision 1 (web:v1) already"), "{refused}");
+        assert!(refused.contains("--to-revision 2"), "{refused}");
+        assert_eq!(again(false), Ok("revision 2 (web:v2)".to_owned()), "as kubectl's own");
         // The native controller gives it a new number.
         scene.revisions[1]["revision"] = json!(3);
         assert!(is_way_back(&scene));
@@ -145,8 +154,16 @@ fn an_owners_own_on_delete_is_driven_and_never_put_back() {
 fn a_version_that_was_judged_bad_is_put_back_and_not_tried_again() {
     let mut scene = Scene::stateful_set(&json!({"type": "RollingUpdate"}));
     let write = scene.with(|world, root| scene.kind().halt(root, world, BAD)).unwrap();
+    let told = write.tells.clone().unwrap().text;
+    let on = scene.root().id.arguments();
+    assert!(
+        told.contains(&format!("kubectl hitless retry {on};")) && !told.contains("undo"),
+        "it is back already: {told}"
+    );
     scene.workload = carry_out(&write, Some(&scene.workload), "2", "").unwrap().unwrap();
     assert_eq!(scene.workload["spec"]["template"], template("web:v1"));
+    let undo = scene.with(|world, root| hitless_workloads::undo::undo(scene.kind(), root, world, None, false));
+    assert!(undo.unwrap_err().starts_with("it is back at revision 1 (web:v1) already"));
     scene.count();
     assert_eq!(scene.write(), "put-strategy-back");
     let halted: Value =

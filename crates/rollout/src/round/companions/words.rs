@@ -25,7 +25,7 @@ impl Companion {
                 None
             }
             Self::Slow(_) | Self::Failing(_) => Some(
-                "its pods stay as they are, and it goes on by itself once it runs; see kubectl logs, or set another image",
+                "its pods stay as they are, and it goes on by itself once it runs; its logs and Events say why, or set another image",
             ),
             Self::Failed(_) => Some(
                 "its pods stay as they are; set another image, or remove the annotation hitless.dev/tried to try again",

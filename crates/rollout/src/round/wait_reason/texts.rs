@@ -1,5 +1,7 @@
 //! Says to people what a pod waits for, and what would unblock it.
 
+use std::borrow::Cow;
+
 use hitless_api::{Hook, InvalidDrain, NodeTransitionSpec};
 
 use super::{NotFetched, WaitReason};
@@ -76,7 +78,7 @@ impl WaitReason {
             Self::PrefetchOnly => {
                 "its images are on its node, and the workload has the annotation hitless.dev/prefetch: only".to_owned()
             }
-            Self::Paused(pause) => pause.to_string(),
+            Self::Paused { pause, .. } => pause.to_string(),
             Self::Reload => {
                 "a ConfigMap or Secret that it uses has changed a moment ago; both changes are made at once".to_owned()
             }
@@ -98,7 +100,15 @@ impl WaitReason {
 
     /// The smallest change that would unblock, for people.
     #[must_use]
-    pub fn unblock(&self) -> Option<&'static str> {
+    pub fn unblock(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Paused { pause, workload } => Some(pause.unblock(workload).into()),
+            other => other.advice().map(Cow::Borrowed),
+        }
+    }
+
+    /// What has no names in it.
+    fn advice(&self) -> Option<&'static str> {
         match self {
             Self::InProgress
             | Self::ReleasePending
@@ -113,12 +123,14 @@ impl WaitReason {
             | Self::Terminating
             | Self::Learning(_)
             | Self::ImagePulling { .. }
-            | Self::Reload => None,
+            | Self::Reload
+            // The workload has a name.
+            | Self::Paused { .. } => None,
             Self::ImageNotFetched { why: NotFetched::Failed { .. } | NotFetched::Refused(_), .. } => {
                 Some("its pods stay as they are, and it is tried again by itself; correct the cause or the image")
             }
             Self::ImageNotFetched { why: NotFetched::NoSandbox(_), .. } => Some(
-                "its pods stay as they are, and it goes on by itself; kubectl describe that pod to see what its node says, often of the network plugin",
+                "its pods stay as they are, and it goes on by itself; the Events of that pod say what its node waits for, often the network plugin",
             ),
             Self::ImageNotFetched { why: NotFetched::Node(NodeUnfit::Cordoned), .. } => {
                 Some("uncordon the node, or let its pods go elsewhere")
@@ -129,7 +141,6 @@ impl WaitReason {
             Self::Companion { stage, .. } => stage.unblock(),
             Self::Pool { why, .. } => why.unblock(),
             Self::PrefetchOnly => Some("remove the annotation to go on"),
-            Self::Paused(pause) => Some(pause.unblock()),
             Self::Drain(InvalidDrain::Policy { .. }) => Some("correct the DrainPolicy"),
             Self::Drain(
                 InvalidDrain::Unreadable { .. }
@@ -145,7 +156,7 @@ impl WaitReason {
             }
             Self::HooksUnsupported { .. } => Some("update the DaemonSet hitless-agent (docs/hooks.md)"),
             Self::ServiceOpen(_) => Some("wait until that operation ends"),
-            Self::NotScheduled => Some("see why with: kubectl describe pod"),
+            Self::NotScheduled => Some("its Events say why"),
             Self::NodeGone(_) => Some("the pod goes with it; delete it if it does not"),
             Self::AgentNotReady(_) => Some(
                 "look at the DaemonSet: kubectl -n hitless-system get pods -o wide -l app.kubernetes.io/name=hitless-agent",

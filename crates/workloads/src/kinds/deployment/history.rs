@@ -10,6 +10,7 @@ use super::body::{Deployment, ReplicaSet};
 use crate::kinds::halted::{self, Halted};
 use crate::object::Object;
 use crate::template::set;
+use crate::undo::{Undo, Version, WayBack};
 use crate::world::World;
 use crate::write::Write;
 
@@ -45,7 +46,7 @@ pub(super) fn entry(deployment: Deployment<'_>, live: ReplicaSet<'_>, owned: &[R
 }
 
 /// Gives the Deployment the template of an earlier revision. The guard holds it in the same write.
-pub(super) fn undo(root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Write, String> {
+pub(super) fn undo(root: &Object, world: &World<'_>, to_revision: Option<u64>) -> Result<Undo, String> {
     let Some(deployment) = root.deployment() else { return Err(halted::NO_OTHER.to_owned()) };
     let present = &deployment.body.template;
     let sets = world.children(&root.id.uid).iter().filter_map(|set| set.replica_set());
@@ -66,15 +67,22 @@ pub(super) fn undo(root: &Object, world: &World<'_>, to_revision: Option<u64>) -
             .ok_or_else(|| halted::NO_OTHER.to_owned())?,
     };
     let template = meant.body.template.content().clone();
-    Ok(Write::patch("undo", root, |patch| patch.replace(&["spec", "template"], template)))
+    let write = Write::patch("undo", root, |patch| patch.replace(&["spec", "template"], template));
+    Ok(Undo { write, to: version(*meant) })
 }
 
-/// Whether the template was complete before: only of such ones a ReplicaSet is kept.
-pub(super) fn is_way_back(root: &Object, world: &World<'_>) -> bool {
-    let Some(deployment) = root.deployment() else { return false };
-    let target = deployment.body.template.revision();
-    let mut sets = world.children(&root.id.uid).iter().filter_map(|set| set.replica_set());
-    sets.any(|set| !set.body.template.is_mixed() && set.body.template.revision() == target)
+/// The version that the template asks for, if it was complete before: only of such ones a ReplicaSet is kept.
+pub(super) fn way_back(root: &Object, world: &World<'_>) -> Option<WayBack> {
+    let target = root.deployment()?.body.template.revision();
+    let sets = world.children(&root.id.uid).iter().filter_map(|set| set.replica_set());
+    let same = sets.filter(|set| !set.body.template.is_mixed() && set.body.template.revision() == target);
+    let to = version(same.max_by_key(ReplicaSet::number)?);
+    Some(WayBack { to, from_bad: Halted::is_left_for(root, target) })
+}
+
+fn version(set: ReplicaSet<'_>) -> Version {
+    let images = set.body.template.images().map(|(_, image)| image.to_owned()).collect();
+    Version { number: set.number(), images }
 }
 
 /// A `pod-template-hash` of 16 hexadecimal digits, which the Deployment controller never makes: the revision itself, unless a

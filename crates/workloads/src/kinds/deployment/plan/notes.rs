@@ -13,18 +13,19 @@ impl Planner<'_> {
             Stage::Rolling if self.deployment.is_paused_by_reloader() => {
                 let text = format!(
                     "Reloader has paused it to collect changes ({}); its pods are brought to revision {} when Reloader \
-                     resumes it. If that never happens: kubectl rollout resume deployment {}",
+                     resumes it. If that never happens: kubectl rollout resume {}",
                     annotations::RELOADER_PAUSED_AT,
                     plan.target,
-                    self.deployment.id.name
+                    self.deployment.id.arguments()
                 );
                 self.note(Severity::Normal, "PausedByReloader", text)
             }
             Stage::Rolling if !plan.permanent => {
                 let text = format!(
                     "its pods are brought to {} in place. The Deployment is paused meanwhile: scaling works, kubectl refuses its own undo \
-                     and restart; use kubectl hitless undo, pause or restart",
-                    self.deployment.body.template.label()
+                     and restart; go back with: kubectl hitless undo {on}; stop it with: kubectl hitless pause {on}",
+                    self.deployment.body.template.label(),
+                    on = self.deployment.id.arguments()
                 );
                 self.note(Severity::Normal, "RolloutHeld", text)
             }
