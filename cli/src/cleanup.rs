@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use crate::failure::Failure;
 use crate::output::remark;
 use crate::say;
-use crate::source::Scope;
+use crate::source::{self, Scope};
 use guard::Guard;
 
 /// A companion pod may have to serve for a while; as long as the controller's own uninstall.
@@ -44,6 +44,9 @@ pub(crate) async fn run(client: Client, scope: &Scope, yes: bool) -> Result<(), 
         Scope::Namespace(namespace) => restorer.only_in(namespace.clone()),
     };
     let found = restorer.look().await;
+    if let (Scope::Namespace(namespace), true) = (scope, found.wanted.is_empty() && found.waiting.is_empty()) {
+        source::namespace_exists(&client, namespace).await?;
+    }
     if let Some(guard) = guard::in_the_way(&client, &found.wanted).await? {
         // Nothing is begun: half of it would stay.
         return Err(refused(&found, scope, &guard)?);

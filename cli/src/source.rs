@@ -3,6 +3,7 @@
 mod apis;
 mod lists;
 mod live;
+mod namespace;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::snapshot::{ControllerView, EventView, Part, Snapshot, Unread};
 use apis::{Apis, agents_label, no_prefetches, only_controller, only_default, our_events};
 use lists::{besides, by, list, nodes, objects, optional, pod, prefetch, view};
 pub(crate) use live::Live;
+pub(crate) use namespace::namespace_exists;
 
 const PAGE: u32 = 500;
 

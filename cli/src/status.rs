@@ -10,8 +10,7 @@ use std::io::{IsTerminal, Write, stdout};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 pub(crate) use at_rest::{OPERATING, RESTARTING};
@@ -37,7 +36,7 @@ pub(crate) async fn run(client: Client, scope: Scope, arguments: &StatusArgs) ->
     if first_report.workloads.is_empty() && first_report.jobs.is_empty() {
         match (&arguments.workload, &scope) {
             (Some(target), _) => return Err(nothing_about(&first, target)),
-            (None, Scope::Namespace(namespace)) => exists(&client, namespace).await?,
+            (None, Scope::Namespace(namespace)) => source::namespace_exists(&client, namespace).await?,
             (None, Scope::All) => {}
         }
     }
@@ -73,16 +72,6 @@ fn report(snapshot: &Snapshot, arguments: &StatusArgs) -> Report {
         Some(_) | None => observe(snapshot, now),
     };
     report.only(arguments.workload.as_ref()).selected(snapshot, arguments.selector.as_ref())
-}
-
-/// An empty namespace is no answer where there is none.
-async fn exists(client: &Client, namespace: &str) -> Result<(), Failure> {
-    let spaces: Api<Namespace> = Api::all(client.clone());
-    match spaces.get_metadata_opt(namespace).await {
-        Ok(None) => Err(Failure::NotFound(format!("namespace {namespace} does not exist; is -n the right one?"))),
-        // Who may not read it is told what there is.
-        Ok(Some(_)) | Err(_) => Ok(()),
-    }
 }
 
 fn nothing_about(snapshot: &Snapshot, target: &Target) -> Failure {
@@ -167,29 +156,5 @@ const fn is_table(output: Output) -> bool {
     match output {
         Output::Table | Output::Wide => true,
         Output::Json | Output::Yaml => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kube::client::Body;
-    use serde_json::json;
-
-    /// An API server that answers so about every namespace.
-    fn answering(code: u16, reason: &'static str) -> Client {
-        let service = tower::service_fn(move |_: http::Request<Body>| {
-            let body = json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "m"});
-            std::future::ready(http::Response::builder().status(code).body(Body::from(body.to_string().into_bytes())))
-        });
-        Client::new(service, "default")
-    }
-
-    #[tokio::test]
-    async fn an_empty_answer_about_a_namespace_that_is_not_there_is_an_error() {
-        let failure = exists(&answering(404, "NotFound"), "nope").await.unwrap_err();
-        assert_eq!(failure.code(), 1);
-        assert_eq!(failure.to_string(), "namespace nope does not exist; is -n the right one?");
-        assert!(exists(&answering(403, "Forbidden"), "nope").await.is_ok(), "who may not see it is told what there is");
     }
 }
