@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt as _};
 
 use hitless_api::node_transition::AgentInfo;
-use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, PodRef, Transition, names};
+use hitless_api::{Grant, NodeTransition, NodeTransitionStatus, Phase, PodRef, Transition, names};
 use hitless_kernel::exec;
 use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
@@ -41,6 +41,7 @@ use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::published::{Published, Step};
 use crate::report::{self, Pace};
+use crate::retire::Retiring;
 use crate::round::{NodeView, Round, round};
 use crate::view::{NodeIdentity, NodePod, Observation};
 use crate::waiters::Waiters;
@@ -70,6 +71,7 @@ pub struct Agent {
     /// What a killed agent has left behind is looked for once.
     has_decided: bool,
     published: Published,
+    retiring: Retiring,
     waiters: Waiters,
 }
 
@@ -103,6 +105,7 @@ impl Agent {
             report_after: None,
             has_decided: false,
             published: Published::default(),
+            retiring: Retiring::default(),
         }
     }
 
@@ -116,6 +119,12 @@ impl Agent {
     #[must_use]
     pub fn waiters(&self) -> Waiters {
         self.waiters.clone()
+    }
+
+    /// Whether it is to be replaced.
+    #[must_use]
+    pub fn retiring(&self) -> Retiring {
+        self.retiring.clone()
     }
 
     /// What this agent is and can do.
@@ -223,7 +232,10 @@ impl Agent {
         let mut actions: Vec<(bool, BoxFuture<'_, ()>)> = Vec::new();
         for (grant, decision) in steps {
             let uid = &grant.pod.uid;
-            let Some(action) = decision.action.as_ref().filter(|_| !writer.is_paused(uid)) else { continue };
+            // A way back that has begun is gone to its end.
+            let begins = decision.action == Some(Action::LeaveService) && decision.phase == Phase::Leaving;
+            let waits = writer.is_paused(uid) || begins && self.retiring.is_so();
+            let Some(action) = decision.action.as_ref().filter(|_| !waits) else { continue };
             if let Some(memory) = memories.remove(&grant.id) {
                 let pod = pods.get(uid).map(Arc::as_ref);
                 actions.push((writer.has_failed(uid), writer.act(grant, action, pod, memory, node).boxed()));

@@ -17,7 +17,6 @@ use hitless_agent::http::serve::{UnixAcceptor, serve};
 use hitless_agent::http::socket::Socket;
 use hitless_agent::http::{self, AppState, Parts, PodSource, inside};
 use hitless_agent::metrics::Metrics;
-use hitless_agent::retire;
 use hitless_agent::view::{NodePod, Observation};
 use hitless_kernel::{check_capabilities, exec};
 use hitless_runtime::config::{EXIT_CONFIGURATION, Settings};
@@ -137,7 +136,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let files = exec::Node::new(config.proc_root.clone(), config.cgroup_root);
     let agent = Agent::new(client, config.node.clone(), files, caches.clone(), threads.clone(), wake.clone(), metrics);
     tasks.spawn("news", agent.published().news().clone().relay(seen, wake, tasks.token()));
-    let (published, waiters) = (agent.published(), agent.waiters());
+    let (published, waiters, retiring) = (agent.published(), agent.waiters(), agent.retiring());
     let state = AppState::new(Parts {
         node: config.node,
         agent: agent.info().clone(),
@@ -165,5 +164,5 @@ async fn run(config: Config) -> anyhow::Result<()> {
     tasks.spawn("http", serve(listener, state, router));
     tasks.spawn("agent", agent.run(heartbeat, readiness.guard("node known"), tasks.token()));
     tracing::info!(version = telemetry::VERSION, commit = telemetry::COMMIT, "started");
-    Ok(tasks.run_retiring(async move { retire::until_idle(&published, &waiters).await }, GRACE).await?)
+    Ok(tasks.run_retiring(async move { retiring.until_idle(&published, &waiters).await }, GRACE).await?)
 }

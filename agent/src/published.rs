@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hitless_api::Transition;
+use hitless_api::{Phase, Transition};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -50,10 +50,11 @@ impl Published {
         steps.iter().filter(|step| step.pod_uid == pod_uid).min_by_key(|step| !step.is_live()).cloned()
     }
 
-    /// Whether an operation has not ended.
+    /// Whether an operation has begun and has not ended: its pod has been taken out of service, or its new connections are held.
     #[must_use]
-    pub fn any_live(&self) -> bool {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).iter().any(Step::is_live)
+    pub fn any_begun(&self) -> bool {
+        let has_begun = |step: &Step| step.is_live() && step.transition.phase != Phase::Granted && !step.leaves_service;
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).iter().any(has_begun)
     }
 
     /// uid of the pod of each operation.

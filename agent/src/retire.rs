@@ -1,30 +1,46 @@
 //! What an agent that is to be replaced still does: it ends what it has begun, so that the rollout of the agents themselves breaks no
 //! drain and no Hold.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::published::Published;
 use crate::waiters::Waiters;
 
 /// So long at most; less than the pod's `terminationGracePeriodSeconds`. The next agent goes on with what is left.
 pub const LONGEST: Duration = Duration::from_secs(50);
+/// Between two looks without news: who has just begun to wait is taken for somebody who waits for a deletion, for a moment.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Until no operation is under way, and nobody waits for a pod that is being deleted. No operation begins meanwhile: the controller
-/// grants none to a node whose agent is being deleted.
-pub async fn until_idle(published: &Published, waiters: &Waiters) {
-    // Before the first look: what changes after it is heard of.
-    let mut news = published.news().hear();
-    let idle = async {
-        while published.any_live() || waiters.any_leaving() {
-            if news.changed().await.is_err() {
+/// Whether this agent is to be replaced. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Retiring(Arc<AtomicBool>);
+
+impl Retiring {
+    /// Whether it is: no pod is taken out of service from now on.
+    #[must_use]
+    pub fn is_so(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// From now on, and until no operation is under way and nobody waits for a pod that is being deleted. A pod that is granted and
+    /// has not left service stays: the next agent has the same grant, and at an uninstall pods are raised for good.
+    pub async fn until_idle(&self, published: &Published, waiters: &Waiters) {
+        self.0.store(true, Ordering::Relaxed);
+        let end = Instant::now() + LONGEST;
+        // Before the first look: what changes after it is heard of.
+        let mut news = published.news().hear();
+        while published.any_begun() || waiters.any_leaving() {
+            if Instant::now() >= end {
+                tracing::warn!(longest = ?LONGEST, "the next agent has to go on with what is under way");
                 return;
             }
+            // Whoever tells of news lives as long as the process.
+            let _ = timeout_at(end.min(Instant::now() + LOOK_EVERY), news.changed()).await;
         }
-    };
-    if timeout(LONGEST, idle).await.is_err() {
-        tracing::warn!(longest = ?LONGEST, "the next agent has to go on with what is under way");
     }
 }
 
@@ -54,8 +70,11 @@ mod tests {
         published.set(vec![step(&json!({"outcome": "Done", "reason": "Done"}))]);
         let _waits_for_ever = waiters.enter("stays");
         let start = Instant::now();
-        until_idle(&published, &waiters).await;
-        assert_eq!(start.elapsed(), Duration::ZERO);
+        Retiring::default().until_idle(&published, &waiters).await;
+        assert!(
+            start.elapsed() <= Duration::from_secs(2),
+            "only so long it is not known whether that pod is being deleted"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -76,8 +95,10 @@ mod tests {
             drop(hook);
             published.set(Vec::new());
         };
-        tokio::join!(until_idle(&published, &waiters), ends);
-        assert_eq!(start.elapsed().as_secs(), 20);
+        let retiring = Retiring::default();
+        tokio::join!(retiring.until_idle(&published, &waiters), ends);
+        assert!((20..=21).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+        assert!(retiring.is_so());
     }
 
     #[tokio::test(start_paused = true)]
@@ -85,7 +106,7 @@ mod tests {
         let (published, waiters) = (Published::default(), Waiters::default());
         published.set(vec![step(&Value::Null)]);
         let start = Instant::now();
-        until_idle(&published, &waiters).await;
+        Retiring::default().until_idle(&published, &waiters).await;
         assert_eq!(start.elapsed(), LONGEST);
     }
 }

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hitless_api::DrainSpec;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
 use jiff::Timestamp;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::drain::observed::{Stage, Target};
 use crate::view::NodePod;
@@ -22,11 +24,15 @@ pub struct Waiters {
 }
 
 /// A pod that somebody waits for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Awaited {
     waiters: usize,
+    since: Instant,
     leaving: Option<Timestamp>,
 }
+
+/// After so long it is known whether a pod is being deleted whose hook waits.
+const DELETION_SEEN: Duration = Duration::from_secs(2);
 
 /// Somebody who waits, until it is dropped.
 #[derive(Debug)]
@@ -46,7 +52,8 @@ impl Waiters {
     #[must_use = "who is dropped does not wait"]
     pub fn enter(&self, uid: &str) -> Waiter {
         let mut pods = self.pods();
-        let awaited = pods.entry(uid.to_owned()).or_default();
+        let new = || Awaited { waiters: 0, since: Instant::now(), leaving: None };
+        let awaited = pods.entry(uid.to_owned()).or_insert_with(new);
         awaited.waiters += 1;
         if awaited.waiters == 1 {
             self.wake.notify_one();
@@ -60,10 +67,10 @@ impl Waiters {
         self.pods().keys().cloned().collect()
     }
 
-    /// Whether somebody waits for a pod that is being deleted.
+    /// Whether somebody waits for a pod that is being deleted, or has just begun to wait: whether the pod is deleted may not be seen yet.
     #[must_use]
     pub fn any_leaving(&self) -> bool {
-        self.pods().values().any(|awaited| awaited.leaving.is_some())
+        self.pods().values().any(|awaited| awaited.leaving.is_some() || awaited.since.elapsed() < DELETION_SEEN)
     }
 
     /// Since when the pod has been looked at because it is being deleted and somebody waits for it.
@@ -165,10 +172,22 @@ mod tests {
         assert_eq!((targets["gone"].stage, &targets["gone"].probe_periods), (Stage::Draining, &vec![3]));
         assert_eq!(targets["gone"].drain.ports.len(), 1);
         assert_eq!((waiters.leaving("gone"), waiters.leaving("stays")), (Some(now), None));
-        assert!(waiters.any_leaving());
         assert!(waiters.targets(&pods, |_| true, now).is_empty(), "an operation has its own target");
         assert_eq!(waiters.leaving("gone"), None);
-        assert!(!waiters.any_leaving(), "who waits for a pod that stays may wait for ever");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_pod_that_stays_may_wait_for_ever() {
+        let waiters = Waiters::default();
+        let pods = [pod("gone", &deleted()), pod("stays", &json!({}))];
+        let (gone, _stays) = (waiters.enter("gone"), waiters.enter("stays"));
+        assert_eq!(waiters.targets(&pods, |_| false, Timestamp::UNIX_EPOCH).len(), 1);
+        tokio::time::advance(DELETION_SEEN).await;
+        assert!(waiters.any_leaving());
+        drop(gone);
+        assert!(!waiters.any_leaving());
+        let _just_come = waiters.enter("other");
+        assert!(waiters.any_leaving(), "its deletion may not be seen yet");
     }
 
     #[test]

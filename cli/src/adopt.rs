@@ -18,7 +18,7 @@ use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::gate::GateLabel;
+use self::gate::{GateLabel, Rolls};
 use crate::args::{AdoptArgs, Target};
 use crate::doctor::facts::Seen;
 use crate::failure::Failure;
@@ -191,7 +191,10 @@ fn consider(
         None => GateLabel::Unread,
     };
     let opted_in = object.opt_in() != OptIn::No;
-    notes.extend(gate::note(object, gated, pods.len(), label, opted_in || is_wanted));
+    let spec = &raw.raw["spec"];
+    let by_restart = spec["paused"] != true && spec["updateStrategy"]["type"] != "OnDelete";
+    let rolls = Rolls { driven: opted_in || is_wanted, by_restart };
+    notes.extend(gate::note(object, gated, pods.len(), label, rolls));
     notes.extend(single_note(object, replicas));
     notes.extend(probe_note(template));
     notes.extend(object.pause().map(|pause| pause.advice(&object.id)));

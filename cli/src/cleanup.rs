@@ -47,17 +47,23 @@ pub(crate) async fn run(client: Client, scope: &Scope, yes: bool) -> Result<(), 
     if let (Scope::Namespace(namespace), true) = (scope, found.wanted.is_empty() && found.waiting.is_empty()) {
         source::namespace_exists(&client, namespace).await?;
     }
-    if let Some(guard) = guard::in_the_way(&client, &found.wanted).await? {
-        // Nothing is begun: half of it would stay.
-        return Err(refused(&found, scope, &guard)?);
-    }
+    let guard = guard::in_the_way(&client, &found.wanted).await?;
     if !yes {
-        return ended(&found, scope, None);
+        return match guard {
+            Some(guard) => Err(refused(&found, scope, &guard, "nothing was changed")?),
+            None => ended(&found, scope, None),
+        };
     }
+    // Half of a workload would stay. Pods and Services have nothing to do with the guard.
+    let restorer = if guard.is_some() { restorer.leaving_workloads() } else { restorer };
     let mut told = Told::default();
     // Whether that was enough says the look after it.
     let _ = timeout(LONGEST, restorer.until_quiet(|passed| told.tell(passed))).await;
-    ended(&restorer.look().await, scope, Some(&told.failed))
+    let left = restorer.look().await;
+    match guard {
+        Some(guard) => Err(refused(&left, scope, &guard, "no workload was changed")?),
+        None => ended(&left, scope, Some(&told.failed)),
+    }
 }
 
 /// A controller that runs, or is meant to. Its Lease is not asked: it may have another name, and its times are another clock's.
@@ -132,13 +138,13 @@ fn command(scope: &Scope) -> String {
 }
 
 /// What there is to put back, and what to do before.
-fn refused(found: &Found, scope: &Scope, guard: &Guard) -> Result<Failure, Failure> {
+fn refused(found: &Found, scope: &Scope, guard: &Guard, changed: &str) -> Result<Failure, Failure> {
     list(found)?;
     for error in &found.failed {
         remark(&format!("note: {error}"));
     }
     let left = found.wanted.len() + found.waiting.len();
-    Ok(Failure::Failed(format!("{left} to put back, and nothing was changed: {guard}. Then: {}", command(scope))))
+    Ok(Failure::Failed(format!("{left} to put back, and {changed}: {guard}. Then: {}", command(scope))))
 }
 
 /// What is left, and what to do about it. `failed`: why the last pass could not do something, if there was one.

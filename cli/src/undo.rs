@@ -81,8 +81,10 @@ impl Found<'_> {
 /// Whether a rollout goes on. One that has failed does not, whether or not the controller has written that down yet.
 fn is_under_way(report: &WorkloadReport) -> bool {
     match report.stage {
-        Stage::Rolling | Stage::Finishing => report.failures.is_empty(),
-        Stage::Idle
+        Stage::Rolling => report.failures.is_empty(),
+        // Nothing is left to go back from, and a Deployment's ReplicaSet has the template of a version that is new as well.
+        Stage::Finishing
+        | Stage::Idle
         | Stage::NotOurs
         | Stage::Native
         | Stage::SteppingAside(_)

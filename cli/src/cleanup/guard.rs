@@ -151,12 +151,14 @@ mod tests {
     async fn a_guard_that_holds_again_what_is_let_go_is_named_before_anything_is_changed() {
         let (client, asked) = cluster(Ok(MUTATING), "jane");
         let scope = Scope::Namespace("team".to_owned());
-        for yes in [false, true] {
+        for (yes, changed) in [(false, "nothing was changed"), (true, "no workload was changed")] {
             let failure = cleanup::run(client.clone(), &scope, yes).await.unwrap_err();
             let said = failure.to_string();
             assert_eq!(failure.code(), 1);
             for words in [
-                "1 to put back, and nothing was changed: the guard is installed",
+                "the guard is installed",
+                "1 to put back, and",
+                changed,
                 "kubectl delete mutatingadmissionpolicybindings -l hitless.dev/guard;",
                 "--as system:serviceaccount:hitless-system:hitless-uninstall",
                 "Then: kubectl hitless cleanup -n team --yes",

@@ -29,8 +29,8 @@ impl Propagation {
     /// takes a while to do so.
     pub const UNKNOWN_SECONDS: u32 = 2;
 
-    /// Of fewer nodes nobody can tell which one is wrong.
-    const ENOUGH_NODES: usize = 3;
+    /// With fewer others nobody can tell which one is wrong.
+    const WITNESSES: usize = 2;
 
     /// One more time.
     pub fn add(&mut self, milliseconds: u32) {
@@ -48,14 +48,11 @@ impl Propagation {
     /// How long a pod is to stay out of service at least, in seconds: the 99.9th percentile over several nodes (nearest rank),
     /// rounded up, at most [`Self::LONGEST_SECONDS`]; and as long as little is known, at least [`Self::UNKNOWN_SECONDS`].
     ///
-    /// Of three nodes or more, what one alone says is not believed: its times count as no longer than the longest of all others. One
-    /// agent that lies would slow down everybody, and clients that come late come to pods of any node.
+    /// What one node alone says is not believed where two others have measured [`Self::FEW`] times or more: its times count as no
+    /// longer than the longest of all others. One agent that lies would slow down everybody.
     pub fn least_seconds<'a>(nodes: impl IntoIterator<Item = &'a Self>) -> u32 {
         let nodes: Vec<&Self> = nodes.into_iter().filter(|node| node.samples > 0).collect();
-        let mut tops: Vec<u32> =
-            nodes.iter().map(|node| node.longest.iter().copied().max().unwrap_or_default()).collect();
-        tops.sort_unstable_by(|one, other| other.cmp(one));
-        let believed = if tops.len() >= Self::ENOUGH_NODES { tops[1] } else { u32::MAX };
+        let believed = Self::believed(&nodes);
         let samples = nodes.iter().map(|node| usize::try_from(node.samples).unwrap_or(usize::MAX));
         let samples = samples.fold(0_usize, usize::saturating_add);
         let mut longest: Vec<u32> =
@@ -65,6 +62,21 @@ impl Propagation {
         let measured = longest.get(rank - 1).map_or(0, |milliseconds| milliseconds.div_ceil(1000));
         let least = if samples < Self::FEW { Self::UNKNOWN_SECONDS } else { 0 };
         measured.clamp(least, Self::LONGEST_SECONDS)
+    }
+
+    /// Times are believed up to this, in milliseconds.
+    fn believed(nodes: &[&Self]) -> u32 {
+        let top = |node: &&Self| (node.longest.iter().copied().max().unwrap_or_default(), node.samples);
+        let mut tops: Vec<(u32, u32)> = nodes.iter().map(top).collect();
+        tops.sort_unstable_by(|one, other| other.cmp(one));
+        let [(highest, _), others @ ..] = tops.as_slice() else { return u32::MAX };
+        // Nodes with few clients see few late ones: they say nothing against one that does.
+        let has_seen_enough = |samples: u32| usize::try_from(samples).is_ok_and(|samples| samples >= Self::FEW);
+        let witnesses = others.iter().filter(|(top, samples)| top < highest && has_seen_enough(*samples)).count();
+        match others.first() {
+            Some((second, _)) if second < highest && witnesses >= Self::WITNESSES => *second,
+            Some(_) | None => u32::MAX,
+        }
     }
 }
 
@@ -79,20 +91,16 @@ mod tests {
     }
 
     #[test]
-    fn what_one_node_alone_says_is_not_believed() {
+    fn what_one_node_alone_says_is_not_believed_if_two_others_have_seen_enough() {
         let (honest, liar) = (of([300; 100]), of([10_000; 500]));
-        assert_eq!(Propagation::least_seconds([&honest, &liar]), 10, "which of two lies can't be told");
-        assert_eq!(Propagation::least_seconds([&honest, &honest, &liar]), 1);
-        assert_eq!(
-            Propagation::least_seconds([&honest, &of([4000; 5]), &liar]),
-            4,
-            "a second node has seen something, too"
-        );
-        assert_eq!(
-            Propagation::least_seconds([&honest, &Propagation::default(), &liar]),
-            10,
-            "one that knows nothing is none"
-        );
+        let least = |nodes: &[&Propagation]| Propagation::least_seconds(nodes.iter().copied());
+        assert_eq!(least(&[&honest, &liar]), 10, "which of two lies can't be told");
+        assert_eq!(least(&[&honest, &honest, &liar]), 1);
+        assert_eq!(least(&[&honest, &honest, &of([4000; 5]), &liar]), 4, "another one has seen something, too");
+        assert_eq!(least(&[&honest, &honest, &liar, &liar]), 10, "two say so");
+        let few = of([300]);
+        assert_eq!(least(&[&of([4000; 500]), &few, &few]), 4, "the others have hardly had clients");
+        assert_eq!(least(&[&honest, &Propagation::default(), &liar]), 10, "one that knows nothing is none");
     }
 
     #[test]

@@ -148,6 +148,7 @@ pub struct Restorer {
     components: Vec<Component>,
     /// `None`: all of them.
     namespace: Option<String>,
+    leaves_workloads: bool,
     writes: Writes,
 }
 
@@ -155,7 +156,7 @@ impl Restorer {
     /// In all namespaces, for the kinds of these components.
     #[must_use]
     pub fn new(client: Client, components: Vec<Component>, writes: Writes) -> Self {
-        Self { client, components, namespace: None, writes }
+        Self { client, components, namespace: None, leaves_workloads: false, writes }
     }
 
     /// Only in this one.
@@ -165,9 +166,18 @@ impl Restorer {
         self
     }
 
+    /// Workloads and their parts stay as they are: only pods and Services are put back.
+    #[must_use]
+    pub fn leaving_workloads(mut self) -> Self {
+        self.leaves_workloads = true;
+        self
+    }
+
     /// Puts back what is to be put back now.
     pub async fn pass(&self) -> Passed {
-        self.carry_out_all(self.look().await).await
+        let mut found = self.look().await;
+        found.wanted.retain(|restore| !(self.leaves_workloads && matches!(restore, Restore::Workload(_))));
+        self.carry_out_all(found).await
     }
 
     async fn carry_out_all(&self, found: Found) -> Passed {

@@ -3,7 +3,7 @@
 //! The kubelet pulls one image at a time, so nobody shares the nodes with a pull that takes long.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use base64::Engine as _;
@@ -113,6 +113,20 @@ fn with_policy(scene: &Scene, kind: &str, image: &str, spec: &Value) -> anyhow::
     Ok(())
 }
 
+/// Waits until the API server says that of a new pod with that image: a policy comes into force a moment after it was made.
+fn wait_in_force(scene: &Scene, image: &str, words: &str) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    loop {
+        let made = scene.app.kubectl.run(&["run", "probe", "--image", image, "--dry-run=server", "-o", "json"]);
+        let said = made.unwrap_or_else(|error| format!("{error:#}"));
+        if said.contains(words) {
+            return Ok(());
+        }
+        ensure!(begin.elapsed() < PATIENCE, "the API server says: {said}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 fn without_policy(scene: &Scene, kind: &str) -> anyhow::Result<()> {
     for kind in [format!("{kind}binding"), kind.to_owned()] {
         scene.app.kubectl.run(&["delete", &kind, POLICY])?;
@@ -129,13 +143,16 @@ fn an_image_that_admission_refuses_or_rewrites_in_new_pods_takes_nobody_out() ->
     let image = scene.app.image(&version);
     let refuses = json!({"validations": [{"expression": "false", "message": "the image is not signed"}]});
     with_policy(&scene, "ValidatingAdmissionPolicy", &image, &refuses)?;
+    wait_in_force(&scene, &image, "the image is not signed")?;
     scene.app.set_version(&version)?;
     scene.ensure_blocked("the image is not signed")?;
     let patch = r#"[JSONPatch{op: "replace", path: "/spec/containers/0/image",
         value: object.spec.containers[0].image.replace("hitless.test", "mirror.test")}]"#;
     let rewrites = json!({"reinvocationPolicy": "Never", "failurePolicy": "Fail",
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}]});
+    // What makes it another image comes first, so what is refused is the other's.
     with_policy(&scene, "MutatingAdmissionPolicy", &image, &rewrites)?;
+    wait_in_force(&scene, &image, "mirror.test/")?;
     without_policy(&scene, "validatingadmissionpolicy")?;
     scene.ensure_blocked("admission makes it mirror.test/")?;
     without_policy(&scene, "mutatingadmissionpolicy")?;

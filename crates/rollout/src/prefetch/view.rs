@@ -22,7 +22,7 @@ pub struct PrefetchView {
     pub attempt: u32,
     /// Name of its node.
     pub node: String,
-    /// The image.
+    /// The image that it was made for.
     pub image: String,
     /// When it was made.
     pub created: Option<Timestamp>,
@@ -79,7 +79,7 @@ impl PrefetchView {
             created,
             deleting: pod.metadata.deletion_timestamp.is_some(),
             state: if is_rewritten { rewritten(&image) } else { state(pod, created) },
-            image,
+            image: asked.cloned().unwrap_or(image),
         })
     }
 

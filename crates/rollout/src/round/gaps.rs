@@ -43,7 +43,7 @@ pub(super) fn learned(wishes: &Wishes<'_>, snapshot: &Snapshot) -> BTreeMap<usiz
 const COARSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// The gap, or how long the kubelet says that a container was away if that is longer. One agent's report decides about the pods of
-/// all nodes: a gap that is too short would have pods held that are away for too long. A gap that is too long costs nobody a request.
+/// all nodes: a gap that is too short would have pods held that are away for too long.
 ///
 /// `None`: a container was started after the operation had ended, so this is no report about the ones that run.
 fn plausible(gap: u32, transition: &Transition, pod: &PodView) -> Option<u32> {
@@ -53,8 +53,9 @@ fn plausible(gap: u32, transition: &Transition, pod: &PodView) -> Option<u32> {
         if started > transition.since.0 + COARSE {
             return None;
         }
-        let is_own = started + COARSE >= transition.granted.0;
-        let Some(ended) = state.last_ended.filter(|_| is_own) else { continue };
+        // One that had ended before was away for other reasons.
+        let ended = state.last_ended.filter(|ended| *ended + COARSE >= transition.granted.0);
+        let Some(ended) = ended else { continue };
         let away = started.duration_since(ended).saturating_sub(COARSE).as_millis();
         longest = longest.max(u32::try_from(away.max(0)).unwrap_or(u32::MAX));
     }
@@ -106,6 +107,7 @@ mod tests {
     #[test]
     fn what_came_before_or_after_the_operation_is_not_learned() {
         assert_eq!(learned(Some(0), 8, 80), Some(80), "a sidecar that was restarted long before");
+        assert_eq!(learned(Some(0), 12, 80), Some(80), "it had crashed, and was waiting for the kubelet's back-off");
         assert_eq!(learned(Some(40), 50, 80), None, "one that has crashed since");
     }
 }

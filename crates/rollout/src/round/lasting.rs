@@ -25,13 +25,14 @@ impl WaitReason {
         match self {
             Self::Drain(_)
             | Self::Obstacle(Obstacle::UnknownContainer { .. })
-            | Self::NoReadinessGate(_)
             | Self::HostNetwork
             | Self::StaticPod
             | Self::Job
             | Self::PrefetchOnly
             | Self::Paused { .. } => Lasting::ByChange,
             Self::Obstacle(Obstacle::DigestUnknown { .. } | Obstacle::UnknownRevision { .. })
+            // Also where the node's agent can't hold it: a newer one may.
+            | Self::NoReadinessGate(_)
             | Self::HooksUnsupported { .. }
             | Self::Terminating
             | Self::NotScheduled
@@ -103,6 +104,9 @@ fn rule_lasting(rule: &RuleVerdict) -> Lasting {
         Consumption::Unavailable => false,
     };
     match &rule.because {
+        // A companion pod makes room for it, or more replicas do.
+        Reason::MaxUnavailable { quota: 0, .. } if rule.is_disruption_budget() => Lasting::BySomebody,
+        Reason::MinAvailable { quota, total, .. } if quota >= total => Lasting::BySomebody,
         Reason::MaxUnavailable { quota: 0, .. }
         | Reason::MaxUnavailableNodes { quota: 0, .. }
         | Reason::MaxUnavailableDomains { most: 0, .. }
@@ -110,8 +114,6 @@ fn rule_lasting(rule: &RuleVerdict) -> Lasting {
         | Reason::Paused
         | Reason::OutsideWindow { opens: None }
         | Reason::Misconfigured { .. } => Lasting::ByChange,
-        // All have to stay, however many are there now.
-        Reason::MinAvailable { quota, total, .. } if quota >= total => Lasting::ByChange,
         Reason::LabelsDiffer { .. }
         | Reason::TooManyFailures { .. }
         | Reason::ApprovalRefused { .. }
@@ -199,7 +201,8 @@ mod tests {
     fn what_nobody_but_its_author_can_change_is_told_from_what_others_may() {
         let of = |because| rule_lasting(&denied(because, &[]));
         assert_eq!(of(budget(0)), Lasting::ByChange);
-        assert_eq!(of(Reason::MinAvailable { quota: 3, available: 3, total: 3 }), Lasting::ByChange);
+        let all = Reason::MinAvailable { quota: 3, available: 3, total: 3 };
+        assert_eq!(of(all), Lasting::BySomebody, "a companion pod may make room");
         assert_eq!(of(Reason::Misconfigured { text: String::new() }), Lasting::ByChange);
         assert_eq!(of(budget(1)), Lasting::BySomebody, "the pod that is down may come back");
         assert_eq!(of(Reason::ApprovalRefused { message: String::new() }), Lasting::BySomebody, "for now");

@@ -18,10 +18,16 @@ fn annotations(rules: &str) -> Value {
 fn excused(kind: &str) -> Value {
     let mut body = workload("new", 0, &json!({}));
     body["kind"] = json!(kind);
-    body["apiVersion"] = json!(if kind == "CollaSet" { "apps.kusionstack.io/v1alpha1" } else { "apps/v1" });
+    body["apiVersion"] = json!(match kind {
+        "CollaSet" => "apps.kusionstack.io/v1alpha1",
+        "ReplicationController" => "v1",
+        _ => "apps/v1",
+    });
     body["spec"]["template"]["metadata"]["annotations"] = annotations("\"a\"");
-    if kind == "DaemonSet" {
-        body["spec"]["replicas"] = Value::Null;
+    match kind {
+        "DaemonSet" => body["spec"]["replicas"] = Value::Null,
+        "ReplicationController" => body["spec"]["selector"] = json!({"app": "new"}),
+        _ => {}
     }
     body
 }
@@ -33,7 +39,20 @@ pub(super) fn rows() -> Vec<Row> {
         ("DaemonSet", apps("daemonsets")),
         ("ReplicaSet", apps("replicasets")),
         ("CollaSet", colla_sets()),
+        ("ReplicationController", format!("/api/v1/namespaces/{NAMESPACE}/replicationcontrollers")),
     ];
+    let owned = || {
+        let mut body = excused("ReplicaSet");
+        body["metadata"]["ownerReferences"] = json!([{"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "r", "uid": "u",
+            "controller": true}]);
+        Call::create(apps("replicasets"), body)
+    };
+    let decoration = |key: &str| {
+        let template = json!({"metadata": [{"annotations": {key: "{}"}}]});
+        let body = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodDecoration", "metadata": {"name": "new"},
+            "spec": {"template": template}});
+        Call::create(format!("/apis/apps.kusionstack.io/v1alpha1/namespaces/{NAMESPACE}/poddecorations"), body)
+    };
     let make = |(kind, path): &(&str, String)| Call::create(path.as_str(), excused(kind));
     let change = |annotations: Value| {
         let template = json!({"metadata": {"annotations": annotations}});
@@ -61,6 +80,10 @@ pub(super) fn rows() -> Vec<Row> {
         allowed(Who::Deployer, "other annotations are free", change(json!({"example.com/a": "b"}))),
         allowed(Who::User, "whoever may change rules excuses pods from them", make(&kinds[0])),
         allowed(Who::ReplicaSetController, "native controllers are not asked", make(&kinds[3])),
+        allowed(Who::Deployer, "nor is another controller, which copies a template", owned()),
+        denied(Who::Deployer, "a PodDecoration excuses none either", NOT, decoration(KEY)),
+        allowed(Who::Deployer, "but has other annotations", decoration("example.com/note")),
+        allowed(Who::User, "one by who may change rules does", decoration(KEY)),
         denied(Who::Deployer, "nor is a pod excused later", NOT, of_pod("")),
         denied(Who::Deployer, "nor by its status", NOT, of_pod("/status")),
         allowed(Who::User, "but by one who may change rules", of_pod("")),
