@@ -61,7 +61,7 @@ mod tests {
             transition["result"] = result.clone();
         }
         let transition = serde_json::from_value(transition).unwrap();
-        Step { pod_uid: "u".into(), transition, waiting_for: Vec::new(), leaves_service: true }
+        Step { pod_uid: "u".into(), transition, waiting_for: Vec::new(), leaves_service: false }
     }
 
     #[tokio::test(start_paused = true)]
@@ -75,6 +75,16 @@ mod tests {
             start.elapsed() <= Duration::from_secs(2),
             "only so long it is not known whether that pod is being deleted"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_has_not_left_service_is_the_next_agent_s() {
+        let (published, waiters) = (Published::default(), Waiters::default());
+        let leaves = Step { leaves_service: true, ..step(&Value::Null) };
+        published.set(vec![leaves]);
+        let start = Instant::now();
+        Retiring::default().until_idle(&published, &waiters).await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
