@@ -4,6 +4,7 @@ mod bench;
 mod cluster;
 mod demo;
 mod features;
+mod fuzz;
 mod generate;
 #[cfg(test)]
 mod pages;
@@ -31,6 +32,8 @@ enum Verb {
     Cluster(cluster::Cluster),
     /// Upgrades a Deployment in place under load, for a person to watch.
     Demo(demo::Demo),
+    /// Inputs that a fuzzer makes up, for all that reads what others have written.
+    Fuzz(fuzz::Fuzz),
     /// Writes the files that are made from code.
     Generate,
     /// The real controller and agent cores in a simulated cluster with faults.
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Verb::Bench(options) => bench::run(&options),
         Verb::Cluster(verb) => cluster::run(verb),
         Verb::Demo(options) => demo::run(&options),
+        Verb::Fuzz(options) => fuzz::run(&options),
         Verb::Generate => generate::run(),
         Verb::Sim(options) => sim::run(&options),
         Verb::Soak(options) => soak::run(&options),

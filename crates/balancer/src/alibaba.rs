@@ -18,6 +18,8 @@
 
 mod account;
 mod call;
+#[doc(hidden)]
+pub mod fuzz;
 mod interfaces;
 mod refusal;
 mod server_groups;

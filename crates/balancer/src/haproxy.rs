@@ -12,6 +12,8 @@
 mod answer;
 mod endpoint;
 mod exchange;
+#[doc(hidden)]
+pub mod fuzz;
 mod keywords;
 mod listing;
 

@@ -27,7 +27,7 @@ impl TcpCounters {
     }
 
     /// The file holds two lines a protocol: names, then values in the same order.
-    fn parse(snmp: &str) -> Result<Self, KernelError> {
+    pub(crate) fn parse(snmp: &str) -> Result<Self, KernelError> {
         let counter = |wanted| counter(snmp, "Tcp: ", wanted);
         Ok(Self { curr_estab: counter("CurrEstab")?, passive_opens: counter("PassiveOpens")? })
     }
@@ -51,13 +51,18 @@ const UDP6: [&str; 3] = ["Udp6InDatagrams", "Udp6NoPorts", "Udp6InErrors"];
 
 impl UdpCounters {
     pub(crate) fn read(snmp: &File, snmp6: Option<&File>) -> Result<Self, KernelError> {
-        let v4 = Self::parse_v4(&text(snmp)?)?;
-        let v6 = snmp6.map_or(Ok(0), |snmp6| Self::parse_v6(&text(snmp6)?))?;
-        Ok(Self { datagrams: v4 + v6 })
+        let snmp6 = snmp6.map(text).transpose()?;
+        Self::parse(&text(snmp)?, snmp6.as_deref())
+    }
+
+    pub(crate) fn parse(snmp: &str, snmp6: Option<&str>) -> Result<Self, KernelError> {
+        let v4 = Self::parse_v4(snmp)?;
+        let v6 = snmp6.map_or(Ok(0), Self::parse_v6)?;
+        Ok(Self { datagrams: v4.wrapping_add(v6) })
     }
 
     fn parse_v4(snmp: &str) -> Result<u64, KernelError> {
-        UDP.into_iter().map(|wanted| counter(snmp, "Udp: ", wanted)).sum()
+        sum(UDP.into_iter().map(|wanted| counter(snmp, "Udp: ", wanted)))
     }
 
     /// This file holds a name and a value a line.
@@ -66,8 +71,13 @@ impl UdpCounters {
             let line = snmp6.lines().find_map(|line| line.strip_prefix(wanted)?.trim().parse::<u64>().ok());
             line.ok_or(KernelError::Counter(wanted))
         };
-        UDP6.into_iter().map(value).sum()
+        sum(UDP6.into_iter().map(value))
     }
+}
+
+/// Counters begin at zero again, and so does their sum: what counts is how it grows.
+fn sum(mut counters: impl Iterator<Item = Result<u64, KernelError>>) -> Result<u64, KernelError> {
+    counters.try_fold(0_u64, |sum, counter| Ok(sum.wrapping_add(counter?)))
 }
 
 fn text(counters: &File) -> Result<String, KernelError> {
@@ -125,6 +135,12 @@ Udp6OutDatagrams                \t8
             assert!(matches!(UdpCounters::parse_v6(broken), Err(KernelError::Counter(_))), "{broken:?}");
             assert!(matches!(UdpCounters::parse_v4(broken), Err(KernelError::Counter(_))), "{broken:?}");
         }
+    }
+
+    #[test]
+    fn counters_that_are_at_their_end_go_on_at_zero() {
+        let most = format!("Udp: InDatagrams NoPorts InErrors\nUdp: {} 2 1\n", u64::MAX);
+        assert_eq!(UdpCounters::parse(&most, Some(SNMP6)).unwrap().datagrams, 2 + 23);
     }
 
     #[test]

@@ -19,7 +19,7 @@
 mod command;
 mod enter;
 mod groups;
-mod ids;
+pub(crate) mod ids;
 mod rights;
 mod seen;
 mod watch;

@@ -4,7 +4,7 @@
 //! as a doubt. Files and memory that containers share are not seen.
 
 mod files;
-mod sockets;
+pub(crate) mod sockets;
 
 use std::collections::BTreeMap;
 use std::fmt;

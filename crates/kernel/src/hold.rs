@@ -7,9 +7,9 @@
 //! All of it ends by itself. The block has its timers in the kernel; without the agent it degrades to dropped SYNs,
 //! which clients repeat after a second, until the block ends.
 
-mod block;
-mod frame;
-mod held_syns;
+pub(crate) mod block;
+pub(crate) mod frame;
+pub(crate) mod held_syns;
 mod replay;
 mod tap;
 

@@ -34,6 +34,8 @@ mod error;
 pub mod exec;
 mod exit;
 mod exposure;
+#[doc(hidden)]
+pub mod fuzz;
 mod hold;
 mod listen;
 mod netns;

@@ -15,8 +15,7 @@ use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recvfrom, send, socket_with};
 
-pub(crate) use message::{Change, attribute, attributes};
-use message::{Reply, replies};
+pub(crate) use message::{Change, Reply, attribute, attributes, replies};
 
 /// The kernel answers within the sending call; this much silence means a broken socket.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -23,9 +23,7 @@ pub fn find_pod_pids(proc_root: &Path, pod_uid: &str) -> Result<Vec<Pid>, Kernel
 pub fn find_container_pids(proc_root: &Path, pod_uid: &str, container_id: &str) -> Result<Vec<Pid>, KernelError> {
     let group = PodGroup::new(proc_root, pod_uid)?;
     let id = checked_id(bare_container_id(container_id))?;
-    find(proc_root, |cgroups| {
-        group.holds(cgroups) && cgroups.lines().any(|line| group.is_named_in(line) && is_container(line, id))
-    })
+    find(proc_root, |cgroups| group.holds_of_container(cgroups, id))
 }
 
 /// uids of the pods whose control groups this process is in, the outermost first; `None` when there is no such process.
@@ -41,7 +39,7 @@ pub fn pod_uids_of(proc_root: &Path, pid: Pid) -> Result<Option<Vec<String>>, Ke
 }
 
 /// uids of the pods that the paths name, the outermost first.
-fn pod_uids_in(cgroups: &str) -> Vec<String> {
+pub(crate) fn pod_uids_in(cgroups: &str) -> Vec<String> {
     let mut uids = Vec::new();
     for uid in cgroups.lines().flat_map(components).filter_map(pod_uid_in) {
         if !uids.contains(&uid) {
@@ -91,7 +89,7 @@ fn find(proc_root: &Path, belongs: impl Fn(&str) -> bool) -> Result<Vec<Pid>, Ke
 }
 
 /// A pod, as control groups name it.
-struct PodGroup {
+pub(crate) struct PodGroup {
     /// The two spellings of its own group.
     names: [String; 2],
     /// uids of the pods that the whole node runs in, as the paths of all of its processes may name them.
@@ -100,17 +98,27 @@ struct PodGroup {
 
 impl PodGroup {
     fn new(proc_root: &Path, pod_uid: &str) -> Result<Self, KernelError> {
-        let uid = checked_id(pod_uid)?;
         let around = pod_uids_of(proc_root, Pid::INIT)?.unwrap_or_default();
+        Self::of(pod_uid, around)
+    }
+
+    /// `around`: the pods that the node runs in.
+    pub(crate) fn of(pod_uid: &str, around: Vec<String>) -> Result<Self, KernelError> {
+        let uid = checked_id(pod_uid)?;
         Ok(Self { names: [format!("pod{uid}"), format!("pod{}", uid.replace('-', "_"))], around })
     }
 
     /// Whether a process with these control groups is the pod's: it is in the pod's group, and in no other pod's. Where the
     /// versions are used beside each other, a container may have made a group of any name at the top of the one that is not its
     /// runtime's. Who is told to be in two pods is in none.
-    fn holds(&self, cgroups: &str) -> bool {
+    pub(crate) fn holds(&self, cgroups: &str) -> bool {
         let mut named = cgroups.lines().filter_map(|line| self.outermost(line)).peekable();
         named.peek().is_some() && named.all(|name| self.is_name(name))
+    }
+
+    /// Whether a process with these control groups is this container's of the pod.
+    pub(crate) fn holds_of_container(&self, cgroups: &str, id: &str) -> bool {
+        self.holds(cgroups) && cgroups.lines().any(|line| self.is_named_in(line) && is_container(line, id))
     }
 
     fn is_named_in(&self, cgroup_line: &str) -> bool {

@@ -45,12 +45,17 @@ impl Process {
     /// Clock ticks between the node's start and this process's. Together with the pid it identifies a process.
     /// `None` when the process is gone.
     pub(crate) fn start_ticks(&self) -> io::Result<Option<u64>> {
-        unless_gone(self.0.stat().map(|stat| stat.starttime))
+        Ok(self.stat()?.map(|stat| stat.start_ticks))
     }
 
     /// The process that started it, or that has taken it over; `None` when the process is gone or has none.
     pub(crate) fn parent(&self) -> io::Result<Option<Pid>> {
-        Ok(unless_gone(self.0.stat().map(|stat| stat.ppid))?.and_then(Pid::from_raw))
+        Ok(self.stat()?.and_then(|stat| Pid::from_raw(stat.parent)))
+    }
+
+    fn stat(&self) -> io::Result<Option<Stat>> {
+        let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "stat is not as the kernel writes it");
+        self.text("stat")?.map(|text| Stat::parse(&text).ok_or_else(unexpected)).transpose()
     }
 
     /// The content of a file below the directory; `None` when the process is gone.
@@ -62,6 +67,24 @@ impl Process {
             Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// What is looked at of a process's `stat`.
+///
+/// Not parsed by the library, which panics if what follows the command's name is not ASCII.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    parent: i32,
+    pub(crate) start_ticks: u64,
+}
+
+impl Stat {
+    /// `<pid> (<command>) <state> <parent> …`; the start is the 22nd field. The command's name may have anything in it.
+    pub(crate) fn parse(stat: &str) -> Option<Self> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace().skip(1);
+        Some(Self { parent: fields.next()?.parse().ok()?, start_ticks: fields.nth(17)?.parse().ok()? })
     }
 }
 
@@ -111,6 +134,16 @@ mod tests {
         }
         for broken in ["", "7 (pause", "7 (pause) S 1"] {
             assert!(start_ticks(broken).is_err(), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_stat_is_none_whatever_it_is() {
+        let stat = |end: &str| Stat::parse(&format!("7 (a b) c){end} 1 7 7 0 -1 4 0 0 0 0 1 2 0 0 20 0 1 0 98765 222"));
+        assert_eq!(stat(" S"), Some(Stat { parent: 1, start_ticks: 98_765 }));
+        assert_eq!(stat("\u{fffd}"), Some(Stat { parent: 1, start_ticks: 98_765 }), "found by fuzzing: no panic");
+        for broken in ["", ")", "7 (a) S 1", "7 (a) S x 7 7 0 -1 4 0 0 0 0 1 2 0 0 20 0 1 0 98765"] {
+            assert_eq!(Stat::parse(broken), None, "{broken:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! work per socket that is not wanted (docs/decisions.md, "Kernel messages: which libraries"). A dump costs about 0.75 µs for each
 //! reported socket and 0.1 µs for each TCP socket of the *whole node*, because all namespaces share one table.
 
-mod reply;
+pub(crate) mod reply;
 mod request;
 
 use std::fmt;

@@ -58,7 +58,7 @@ fn outside(proc_root: &Path, pid: Pid) -> Result<Option<Pid>, KernelError> {
 }
 
 /// Where a directory of a file system is, by the mount that shows the least of it: others may have something mounted over it.
-fn path_of(mounts: &str, device: &str, directory: &str) -> Option<String> {
+pub(crate) fn path_of(mounts: &str, device: &str, directory: &str) -> Option<String> {
     let shows = |mount: &Mount<'_>| {
         let root = mount.root.trim_end_matches('/');
         let is_below = directory.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
@@ -85,7 +85,7 @@ impl<'a> Mount<'a> {
 }
 
 /// The kernel writes blanks, line ends and backslashes as three octal digits.
-fn unescaped(text: &str) -> String {
+pub(crate) fn unescaped(text: &str) -> String {
     let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     codes.iter().fold(text.to_owned(), |text, (code, letter)| text.replace(code, letter))
 }

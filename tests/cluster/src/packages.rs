@@ -27,12 +27,23 @@ const BUILDING_C: [Need; 3] = [
     Need { file: "/usr/include/seccomp.h", package: "libseccomp-dev" },
 ];
 
+/// libFuzzer is C++.
+const FUZZING: [Need; 1] = [Need { file: "c++", package: "g++" }];
+
 /// Makes sure that all is there to run a cluster, or tests on network namespaces.
 ///
 /// # Errors
 /// If something is missing and can't be installed: without root, or on a system without apt.
 pub fn ensure_for_running(progress: Progress<'_>) -> Result<()> {
     ensure(&RUNNING, progress)
+}
+
+/// Makes sure that all is there to build libFuzzer.
+///
+/// # Errors
+/// As [`ensure_for_running`].
+pub fn ensure_for_fuzzing(progress: Progress<'_>) -> Result<()> {
+    ensure(&FUZZING, progress)
 }
 
 /// Makes sure that all is there to build a Go module, with C or without.

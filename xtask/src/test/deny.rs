@@ -30,6 +30,9 @@ struct Policy {
 #[serde(deny_unknown_fields)]
 struct Graph {
     targets: Vec<String>,
+    /// Also what is built only with a feature, such as libFuzzer.
+    #[serde(default, rename = "all-features")]
+    all_features: bool,
 }
 
 #[derive(Deserialize)]
@@ -121,6 +124,7 @@ pub(super) fn check() -> anyhow::Result<String> {
     let mut cargo = Command::new("cargo");
     cargo.args(["metadata", "--format-version", "1", "--locked"]).current_dir(workspace());
     cargo.args(policy.graph.targets.iter().flat_map(|target| ["--filter-platform", target]));
+    cargo.args(policy.graph.all_features.then_some("--all-features"));
     let output = cargo.output().context("cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
     let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
@@ -321,7 +325,8 @@ mod tests {
     fn a_rule_that_is_not_checked_here_is_an_error_and_the_real_file_has_none() {
         assert!(Policy::read(&POLICY.replace("wildcards = \"deny\"", "wildcards = \"warn\"")).is_err());
         assert!(Policy::read(&format!("{POLICY}\nrequired-git-spec = \"rev\"")).is_err());
-        let real = fs::read_to_string(workspace().join("deny.toml")).unwrap();
-        assert!(licensees(&Policy::read(&real).unwrap().licenses.allow).is_ok());
+        let real = Policy::read(&fs::read_to_string(workspace().join("deny.toml")).unwrap()).unwrap();
+        assert!(licensees(&real.licenses.allow).is_ok());
+        assert!(real.graph.all_features, "what only a feature brings is looked at, too");
     }
 }

@@ -161,6 +161,18 @@ mod tests {
     }
 
     #[test]
+    fn where_ports_are_too_many_the_annotations_are_kept() {
+        let ports = (1000..1064).map(|port| PortDrain { port, treat: PortTreatment::Http2 }).collect();
+        let policy = DrainOverrides { ports, ..DrainOverrides::default() };
+        let own = r#"{"ports": [{"port": 9000, "treat": "ignore"}, {"port": 1063, "treat": "tcp"}]}"#;
+        let spec = DrainSpec::resolve(&pod(Some(own)), &[&policy], |_| None).unwrap();
+        assert_eq!(spec.ports.len(), DrainSpec::MAX_PORTS);
+        let treatments = [9000, 1063, 1000, 80].map(|port| spec.treatment(port));
+        let expected = [PortTreatment::Ignore, PortTreatment::Tcp, PortTreatment::Http2, PortTreatment::Tcp];
+        assert_eq!(treatments, expected, "the port that the container declares finds no room");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_in_words() {
         let table = [
             ("{", "not usable"),

@@ -52,10 +52,17 @@ impl DrainOverrides {
         set(&mut spec.deadline_seconds, self.deadline_seconds);
         spec.idle_after_seconds = self.idle_after_seconds.or(spec.idle_after_seconds);
         set(&mut spec.hold_cap_milliseconds, self.hold_cap_milliseconds);
+        // These come first, so that weaker ones are left out where there are too many.
+        let weaker = std::mem::take(&mut spec.ports);
         for port in &self.ports {
             match spec.ports.iter_mut().find(|known| known.port == port.port) {
                 Some(known) => *known = *port,
                 None => spec.ports.push(*port),
+            }
+        }
+        for port in weaker {
+            if !spec.ports.iter().any(|known| known.port == port.port) {
+                spec.ports.push(port);
             }
         }
     }

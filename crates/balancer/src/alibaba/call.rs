@@ -99,8 +99,7 @@ impl Api {
 
     /// Calls, and reads the answer.
     pub(super) async fn read<A: DeserializeOwned>(&self, operation: &Operation) -> Result<A, ProviderError> {
-        let answer = self.call(operation).await?;
-        serde_json::from_slice(&answer).map_err(|error| operation.unexpected(error.to_string()))
+        operation.answer(&self.call(operation).await?)
     }
 
     /// Calls until there is an answer, a refusal that stays, or a limit of repetition.
@@ -208,6 +207,11 @@ impl Operation {
     pub(super) fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
         self.parameters.push((name, value.to_string()));
         self
+    }
+
+    /// What an answer says.
+    pub(super) fn answer<A: DeserializeOwned>(&self, answer: &[u8]) -> Result<A, ProviderError> {
+        serde_json::from_slice(answer).map_err(|error| self.unexpected(error.to_string()))
     }
 
     pub(super) fn unexpected(&self, why: String) -> ProviderError {

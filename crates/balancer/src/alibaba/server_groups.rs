@@ -43,15 +43,7 @@ impl ServerGroups {
     async fn pages(&self, pool: &PoolName, mark: &Mark) -> Result<(Vec<Server>, usize), ProviderError> {
         let operation = Operation::new(LIST, pool).with("ServerGroupId", pool);
         let pages: Vec<Listing> = self.api.pages(&operation).await?;
-        let (mut servers, mut names) = (Vec::new(), BTreeSet::new());
-        for entry in pages.iter().flat_map(|page| &page.servers) {
-            let server = entry.server(mark).map_err(|why| operation.unexpected(why))?;
-            if !names.insert(server.name.clone()) {
-                return Err(changed(pool, &server.name));
-            }
-            servers.push(server);
-        }
-        Ok((servers, pages.len()))
+        Ok((listed(&operation, mark, &pages)?, pages.len()))
     }
 
     pub(super) async fn add(&self, member: &Member<'_>, weight: u16) -> Result<(), ProviderError> {
@@ -84,10 +76,23 @@ impl ServerGroups {
     }
 }
 
+/// The servers on all pages. One that is there twice has moved from one page to another.
+pub(super) fn listed(operation: &Operation, mark: &Mark, pages: &[Listing]) -> Result<Vec<Server>, ProviderError> {
+    let (mut servers, mut names) = (Vec::new(), BTreeSet::new());
+    for entry in pages.iter().flat_map(|page| &page.servers) {
+        let server = entry.server(mark).map_err(|why| operation.unexpected(why))?;
+        if !names.insert(server.name.clone()) {
+            return Err(changed(&operation.pool, &server.name));
+        }
+        servers.push(server);
+    }
+    Ok(servers)
+}
+
 /// The answer to `ListServerGroupServers`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Listing {
+pub(super) struct Listing {
     servers: Vec<Entry>,
     next_token: Option<String>,
 }

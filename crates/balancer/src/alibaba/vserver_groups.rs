@@ -5,6 +5,7 @@
 
 mod answer;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use serde_json::json;
@@ -15,7 +16,8 @@ use super::account::Vpc;
 use super::call::{Api, Operation};
 use super::{Member, changed, interfaces};
 
-use answer::{Entry, Group, HealthStatus};
+use answer::Entry;
+pub(super) use answer::{Group, HealthStatus};
 
 /// The vServer groups of one region.
 #[derive(Clone, Debug)]
@@ -33,22 +35,11 @@ impl VServerGroups {
     pub(super) async fn read(&self, pool: &PoolName, mark: &Mark) -> Result<Vec<Server>, ProviderError> {
         let operation = self.describe(pool);
         let group: Group = self.slb.read(&operation).await?;
-        let mut servers: Vec<Server> = Vec::new();
-        for entry in group.entries() {
-            let server = entry.server(mark).map_err(|why| operation.unexpected(why))?;
-            if servers.iter().any(|other| other.name == server.name) {
-                return Err(changed(pool, &server.name));
-            }
-            servers.push(server);
-        }
+        let mut servers = listed(&operation, mark, &group)?;
         if servers.iter().any(|server| server.state == ServerState::Ready) {
             let health = self.operation("DescribeHealthStatus", pool).with("LoadBalancerId", &group.load_balancer_id);
             let health: HealthStatus = self.slb.read(&health).await?;
-            for (server, entry) in servers.iter_mut().zip(group.entries()) {
-                if server.state == ServerState::Ready && health.fails(entry) {
-                    server.state = ServerState::Unhealthy;
-                }
-            }
+            judge(&mut servers, &group, &health);
         }
         Ok(servers)
     }
@@ -114,5 +105,27 @@ impl VServerGroups {
 
     fn operation(&self, action: &'static str, pool: &PoolName) -> Operation {
         Operation::new(action, pool).with("RegionId", self.slb.region())
+    }
+}
+
+/// The servers of a group, in its order.
+pub(super) fn listed(operation: &Operation, mark: &Mark, group: &Group) -> Result<Vec<Server>, ProviderError> {
+    let (mut servers, mut names) = (Vec::new(), BTreeSet::new());
+    for entry in group.entries() {
+        let server = entry.server(mark).map_err(|why| operation.unexpected(why))?;
+        if !names.insert(server.name.clone()) {
+            return Err(changed(&operation.pool, &server.name));
+        }
+        servers.push(server);
+    }
+    Ok(servers)
+}
+
+/// Tells who fails a health check among the servers of a group, as [`listed`] gives them.
+pub(super) fn judge(servers: &mut [Server], group: &Group, health: &HealthStatus) {
+    for (server, entry) in servers.iter_mut().zip(group.entries()) {
+        if server.state == ServerState::Ready && health.fails(entry) {
+            server.state = ServerState::Unhealthy;
+        }
     }
 }

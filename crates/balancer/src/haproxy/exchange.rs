@@ -23,7 +23,8 @@ pub(super) async fn ask(endpoint: &Endpoint, command: &str, limit: Duration) -> 
     }
 }
 
-fn text(command: &str, answer: Vec<u8>) -> Result<String, ProviderError> {
+/// The answer as text, if it is whole.
+pub(super) fn text(command: &str, answer: Vec<u8>) -> Result<String, ProviderError> {
     let request = command.to_owned();
     if answer.len() > LONGEST {
         return Err(ProviderError::TooLong { request, limit: LONGEST });

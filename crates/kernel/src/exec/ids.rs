@@ -9,7 +9,7 @@ use crate::process::Process;
 
 /// User, group and further groups of a process, as processes of its own user namespace count them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ids {
+pub(crate) struct Ids {
     user: u32,
     group: u32,
     groups: Vec<u32>,
@@ -25,7 +25,7 @@ impl Ids {
     }
 
     /// The effective ones.
-    fn parse(status: &str, users: &str, groups: &str) -> Option<Self> {
+    pub(crate) fn parse(status: &str, users: &str, groups: &str) -> Option<Self> {
         let numbers = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_ascii_whitespace().map(|number| number.parse().ok()).collect::<Option<Vec<u32>>>()
@@ -39,13 +39,13 @@ impl Ids {
     }
 
     /// As a helper reads them.
-    pub(super) fn arguments(&self) -> [String; 3] {
+    pub(crate) fn arguments(&self) -> [String; 3] {
         let groups = self.groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         [self.user.to_string(), self.group.to_string(), groups]
     }
 
     /// What [`Self::arguments`] has written.
-    pub(super) fn from_arguments(arguments: &mut impl Iterator<Item = OsString>) -> Option<Self> {
+    pub(crate) fn from_arguments(arguments: &mut impl Iterator<Item = OsString>) -> Option<Self> {
         let mut next = || arguments.next()?.into_string().ok();
         let (user, group, groups) = (next()?.parse().ok()?, next()?.parse().ok()?, next()?);
         let groups = groups.split(',').filter(|text| !text.is_empty()).map(|text| text.parse().ok());

@@ -12,7 +12,7 @@ const ACCEPTS: u32 = 0x0001_0000;
 
 /// What a socket says about whether somebody is served through it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     /// Nobody is.
     Harmless,
     /// It accepts connections to this port, or is one.
@@ -25,34 +25,44 @@ pub(super) enum State {
 
 /// All sockets of a network namespace that are known to the tables, by inode.
 #[derive(Debug, Default)]
-pub(super) struct SocketTables(BTreeMap<u64, State>);
+pub(crate) struct SocketTables(BTreeMap<u64, State>);
 
 impl SocketTables {
     /// `net` is the directory `/proc/<pid>/net`.
     pub(super) fn read(net: &Path) -> io::Result<Self> {
-        let mut sockets = BTreeMap::new();
-        let tcp: Vec<Inet> =
-            [net.join("tcp"), net.join("tcp6")].iter().map(|path| inet(path)).collect::<Result<Vec<_>, _>>()?.concat();
+        Self::of(|name| table(&net.join(name)))
+    }
+
+    /// `table` has the text of the table with a name; an empty one where there is none.
+    pub(crate) fn of(table: impl Fn(&str) -> io::Result<String>) -> io::Result<Self> {
+        let tcp = [inet(&table("tcp")?), inet(&table("tcp6")?)].concat();
         let served: BTreeSet<u16> = tcp.iter().filter(|socket| socket.is_listening).map(|socket| socket.port).collect();
-        sockets.extend(tcp.into_iter().map(|Inet { inode, port, .. }| {
-            (inode, if served.contains(&port) { State::Tcp(port) } else { State::Harmless })
-        }));
-        for table in ["udp", "udp6"] {
-            sockets.extend(inet(&net.join(table))?.into_iter().map(|Inet { inode, port, is_connected, .. }| {
-                (inode, if is_connected { State::Harmless } else { State::Udp(port) })
-            }));
+        let mut sockets = Self::default();
+        for Inet { inode, port, .. } in tcp {
+            sockets.add(inode, if served.contains(&port) { State::Tcp(port) } else { State::Harmless });
         }
-        sockets.extend(rows(&net.join("unix"))?.iter().filter_map(|row| unix(row)));
-        sockets.extend(
-            rows(&net.join("netlink"))?
-                .iter()
-                .filter_map(|row| Some((row.split_whitespace().last()?.parse().ok()?, State::Harmless))),
-        );
-        Ok(Self(sockets))
+        for name in ["udp", "udp6"] {
+            for Inet { inode, port, is_connected, .. } in inet(&table(name)?) {
+                sockets.add(inode, if is_connected { State::Harmless } else { State::Udp(port) });
+            }
+        }
+        rows(&table("unix")?).filter_map(unix).for_each(|(inode, state)| sockets.add(inode, state));
+        let netlink = table("netlink")?;
+        let inodes = rows(&netlink).filter_map(|row| row.split_whitespace().last()?.parse().ok());
+        inodes.for_each(|inode| sockets.add(inode, State::Harmless));
+        Ok(sockets)
+    }
+
+    /// A table can't take back what another one has said: a process may choose a name for a Unix socket that looks like a row.
+    fn add(&mut self, inode: u64, state: State) {
+        let known = self.0.entry(inode).or_insert(State::Harmless);
+        if *known == State::Harmless {
+            *known = state;
+        }
     }
 
     /// `None`: no table has it.
-    pub(super) fn state(&self, inode: u64) -> Option<&State> {
+    pub(crate) fn state(&self, inode: u64) -> Option<&State> {
         self.0.get(&inode)
     }
 }
@@ -66,24 +76,29 @@ struct Inet {
     is_connected: bool,
 }
 
-/// The rows without the heading. Without IPv6 there is no such table.
-fn rows(path: &Path) -> io::Result<Vec<String>> {
+/// Without IPv6 some tables are not there.
+fn table(path: &Path) -> io::Result<String> {
     match fs::read(path) {
-        Ok(table) => Ok(String::from_utf8_lossy(&table).lines().skip(1).map(ToOwned::to_owned).collect()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Ok(table) => Ok(String::from_utf8_lossy(&table).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(error),
     }
 }
 
-fn inet(path: &Path) -> io::Result<Vec<Inet>> {
-    let row = |row: &String| {
+/// The rows without the heading.
+fn rows(table: &str) -> impl Iterator<Item = &str> {
+    table.lines().skip(1)
+}
+
+fn inet(table: &str) -> Vec<Inet> {
+    let row = |row: &str| {
         let mut fields = row.split_whitespace().skip(1);
         let (local, peer, state) = (fields.next()?, fields.next()?, fields.next()?);
         let port = |address: &str| u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok();
         let inode = fields.nth(5)?.parse().ok()?;
         Some(Inet { inode, port: port(local)?, is_listening: state == LISTEN, is_connected: port(peer)? != 0 })
     };
-    Ok(rows(path)?.iter().filter_map(row).collect())
+    rows(table).filter_map(row).collect()
 }
 
 /// One without a name that accepts nobody was made in a pair, or is a client's.
@@ -145,5 +160,18 @@ sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops 
         ] {
             assert_eq!(tables.state(inode), wanted.as_ref(), "{inode}");
         }
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_row_hides_no_socket() {
+        let forged = format!("{UNIX}0000000000000000: 00000002 00000000 00010000 0001 01    35 /x\n0: 0 0 0 0 0 11\n");
+        let tables = SocketTables::of(|name| {
+            Ok(match name {
+                "tcp" => TCP.to_owned(),
+                "unix" => forged.clone(),
+                _ => String::new(),
+            })
+        });
+        assert_eq!(tables.unwrap().state(11), Some(&State::Tcp(9090)));
     }
 }

@@ -118,9 +118,14 @@ impl Block {
 /// Names of the tables with our prefix.
 pub(super) fn names(nft: &mut Nfnetlink) -> io::Result<Vec<String>> {
     let tables = nft.list(&NfTablesMessage::GetTable(TableMessage { attributes: Vec::new() }))?;
-    let names = tables.iter().filter_map(|table| attribute(table, 1));
-    let names = names.map(|name| String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned());
-    Ok(names.filter(|name| name.starts_with(PREFIX)).collect())
+    Ok(tables.iter().filter_map(|table| own_name(table)).collect())
+}
+
+/// The name of a table that has our prefix.
+pub(crate) fn own_name(table: &[u8]) -> Option<String> {
+    let name = attribute(table, 1)?;
+    let name = String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned();
+    name.starts_with(PREFIX).then_some(name)
 }
 
 /// Deletes a table with all that is in it. `false` when it has gone.
@@ -132,7 +137,8 @@ pub(super) fn delete(nft: &mut Nfnetlink, name: &str) -> io::Result<bool> {
     }
 }
 
-fn expiration(object: &[u8]) -> io::Result<Duration> {
+/// How long an element of a set still lasts.
+pub(crate) fn expiration(object: &[u8]) -> io::Result<Duration> {
     let elements = attribute(object, 3).unwrap_or_default();
     attributes(elements)
         .find_map(|(_, element)| attribute(element, 5)?.first_chunk().copied())

@@ -18,16 +18,16 @@ const SYN_ALONE: u8 = 0x02;
 
 /// Which connection a SYN wants to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Flow {
-    pub(super) client: SocketAddr,
-    pub(super) server: SocketAddr,
+pub(crate) struct Flow {
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
 }
 
 /// A SYN from its IP header on, with a valid TCP checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Syn {
-    pub(super) flow: Flow,
-    pub(super) packet: Box<[u8]>,
+pub(crate) struct Syn {
+    pub(crate) flow: Flow,
+    pub(crate) packet: Box<[u8]>,
 }
 
 impl Syn {
@@ -35,7 +35,7 @@ impl Syn {
     ///
     /// The TCP checksum is computed anew: a packet that has not left the machine carries only half of it, because the
     /// network card would have added the rest. What follows the packet is padding of a short Ethernet frame.
-    pub(super) fn parse(captured: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(captured: &[u8]) -> Option<Self> {
         let (source, destination, header, total) = match captured.first()? >> 4 {
             4 => parse_v4(captured)?,
             6 => parse_v6(captured)?,

@@ -11,7 +11,7 @@ pub(super) const MOST: usize = 16_384;
 
 /// The newest SYN of each client.
 #[derive(Debug, Default)]
-pub(super) struct HeldSyns {
+pub(crate) struct HeldSyns {
     syns: Vec<Syn>,
     places: HashMap<Flow, usize>,
     overflow: usize,
@@ -19,7 +19,7 @@ pub(super) struct HeldSyns {
 
 impl HeldSyns {
     /// Remembers a SYN. A repetition takes the place of its client's earlier SYN.
-    pub(super) fn add(&mut self, syn: Syn) {
+    pub(crate) fn add(&mut self, syn: Syn) {
         match self.places.entry(syn.flow) {
             Entry::Occupied(known) => self.syns[*known.get()] = syn,
             Entry::Vacant(_) if self.syns.len() >= MOST => self.overflow += 1,
@@ -36,7 +36,7 @@ impl HeldSyns {
     }
 
     /// The SYNs in their clients' order, and how many more did not find room. Empty afterwards.
-    pub(super) fn take(&mut self) -> (Vec<Syn>, usize) {
+    pub(crate) fn take(&mut self) -> (Vec<Syn>, usize) {
         let Self { syns, overflow, .. } = std::mem::take(self);
         (syns, overflow)
     }

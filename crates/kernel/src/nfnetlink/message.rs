@@ -64,7 +64,7 @@ fn append(bytes: &mut Vec<u8>, sequence: u32, flags: u16, message: NetfilterMess
 
 /// One message of the kernel's answer.
 #[derive(Debug)]
-pub(super) enum Reply<'a> {
+pub(crate) enum Reply<'a> {
     /// An object's attributes.
     Object(&'a [u8]),
     Acknowledged,
@@ -73,7 +73,7 @@ pub(super) enum Reply<'a> {
 }
 
 /// The messages of a datagram that answer the request `sequence`. Whatever does not fit is an error, and the last item.
-pub(super) fn replies(mut datagram: &[u8], sequence: u32) -> impl Iterator<Item = io::Result<Reply<'_>>> {
+pub(crate) fn replies(mut datagram: &[u8], sequence: u32) -> impl Iterator<Item = io::Result<Reply<'_>>> {
     std::iter::from_fn(move || {
         while !datagram.is_empty() {
             let Ok(message) = NetlinkBuffer::new_checked(datagram) else {

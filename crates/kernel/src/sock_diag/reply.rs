@@ -18,19 +18,19 @@ use crate::{Connection, TcpInfo};
 
 /// One message of an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     Socket(Connection),
     Done,
 }
 
 /// The messages of one datagram that answer the request `sequence`; answers to earlier, broken-off requests are skipped.
-pub(super) struct Messages<'a> {
+pub(crate) struct Messages<'a> {
     rest: &'a [u8],
     sequence: u32,
 }
 
 impl<'a> Messages<'a> {
-    pub(super) fn new(datagram: &'a [u8], sequence: u32) -> Self {
+    pub(crate) fn new(datagram: &'a [u8], sequence: u32) -> Self {
         Self { rest: datagram, sequence }
     }
 

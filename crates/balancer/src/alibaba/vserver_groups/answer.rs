@@ -12,7 +12,7 @@ use super::super::owned;
 /// The answer to `DescribeVServerGroupAttribute`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Group {
+pub(in super::super) struct Group {
     pub(super) load_balancer_id: String,
     backend_servers: BackendServers<Entry>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Entry {
 /// The answer to `DescribeHealthStatus`: what each listener's health checks have found.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct HealthStatus {
+pub(in super::super) struct HealthStatus {
     backend_servers: BackendServers<Checked>,
 }
 
