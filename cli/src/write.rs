@@ -45,8 +45,9 @@ impl<T> Decided<T> {
     }
 }
 
-/// Decides about a workload and writes that. The controller writes annotations and the status of the same object: where that alone has
-/// changed meanwhile, it is read and decided again. Where somebody has changed its specification, that is left to the user.
+/// Decides about a workload and writes that. The controller writes annotations, the status, the pause and the update strategy of the same
+/// object, and an autoscaler its replicas: where these alone have changed meanwhile, it is read and decided again. Where somebody has
+/// changed its template, that is left to the user.
 pub(crate) async fn write<T>(
     client: &Client,
     snapshot: Snapshot,
@@ -73,7 +74,7 @@ async fn attempt<T>(
         let answer = send(&on, patch).await;
         if left > 0 && matches!(answer, Err(WriteError::Conflict { .. })) {
             let next = read().await?;
-            if spec(&next, &on) == spec(&snapshot, &on) {
+            if template(&next, &on) == template(&snapshot, &on) {
                 snapshot = next;
                 continue;
             }
@@ -83,8 +84,8 @@ async fn attempt<T>(
 }
 
 /// Its generation does not tell: a Deployment's rises with its annotations, too.
-fn spec<'a>(snapshot: &'a Snapshot, on: &ObjectRef) -> Option<&'a Value> {
-    snapshot.raw(&on.uid)?.get("spec")
+fn template<'a>(snapshot: &'a Snapshot, on: &ObjectRef) -> Option<&'a Value> {
+    snapshot.raw(&on.uid)?.pointer("/spec/template")
 }
 
 /// Patches the object, which is of a workload's kind.

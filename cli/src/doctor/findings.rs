@@ -116,7 +116,8 @@ fn definitions(facts: &Facts) -> Option<Finding> {
     } else {
         Finding::error(
             format!("definitions are missing: {}", missing.join(", ")),
-            "controller and agents can neither store what is to be done nor what was done",
+            "objects of these kinds can be neither written nor read: nothing is limited by rules and budgets that are not there, and where \
+             ledgers or NodeTransitions are missing no pod is operated",
             INSTALL,
         )
     })

@@ -73,7 +73,10 @@ fn pod(out: &mut String, pod: &PodAnswer, others: &[&str], nothing: &str) -> std
         }
         (_, true) if pod.allowed => writeln!(out, ": wishes {wish}; {nothing} is in the way")?,
         (_, true) => writeln!(out, ": wishes {wish} and waits")?,
-        (State::Ended(_), false) => writeln!(out, ": its operation ended as {}: {}", pod.state, pod.why)?,
+        (State::Ended(_), false) => {
+            let why = if pod.why.is_empty() { String::new() } else { format!(": {}", pod.why) };
+            writeln!(out, ": its operation ended as {}{why}", pod.state)?;
+        }
         (_, false) if pod.allowed => writeln!(out, ": wishes nothing; if it did, {nothing} would be in the way")?,
         (_, false) => writeln!(out, ": wishes nothing; if it did, it would wait")?,
     }
