@@ -103,7 +103,7 @@ fn where_only_the_controller_has_written_meanwhile_it_is_decided_again() {
                 object["metadata"]["resourceVersion"] = json!(format!("x{sent}"));
                 object["metadata"]["generation"] = json!(sent + 7);
                 object["status"] = json!({"observedGeneration": sent});
-                object["spec"]["paused"] = json!(sent % 2 == 0);
+                object["spec"]["paused"] = json!(sent.is_multiple_of(2));
             }
         }
     };
