@@ -111,20 +111,8 @@ impl Node {
         let heartbeat = Heartbeat::new(Instant::now());
         let health = Health { readiness: readiness.clone(), heartbeat, registry: Arc::new(registry()) };
         let router = router(state.clone(), health);
-        let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
         // Every address of the loopback network comes here, so that a client can have any.
-        let listener = match listener.local_addr() {
-            Ok(address) => bind(
-                (Ipv4Addr::UNSPECIFIED, {
-                    drop(listener);
-                    address.port()
-                })
-                    .into(),
-            )
-            .await
-            .unwrap(),
-            Err(error) => panic!("{error}"),
-        };
+        let listener = bind((Ipv4Addr::UNSPECIFIED, 0).into()).await.unwrap();
         let address = SocketAddr::from((NODE, listener.local_addr().unwrap().port()));
         tokio::spawn(serve(Disguised(listener), state.clone(), router.clone()));
         let node = Self { state, address, token, readiness, fake, router };
