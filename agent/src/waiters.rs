@@ -31,8 +31,9 @@ struct Awaited {
     leaving: Option<Timestamp>,
 }
 
-/// After so long it is known whether a pod is being deleted whose hook waits.
-const DELETION_SEEN: Duration = Duration::from_secs(2);
+/// A kubelet runs a preStop hook at once when a pod is deleted; the agent's watch tells of the deletion a little later. A pod of
+/// which nothing is heard for so long is not deleted.
+pub(crate) const DELETION_SHOWS: Duration = Duration::from_secs(2);
 
 /// Somebody who waits, until it is dropped.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl Waiters {
     /// Whether somebody waits for a pod that is being deleted, or has just begun to wait: whether the pod is deleted may not be seen yet.
     #[must_use]
     pub fn any_leaving(&self) -> bool {
-        self.pods().values().any(|awaited| awaited.leaving.is_some() || awaited.since.elapsed() < DELETION_SEEN)
+        self.pods().values().any(|awaited| awaited.leaving.is_some() || awaited.since.elapsed() < DELETION_SHOWS)
     }
 
     /// Since when the pod has been looked at because it is being deleted and somebody waits for it.
@@ -182,7 +183,7 @@ mod tests {
         let pods = [pod("gone", &deleted()), pod("stays", &json!({}))];
         let (gone, _stays) = (waiters.enter("gone"), waiters.enter("stays"));
         assert_eq!(waiters.targets(&pods, |_| false, Timestamp::UNIX_EPOCH).len(), 1);
-        tokio::time::advance(DELETION_SEEN).await;
+        tokio::time::advance(DELETION_SHOWS).await;
         assert!(waiters.any_leaving());
         drop(gone);
         assert!(!waiters.any_leaving());

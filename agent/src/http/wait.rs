@@ -18,13 +18,10 @@ use super::progress::{Because, Progress};
 use super::refusal::Refusal;
 use super::state::AppState;
 use crate::view::NodePod;
-use crate::waiters::drain_of;
+use crate::waiters::{DELETION_SHOWS, drain_of};
 
 /// Longest wait.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_hours(1);
-/// A kubelet runs a preStop hook at once when a pod is deleted; the agent's watch tells of the deletion a little later. A pod of
-/// which nothing is heard for so long is not deleted.
-const DELETION_SHOWS: Duration = Duration::from_secs(2);
 
 /// The query.
 #[derive(Debug, Default, Deserialize)]

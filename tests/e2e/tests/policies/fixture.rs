@@ -27,7 +27,7 @@ pub(crate) use rules::{asking, rules};
 pub(crate) use sets::{Set, set};
 use sets::{create_sets, system_sets};
 use workloads::create_workloads;
-pub(crate) use workloads::{apps, owned, system_replica_sets, workload};
+pub(crate) use workloads::{annotated_workload, apps, owned, system_replica_sets, workload};
 
 /// The agent's node; no machine stands behind it.
 pub(crate) const NODE: &str = "policy-test-here";

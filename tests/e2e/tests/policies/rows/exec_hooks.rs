@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{allowed, denied};
 use crate::Row;
 use crate::fixture::{
-    GATED, NAMESPACE, NODE, apps, colla_sets, command, drain_policies, drain_policy, pod, pods, workload,
+    GATED, NAMESPACE, NODE, annotated_workload, apps, colla_sets, command, drain_policies, drain_policy, pod, pods,
 };
 use crate::request::{Call, Who};
 
@@ -49,20 +49,7 @@ fn policies() -> Vec<Row> {
 
 /// A workload whose pods have these hooks.
 fn with_hooks(kind: &str, hooks: &str) -> Value {
-    let mut body = workload("new", 0, &json!({}));
-    body["kind"] = json!(kind);
-    body["apiVersion"] = json!(match kind {
-        "CollaSet" => "apps.kusionstack.io/v1alpha1",
-        "ReplicationController" => "v1",
-        _ => "apps/v1",
-    });
-    body["spec"]["template"]["metadata"]["annotations"] = json!({"hitless.dev/hooks": hooks});
-    match kind {
-        "DaemonSet" => body["spec"]["replicas"] = Value::Null,
-        "ReplicationController" => body["spec"]["selector"] = json!({"app": "new"}),
-        _ => {}
-    }
-    body
+    annotated_workload(kind, json!({"hitless.dev/hooks": hooks}))
 }
 
 fn templates() -> Vec<Row> {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{allowed, denied};
 use crate::Row;
-use crate::fixture::{NAMESPACE, NODE, apps, colla_sets, pod, pods, workload};
+use crate::fixture::{NAMESPACE, NODE, annotated_workload, apps, colla_sets, pod, pods};
 use crate::request::{Call, Who};
 
 const KEY: &str = "podtransitionrule.kusionstack.io/skip-rule-conditions";
@@ -16,20 +16,7 @@ fn annotations(rules: &str) -> Value {
 
 /// A workload whose pods are excused.
 fn excused(kind: &str) -> Value {
-    let mut body = workload("new", 0, &json!({}));
-    body["kind"] = json!(kind);
-    body["apiVersion"] = json!(match kind {
-        "CollaSet" => "apps.kusionstack.io/v1alpha1",
-        "ReplicationController" => "v1",
-        _ => "apps/v1",
-    });
-    body["spec"]["template"]["metadata"]["annotations"] = annotations("\"a\"");
-    match kind {
-        "DaemonSet" => body["spec"]["replicas"] = Value::Null,
-        "ReplicationController" => body["spec"]["selector"] = json!({"app": "new"}),
-        _ => {}
-    }
-    body
+    annotated_workload(kind, annotations("\"a\""))
 }
 
 pub(super) fn rows() -> Vec<Row> {
