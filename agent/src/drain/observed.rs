@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hitless_api::PortTreatment;
 use hitless_kernel::{
-    Connection, ConnectionWatch, DestroyEvents, KernelError, Look, NodeSockets, PodNetns, close_unused_if,
+    ClosedReport, Connection, ConnectionWatch, DestroyEvents, KernelError, Look, NodeSockets, PodNetns, close_unused_if,
 };
 use jiff::Timestamp;
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -76,6 +76,8 @@ pub(super) struct Observed {
     skipped: usize,
     /// The longest that a request was seen in flight: a lower bound of the longest there are.
     longest_busy: Duration,
+    /// Another container of the pod had a request in flight, or may have had: nothing but a look tells when it has none.
+    has_busy_sibling: bool,
     /// When to look again.
     pub(super) next: Instant,
 }
@@ -105,6 +107,7 @@ impl Observed {
             ends: Ends::default(),
             skipped: 0,
             longest_busy: Duration::ZERO,
+            has_busy_sibling: false,
             next: now,
         };
         observed.forget_quiet();
@@ -200,6 +203,8 @@ impl Observed {
         } else if self.destroy_events.is_none() || self.count.unlisted {
             // Nothing tells when the last one has ended, or which others there are.
             FINE
+        } else if self.has_busy_sibling {
+            CLOSE_EVERY
         } else if self.ends.http1.is_empty() {
             LIST_EVERY
         } else {
@@ -221,6 +226,7 @@ impl Observed {
             None => PodNetns::open(proc_root, &self.uid)?,
         };
         if self.target.stage == Stage::Replacing {
+            self.close_siblings(&netns, now);
             if let Some(restart) = &mut self.restart {
                 self.count.listening = restart.look(&netns)?;
             }
@@ -259,7 +265,7 @@ impl Observed {
         // While connections come and go all the time there is nothing to be seen in each change.
         let has_changed = self.count.quiet && (!was_quiet || self.established != counters.curr_estab);
         let is_last = self.target.stage == Stage::Destroying;
-        if is_due || has_changed || self.count.unlisted || is_last {
+        if is_due || has_changed || self.count.unlisted || self.has_busy_sibling || is_last {
             self.list(proc_root, netns, node, now)?;
         }
         if self.established != counters.curr_estab || self.count.quiet != was_quiet {
@@ -278,9 +284,7 @@ impl Observed {
         {
             self.closed_at = Some(now);
             // Which of them are idle is asked again right before.
-            let is_over = |connection: &Connection| self.answers.is_over(connection, now);
-            let report = close_unused_if(netns, &ends.http1, ambiguous_unused(self.longest_busy), is_over)?;
-            self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
+            let report = self.close(netns, &ends.http1, now)?;
             self.skipped = if ends.is_last_batch { 0 } else { self.skipped + report.busy + report.unowned };
             drop(ends);
             self.list_after(report.closed > 0, proc_root, netns, node, now)?;
@@ -288,6 +292,28 @@ impl Observed {
             self.ends = ends;
         }
         Ok(())
+    }
+
+    /// Once: what is opened then, or can't be closed, is ended by the restart.
+    fn close_siblings(&mut self, netns: &PodNetns, now: Instant) {
+        let siblings = std::mem::take(&mut self.ends.siblings);
+        if !siblings.is_empty()
+            && let Err(error) = self.close(netns, &siblings, now)
+        {
+            tracing::debug!(pod_uid = self.uid, %error, "can't close the connections of other containers");
+        }
+    }
+
+    fn close(
+        &mut self,
+        netns: &PodNetns,
+        connections: &[Connection],
+        now: Instant,
+    ) -> Result<ClosedReport, KernelError> {
+        let is_over = |connection: &Connection| self.answers.is_over(connection, now);
+        let report = close_unused_if(netns, connections, ambiguous_unused(self.longest_busy), is_over)?;
+        self.count.closed = self.count.closed.saturating_add(u32::try_from(report.closed).unwrap_or(u32::MAX));
+        Ok(report)
     }
 
     /// After connections have been ended. Those of a crowd that did end are worth another list soon.
@@ -352,7 +378,7 @@ impl Observed {
         }
         self.listed = Some(now);
         let mut origin = |connection: &Connection| node_connections::origin(proc_root, node, connection);
-        let Self { target, answers, node_connections, restart, watch, count, skipped, .. } = self;
+        let Self { target, answers, node_connections, restart, watch, count, skipped, longest_busy, .. } = self;
         let closing = count.quiet.then_some(*skipped);
         let staying = restart.as_ref().map(Restart::staying);
         let mut tally = Tally::begin(target, staying, closing, now, answers, node_connections, &mut origin);
@@ -361,9 +387,9 @@ impl Observed {
             count.unlisted = true;
             return Ok(());
         };
-        let tallied = tally.end(count);
+        let tallied = tally.end(*longest_busy, count);
         count.unlisted = !is_complete;
-        self.longest_busy = self.longest_busy.max(tallied.longest_busy);
+        (self.longest_busy, self.has_busy_sibling) = (tallied.longest_busy, tallied.has_busy_sibling);
         self.ends = tallied.ends;
         Ok(())
     }

@@ -75,7 +75,7 @@ pub fn close_unused_if(
             // Asked for it alone, right before: no other connection's turn lies between.
             Some(socket) => match look_again(netns, place.connection)? {
                 None => report.gone += 1,
-                Some(now) if is_idle(&now, unused) && may_close(&now) => close(&socket, &mut report)?,
+                Some(now) if is_between_requests(&now, unused) && may_close(&now) => close(&socket, &mut report)?,
                 Some(_) => report.busy += 1,
             },
         }
@@ -95,7 +95,10 @@ fn look_again(netns: &PodNetns, connection: &Connection) -> Result<Option<Connec
     Ok(now.filter(|now| now.state == TcpState::Established))
 }
 
-fn is_idle(connection: &Connection, unused: Duration) -> bool {
+/// Whether no request is in flight on a connection of a request-response protocol (HTTP/1). One of which that can't be told counts
+/// as busy until it has been without data for `unused`.
+#[must_use]
+pub fn is_between_requests(connection: &Connection, unused: Duration) -> bool {
     match classify(connection) {
         Activity::Idle => true,
         Activity::Fresh => connection.silent_for().is_some_and(|silent| silent >= FRESH_LASTS),

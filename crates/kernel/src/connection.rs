@@ -136,7 +136,8 @@ impl Connection {
     }
 
     /// Both ends are in the pod: over loopback, or through the pod's own address.
-    pub(crate) fn is_from_pod_itself(&self) -> bool {
+    #[must_use]
+    pub fn is_from_pod_itself(&self) -> bool {
         self.peer.ip().is_loopback() || self.peer.ip() == self.local.ip()
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hitless_api::PortTreatment;
-use hitless_kernel::{Activity, Among, Connection, Origin, TcpState, classify};
+use hitless_kernel::{Activity, Among, Connection, Origin, TcpState, classify, is_between_requests};
 
 use super::answers::Answers;
 use super::node_connections::NodeConnections;
 use super::target::{Stage, Target};
+use crate::drain::ambiguous::ambiguous_unused;
 use crate::view::Count;
 
 /// A connection that one side has closed is not waited for once nothing has passed for so long: with an application that forgets
@@ -38,6 +39,8 @@ pub(super) struct Tally<'a> {
     busy: u32,
     unused: u32,
     longest_busy: Duration,
+    /// Those on HTTP/1 ports that the pod's other containers have opened, a proxy for its clients for instance.
+    siblings: Vec<Connection>,
     ends: Ends,
 }
 
@@ -45,6 +48,9 @@ pub(super) struct Tally<'a> {
 pub(super) struct Ends {
     /// Those on HTTP/1 ports, to be closed between two requests.
     pub(super) http1: Vec<Connection>,
+    /// The same of the pod's other containers, to be closed when its containers are replaced. Before, a proxy would open others for
+    /// its clients.
+    pub(super) siblings: Vec<Connection>,
     /// All that are waited for, if they are to be reset.
     pub(super) waited: Vec<Connection>,
     /// There are no more of them to be closed behind these.
@@ -53,7 +59,7 @@ pub(super) struct Ends {
 
 impl Default for Ends {
     fn default() -> Self {
-        Self { http1: Vec::new(), waited: Vec::new(), is_last_batch: true }
+        Self { http1: Vec::new(), siblings: Vec::new(), waited: Vec::new(), is_last_batch: true }
     }
 }
 
@@ -61,6 +67,8 @@ impl Default for Ends {
 pub(super) struct Tallied {
     /// The longest that a request was seen in flight.
     pub(super) longest_busy: Duration,
+    /// One of the pod's other containers has a request in flight, or may have.
+    pub(super) has_busy_sibling: bool,
     /// Whom to end next.
     pub(super) ends: Ends,
 }
@@ -92,6 +100,7 @@ impl<'a> Tally<'a> {
             busy: 0,
             unused: 0,
             longest_busy: Duration::ZERO,
+            siblings: Vec::new(),
             ends: Ends::default(),
         }
     }
@@ -143,6 +152,17 @@ impl<'a> Tally<'a> {
         }
         // Until it has been sent it is waited for, as on any other port.
         let is_http1 = treatment == PortTreatment::Http1 && !self.is_being_sent(connection);
+        if is_http1 && !self.is_crowd && connection.is_from_pod_itself() {
+            self.siblings.push(connection.clone());
+            return;
+        }
+        self.count_open(connection, is_http1);
+        if is_http1 {
+            self.note_http1(connection);
+        }
+    }
+
+    fn count_open(&mut self, connection: &Connection, is_http1: bool) {
         match classify(connection) {
             Activity::Idle | Activity::Fresh if is_http1 => self.idle += 1,
             Activity::Busy if is_http1 => {
@@ -150,9 +170,6 @@ impl<'a> Tally<'a> {
                 self.longest_busy = self.longest_busy.max(connection.unused_for().unwrap_or_default());
             }
             Activity::Idle | Activity::Fresh | Activity::Busy | Activity::Ambiguous => self.busy += 1,
-        }
-        if is_http1 {
-            self.note_http1(connection);
         }
         self.note_waited(connection);
     }
@@ -201,14 +218,31 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// After the look: puts its numbers into `count`.
-    pub(super) fn end(self, count: &mut Count) -> Tallied {
+    /// Says whether a sibling has a request in flight, or may have: then all its connections are waited for. If none has, none is:
+    /// a proxy keeps idle ones for as long as it has clients. `longest_busy` is the longest that a request was seen in flight before.
+    fn end_siblings(&mut self, longest_busy: Duration) -> bool {
+        let siblings = std::mem::take(&mut self.siblings);
+        let unused = ambiguous_unused(longest_busy.max(self.longest_busy));
+        let is_over = |sibling| is_between_requests(sibling, unused) && self.answers.is_over(sibling, self.now);
+        let has_busy = !siblings.iter().all(is_over);
+        if has_busy {
+            for sibling in &siblings {
+                self.count_open(sibling, true);
+            }
+        }
+        self.ends.siblings = siblings;
+        has_busy
+    }
+
+    /// After the look: puts its numbers into `count`. `longest_busy`: that a request was seen in flight at the looks before.
+    pub(super) fn end(mut self, longest_busy: Duration, count: &mut Count) -> Tallied {
+        let has_busy_sibling = self.end_siblings(longest_busy);
         self.answers.end();
         count.perhaps_probes = if self.is_crowd { 0 } else { self.nodes.end(self.may_be_probes, self.now) };
         (count.idle, count.busy, count.unused) = (self.idle, self.busy, self.unused);
         count.inbound = self.busy.saturating_add(self.idle);
         count.most = count.most.max(count.inbound.saturating_add(self.unused));
-        Tallied { longest_busy: self.longest_busy, ends: self.ends }
+        Tallied { longest_busy: longest_busy.max(self.longest_busy), has_busy_sibling, ends: self.ends }
     }
 }
 

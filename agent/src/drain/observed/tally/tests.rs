@@ -59,7 +59,7 @@ impl Looker {
         for connection in connections {
             tally.add(connection, among);
         }
-        tally.end(&mut self.count).ends
+        tally.end(Duration::ZERO, &mut self.count).ends
     }
 }
 
@@ -102,4 +102,33 @@ fn of_a_crowd_no_more_than_a_batch_is_kept_and_all_are_counted() {
     assert_eq!(looker.count.inbound, u32::try_from(2 * BATCH).unwrap());
     let ends = looker.look(Stage::Draining, Some(BATCH + 1), &connections, Among::Crowd);
     assert_eq!((ends.http1.len(), ends.waited.len(), ends.is_last_batch), (BATCH - 1, 0, true));
+}
+
+/// The same from another container of the pod.
+fn sibling(connection: &Connection) -> Connection {
+    Connection { peer: ([127, 0, 0, 6], 50_000).into(), ..connection.clone() }
+}
+
+#[test]
+fn all_connections_of_siblings_are_waited_for_as_long_as_one_has_a_request_in_flight() {
+    let (quiet, asked) = (sibling(&idle(1, HTTP, 2000)), sibling(&busy(2)));
+    let recent = sibling(&idle(3, HTTP, 20));
+    let look = |connections: &[Connection]| {
+        let mut looker = Looker::new();
+        let ends = looker.look(Stage::Destroying, Some(0), connections, Among::Few);
+        assert_eq!(cookies(&ends.siblings), cookies(connections), "closed when the containers are replaced");
+        assert_eq!((cookies(&ends.http1), looker.count.closed), (vec![], 0), "and not before");
+        (looker.count.idle, looker.count.busy, cookies(&ends.waited))
+    };
+    assert_eq!(look(&[quiet.clone(), asked.clone()]), (1, 1, vec![1, 2]));
+    assert_eq!(look(&[quiet.clone(), recent]), (2, 0, vec![1, 3]), "an answer in pieces, for all anybody knows");
+    assert_eq!(look(&[quiet]), (0, 0, vec![]));
+}
+
+#[test]
+fn other_clients_are_waited_for_and_closed_whatever_siblings_do() {
+    let connections = [sibling(&idle(1, HTTP, 2000)), idle(2, HTTP, 2000)];
+    let mut looker = Looker::new();
+    let ends = looker.look(Stage::Draining, Some(0), &connections, Among::Few);
+    assert_eq!((looker.count.inbound, cookies(&ends.http1)), (1, vec![2]));
 }
