@@ -9,17 +9,20 @@ pub enum Kubernetes {
     /// 1.36, which everything is tested on.
     #[default]
     V1_36,
+    /// 1.37, the next one.
+    V1_37,
     /// 1.35, whose API server has no mutating admission policies.
     V1_35,
 }
 
 impl Kubernetes {
-    const ALL: [(Self, &str); 2] = [(Self::V1_36, "1.36"), (Self::V1_35, "1.35")];
+    const ALL: [(Self, &str); 3] = [(Self::V1_36, "1.36"), (Self::V1_37, "1.37"), (Self::V1_35, "1.35")];
 
     /// The directory of its Go module.
     pub(crate) const fn module(self) -> &'static str {
         match self {
             Self::V1_36 => "kube",
+            Self::V1_37 => "kube-1.37",
             Self::V1_35 => "kube-1.35",
         }
     }
@@ -56,6 +59,6 @@ mod tests {
             let text = std::fs::read_to_string(go_mod).unwrap();
             assert!(text.contains(&format!("require k8s.io/kubernetes v{name}.")), "{name}");
         }
-        assert!("1.12".parse::<Kubernetes>().unwrap_err().contains("1.36, 1.35"));
+        assert!("1.12".parse::<Kubernetes>().unwrap_err().contains("1.36, 1.37, 1.35"));
     }
 }
