@@ -3,6 +3,7 @@
 
 mod fault;
 mod footprint;
+mod state;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use hitless_cluster::{Cluster, IpFamily, Kubernetes, UpOptions, missing_requirements};
 use hitless_e2e::app::{Shape, Workload, patience_for};
@@ -138,7 +139,7 @@ fn soak(options: &Soak, stack: &Stack) -> anyhow::Result<Figures> {
     let end = begin + Duration::from_secs(options.minutes * 60);
     let mut rollouts = Vec::new();
     while Instant::now() < end {
-        let rollout = rollout(stack, &mut subjects, &mut random)?;
+        let rollout = rollout(stack, &mut subjects, &mut random).inspect_err(|_| state::print(stack))?;
         let so_far = begin.elapsed().as_secs() / 60;
         eprintln!("[{so_far} min] {}", rollout.line());
         rollouts.push(rollout);
@@ -172,7 +173,7 @@ fn rollout(stack: &Stack, subjects: &mut [Subject], random: &mut fastrand::Rng) 
         ensure!(begin.elapsed() < patience, "{name} did not get to {version} in {patience:?} after {fault}");
     }
     if subject.app.workload != Workload::CollaSet {
-        subject.app.wait_unheld()?;
+        subject.app.wait_unheld().with_context(|| format!("{name} to {version}, {fault}"))?;
     }
     let seconds = begin.elapsed().as_secs_f64();
     fault.mend(stack)?;

@@ -83,7 +83,7 @@ const KNOWN: &[Known] = &[
         "AWS Load Balancer Controller",
         Some((
             "with target-type ip it sends new connections to a pod as long as its containers are ready, so a pod that leaves service goes on getting them",
-            "use target-type instance, or DrainPolicy mode: Hold for these pods",
+            "nothing, where its readiness gates are on (label elbv2.k8s.aws/pod-readiness-gate-inject: enabled on the namespace): mode Auto holds such pods. Else use target-type instance, or DrainPolicy mode: Hold for these pods",
         )),
         false,
     ),
@@ -92,7 +92,7 @@ const KNOWN: &[Known] = &[
         name: "GKE network endpoint groups",
         means: Some((
             "container-native load balancing takes only deleted pods out, so a pod that leaves service goes on getting connections until the health check fails",
-            "let its health check ask the node's endpoint /lb/<namespace>/<pod> (docs/endpoint.md), or DrainPolicy mode: Hold",
+            "nothing, where the pods have its readiness gate: mode Auto holds them. Else let its health check ask the node's endpoint /lb/<namespace>/<pod> (docs/endpoint.md), or DrainPolicy mode: Hold",
         )),
         is_network: false,
     },

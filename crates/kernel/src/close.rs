@@ -3,6 +3,9 @@
 //! The application's own socket is shut down for reading: the application reads end-of-file, as if the client had closed,
 //! and closes in its turn. The client sees a clean end. On a connection with a request in flight several servers would
 //! abort that request, so each is looked at again right before.
+//!
+//! Where another container of the pod has the other end, that one is told first, as if the application had closed: it sends no request
+//! on a connection that its server is about to close.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -62,10 +65,31 @@ pub fn close_unused_if(
     unused: Duration,
     may_close: impl Fn(&Connection) -> bool,
 ) -> Result<ClosedReport, KernelError> {
+    let (siblings, clients): (Vec<&Connection>, Vec<&Connection>) =
+        connections.iter().partition(|connection| connection.is_from_pod_itself());
     let mut report = ClosedReport::default();
-    let mut wanted: HashMap<u32, &Connection> =
-        connections.iter().filter(|c| c.inode != 0).map(|c| (c.inode, c)).collect();
-    report.unowned = connections.len() - wanted.len();
+    tell(netns, clients.into_iter().map(End::own).collect(), unused, &may_close, &mut report)?;
+    if !siblings.is_empty() {
+        let others = siblings.iter().map(|sibling| End::other(netns, sibling)).collect::<Result<_, _>>()?;
+        tell(netns, others, unused, &may_close, &mut report)?;
+        // Who does not look at a connection between two requests does not close it either. Each has been counted.
+        let own = siblings.into_iter().map(End::own).collect();
+        tell(netns, own, unused, &may_close, &mut ClosedReport::default())?;
+    }
+    Ok(report)
+}
+
+/// Tells each of these that the other side is done.
+fn tell(
+    netns: &PodNetns,
+    ends: Vec<End<'_>>,
+    unused: Duration,
+    may_close: impl Fn(&Connection) -> bool,
+    report: &mut ClosedReport,
+) -> Result<(), KernelError> {
+    let all = ends.len();
+    let mut wanted: HashMap<u32, End<'_>> = ends.into_iter().filter(|e| e.inode != 0).map(|e| (e.inode, e)).collect();
+    report.unowned += all - wanted.len();
     let places = find_owners(netns, &mut wanted)?;
 
     let mut pidfds = HashMap::new();
@@ -73,20 +97,20 @@ pub fn close_unused_if(
         match take_socket(place, &mut pidfds)? {
             None => report.gone += 1,
             // Asked for it alone, right before: no other connection's turn lies between.
-            Some(socket) => match look_again(netns, place.connection)? {
+            Some(socket) => match look_again(netns, place.end.connection)? {
                 None => report.gone += 1,
-                Some(now) if is_between_requests(&now, unused) && may_close(&now) => close(&socket, &mut report)?,
+                Some(now) if is_between_requests(&now, unused) && may_close(&now) => close(&socket, report)?,
                 Some(_) => report.busy += 1,
             },
         }
     }
-    for connection in wanted.into_values() {
-        match look_again(netns, connection)? {
+    for end in wanted.into_values() {
+        match look_again(netns, end.connection)? {
             Some(_) => report.unowned += 1,
             None => report.gone += 1,
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 /// The connection as it is now; `None` if either side has closed it.
@@ -122,22 +146,44 @@ fn close(socket: &OwnedFd, report: &mut ClosedReport) -> Result<(), KernelError>
     Ok(())
 }
 
+/// The socket that is told.
+#[derive(Clone, Copy)]
+struct End<'a> {
+    /// As the application has it.
+    connection: &'a Connection,
+    inode: u32,
+    cookie: u64,
+}
+
+impl<'a> End<'a> {
+    /// The application's.
+    const fn own(connection: &'a Connection) -> Self {
+        Self { connection, inode: connection.inode, cookie: connection.cookie }
+    }
+
+    /// That of another container of the pod; nobody's, if it has gone.
+    fn other(netns: &PodNetns, connection: &'a Connection) -> Result<Self, KernelError> {
+        let other = netns.ask(|sockets| sockets.find(connection.peer, connection.local, None))?;
+        Ok(Self { connection, ..other.as_ref().map_or(Self { connection, inode: 0, cookie: 0 }, End::own) })
+    }
+}
+
 /// A file descriptor of one of the pod's processes.
 struct Place<'a> {
     pid: Pid,
     descriptor: ForeignRawFd,
-    connection: &'a Connection,
+    end: End<'a>,
 }
 
 /// Looks through the open files of the pod's processes and takes what it finds out of `wanted`, which goes by inode.
-fn find_owners<'a>(netns: &PodNetns, wanted: &mut HashMap<u32, &'a Connection>) -> Result<Vec<Place<'a>>, KernelError> {
+fn find_owners<'a>(netns: &PodNetns, wanted: &mut HashMap<u32, End<'a>>) -> Result<Vec<Place<'a>>, KernelError> {
     let mut places = Vec::with_capacity(wanted.len());
     for pid in find_pod_pids(&netns.proc_root, &netns.pod_uid)? {
         if wanted.is_empty() {
             break;
         }
         each_socket_of(&netns.proc_root, pid, |descriptor, inode| {
-            places.extend(wanted.remove(&inode).map(|connection| Place { pid, descriptor, connection }));
+            places.extend(wanted.remove(&inode).map(|end| Place { pid, descriptor, end }));
         })?;
     }
     Ok(places)
@@ -201,7 +247,7 @@ fn take_socket(place: &Place<'_>, pidfds: &mut HashMap<Pid, OwnedFd>) -> Result<
         },
     };
     match pidfd_getfd(pidfd, place.descriptor, PidfdGetfdFlags::empty()) {
-        Ok(socket) if socket_cookie(&socket) == Ok(place.connection.cookie) => Ok(Some(socket)),
+        Ok(socket) if socket_cookie(&socket) == Ok(place.end.cookie) => Ok(Some(socket)),
         Ok(_) | Err(Errno::SRCH | Errno::BADF) => Ok(None),
         Err(errno) => Err(failed(errno)),
     }
@@ -242,8 +288,8 @@ mod tests {
         let (local, peer) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
         let connection = SockDiag::open().unwrap().find(local, peer, Some(cookie)).unwrap().unwrap();
         let another = Connection { cookie: cookie + 1, ..connection.clone() };
-        let take = |connection, descriptor| {
-            let place = Place { pid: rustix::process::getpid(), descriptor, connection };
+        let take = |connection: &Connection, descriptor| {
+            let place = Place { pid: rustix::process::getpid(), descriptor, end: End::own(connection) };
             take_socket(&place, &mut HashMap::new()).unwrap()
         };
         assert!(take(&connection, client.as_raw_fd()).is_some());

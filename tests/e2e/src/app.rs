@@ -16,12 +16,13 @@ use anyhow::Context as _;
 use hitless_cluster::Cluster;
 use serde_json::{Value, json};
 
-pub use looks::{all_ready, condition, image_of, is_closed, is_held, is_opened, is_ready};
-pub use manifest::manifest;
+pub use looks::{all_ready, condition, container_ids, image_of, is_closed, is_held, is_opened, is_ready, restarts};
 use manifest::{HEADLESS, service};
-pub use shape::{Shape, Workload};
+pub use manifest::{manifest, readiness_probe};
+pub use shape::{LONGEST_HOLD, Shape, Workload};
 
 use crate::stack::TIMES;
+use crate::watch::Objects;
 use crate::{Kubectl, Watch};
 
 /// Longest wait for something that normally takes seconds; machines are busy.
@@ -134,6 +135,13 @@ impl App {
             return self.kubectl.run(&["patch", "collaset", "web", "--type=json", "-p", &change.to_string()]).map(drop);
         }
         self.kubectl.run(&["set", "image", self.workload.web(), &format!("web={}", self.image(version))]).map(drop)
+    }
+
+    /// The pods as the API server has them now. What somebody else has told of has happened there already, and our own watch may
+    /// be behind.
+    pub fn pods_now(&self) -> anyhow::Result<Objects> {
+        let pods = self.kubectl.list(&["pods", "-l", OWN])?;
+        Ok(pods.into_iter().filter_map(|pod| Some((pod["metadata"]["name"].as_str()?.to_owned(), pod))).collect())
     }
 
     /// The pods that are there and not being deleted, sorted by name.

@@ -25,6 +25,8 @@ struct Seen {
     node: String,
     was_ready: bool,
     left: Option<Instant>,
+    /// It was Ready, and then its condition InService was False, or it was deleted.
+    was_taken_out: bool,
     /// Restarts of its containers when it was Ready first, and now.
     restarts: Option<(i64, i64)>,
 }
@@ -57,6 +59,14 @@ impl Departures {
         left.collect()
     }
 
+    /// Fails if a pod was taken out of service: a held one is not, though it is not Ready for the moment of its restart.
+    pub fn ensure_none_taken_out(&self) -> anyhow::Result<()> {
+        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken_out: Vec<&String> = pods.iter().filter(|(_, seen)| seen.was_taken_out).map(|(uid, _)| uid).collect();
+        ensure!(taken_out.is_empty(), "these pods were taken out of service: {taken_out:?}");
+        Ok(())
+    }
+
     /// Fails if a pod has left service or a container has been restarted.
     pub fn ensure_none(&self) -> anyhow::Result<()> {
         let left = self.left();
@@ -79,12 +89,13 @@ fn note(pods: &mut BTreeMap<String, Seen>, event: &Value) {
     if let Some(node) = pod["spec"]["nodeName"].as_str() {
         node.clone_into(&mut seen.node);
     }
-    let serves =
-        event["type"] != "DELETED" && is_ready(pod) && condition(pod, "hitless.dev/InService") != Some("False");
+    let is_out = event["type"] == "DELETED" || condition(pod, "hitless.dev/InService") == Some("False");
+    let serves = !is_out && is_ready(pod);
     seen.was_ready |= serves;
     if !seen.was_ready {
         return;
     }
+    seen.was_taken_out |= is_out;
     if !serves {
         seen.left.get_or_insert_with(Instant::now);
     }
@@ -106,33 +117,42 @@ mod tests {
             "status": {"conditions": conditions, "containerStatuses": [{"restartCount": restarts}]}}})
     }
 
-    /// Whether the pod has left, and its restarts, after these events.
-    fn after(events: &[Value]) -> (bool, Option<(i64, i64)>) {
+    /// What is known of the pod after these events.
+    fn after(events: &[Value]) -> Seen {
         let mut pods = BTreeMap::new();
         for event in events {
             note(&mut pods, event);
         }
-        (pods["u"].left.is_some(), pods["u"].restarts)
+        pods.remove("u").unwrap()
     }
 
     #[test]
     fn a_pod_leaves_only_after_it_was_in_service() {
         let (new, serves) = (event("ADDED", "False", "False", 0), event("MODIFIED", "True", "True", 0));
-        assert!(!after(&[new.clone(), serves.clone()]).0);
-        assert!(!after(&[new.clone(), event("DELETED", "False", "False", 0)]).0, "it has never served");
+        assert!(after(&[new.clone(), serves.clone()]).left.is_none());
+        assert!(after(&[new.clone(), event("DELETED", "False", "False", 0)]).left.is_none(), "it has never served");
         for away in [
             event("MODIFIED", "False", "True", 0),
             event("MODIFIED", "True", "False", 0),
             event("DELETED", "True", "True", 0),
         ] {
             // Back again: it has left nevertheless.
-            assert!(after(&[new.clone(), serves.clone(), away.clone(), serves.clone()]).0, "{away}");
+            assert!(after(&[new.clone(), serves.clone(), away.clone(), serves.clone()]).left.is_some(), "{away}");
         }
+    }
+
+    #[test]
+    fn a_pod_that_is_not_ready_for_a_moment_was_not_taken_out() {
+        let (new, serves) = (event("ADDED", "False", "False", 0), event("MODIFIED", "True", "True", 0));
+        let after = |away: Value| after(&[new.clone(), serves.clone(), away, serves.clone()]).was_taken_out;
+        assert!(!after(event("MODIFIED", "False", "True", 1)));
+        assert!(after(event("MODIFIED", "True", "False", 0)));
+        assert!(after(event("DELETED", "True", "True", 0)));
     }
 
     #[test]
     fn restarts_count_from_the_first_moment_in_service() {
         let serves = |restarts| event("MODIFIED", "True", "True", restarts);
-        assert_eq!(after(&[event("ADDED", "False", "True", 1), serves(2), serves(3)]).1, Some((2, 3)));
+        assert_eq!(after(&[event("ADDED", "False", "True", 1), serves(2), serves(3)]).restarts, Some((2, 3)));
     }
 }

@@ -21,6 +21,8 @@ use crate::watch::Objects;
 
 /// The backend that pods are servers of.
 pub const POOL: &str = "shop";
+/// One that runs answers much sooner, but the machine may be busy.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Two tests that unpack at once would be in each other's way.
 static UNPACKING: Mutex<()> = Mutex::new(());
 
@@ -119,8 +121,8 @@ impl HaProxy {
     fn ask(&self, command: &str) -> anyhow::Result<String> {
         let address = self.runtime_api();
         self.cluster.in_network(Place::Outside, || -> anyhow::Result<String> {
-            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-            stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+            let mut stream = TcpStream::connect_timeout(&address, ANSWERS_WITHIN)?;
+            stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
             writeln!(stream, "{command}")?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;

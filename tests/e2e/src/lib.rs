@@ -17,12 +17,14 @@ pub mod namespace;
 pub mod node_ports;
 pub mod operations;
 pub mod own;
+mod plugin;
 pub mod scene;
 pub mod servers;
 pub mod site;
 pub mod stack;
 pub mod streams;
 pub mod traffic;
+pub mod until;
 pub mod watch;
 
 pub use app::App;

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use upgrade::{Outcome, Way, upgrade};
 
+use crate::app::LONGEST_HOLD;
 use crate::build::workspace;
 
 /// The versions of which images are made.
@@ -56,7 +57,7 @@ pub const SERVERS: [Server; 9] = [
         prepare: &[],
         command: &["/usr/sbin/nginx", "-e", "stderr", "-g", "daemon off; user root;", "-c", "/srv/VERSION.conf"],
         grace_seconds: None,
-        hold_cap_ms: None,
+        hold_cap_ms: Some(LONGEST_HOLD),
     },
     Server {
         name: "haproxy",
@@ -65,7 +66,7 @@ pub const SERVERS: [Server; 9] = [
         prepare: &[],
         command: &["/usr/sbin/haproxy", "-W", "-db", "-f", "/srv/haproxy.cfg"],
         grace_seconds: None,
-        hold_cap_ms: None,
+        hold_cap_ms: Some(LONGEST_HOLD),
     },
     Server {
         name: "caddy",
@@ -74,7 +75,7 @@ pub const SERVERS: [Server; 9] = [
         prepare: &[],
         command: &["/usr/bin/caddy", "run", "--config", "/srv/Caddyfile", "--adapter", "caddyfile"],
         grace_seconds: None,
-        hold_cap_ms: None,
+        hold_cap_ms: Some(LONGEST_HOLD),
     },
     Server {
         name: "node",
@@ -83,7 +84,7 @@ pub const SERVERS: [Server; 9] = [
         prepare: &[],
         command: &["/usr/bin/tini", "--", "/usr/bin/node", "/srv/server.js"],
         grace_seconds: None,
-        hold_cap_ms: None,
+        hold_cap_ms: Some(LONGEST_HOLD),
     },
     Server {
         name: "node-deaf",
@@ -101,7 +102,7 @@ pub const SERVERS: [Server; 9] = [
         prepare: COMPILE,
         command: &["/usr/bin/gunicorn", "--bind", ":8080", "--workers", "2", "app:app"],
         grace_seconds: None,
-        hold_cap_ms: Some(4000),
+        hold_cap_ms: Some(LONGEST_HOLD),
     },
     Server {
         name: "gunicorn-threads",
@@ -110,7 +111,7 @@ pub const SERVERS: [Server; 9] = [
         prepare: COMPILE,
         command: &["/usr/bin/gunicorn", "--bind", ":8080", "--workers", "2", "--threads", "4", "app:app"],
         grace_seconds: None,
-        hold_cap_ms: Some(4000),
+        hold_cap_ms: Some(LONGEST_HOLD),
     },
     Server {
         name: "uvicorn",
@@ -119,7 +120,7 @@ pub const SERVERS: [Server; 9] = [
         prepare: COMPILE,
         command: &["/usr/bin/uvicorn", "--host", "0.0.0.0", "--port", "8080", "--no-access-log", "app:app"],
         grace_seconds: None,
-        hold_cap_ms: Some(4000),
+        hold_cap_ms: Some(LONGEST_HOLD),
     },
     Server {
         name: "jetty",
@@ -134,7 +135,7 @@ pub const SERVERS: [Server; 9] = [
             "/srv/server.xml",
         ],
         grace_seconds: None,
-        hold_cap_ms: Some(4000),
+        hold_cap_ms: Some(LONGEST_HOLD),
     },
 ];
 

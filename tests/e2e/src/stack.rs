@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Output;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,9 +12,9 @@ use hitless_cluster::image::{Ballast, ImageSpec};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::app::PATIENCE;
+use crate::app::{PATIENCE, all_ready, is_ready};
 use crate::build::{Programs, workspace};
-use crate::{App, Kubectl, Watch};
+use crate::{Kubectl, Watch};
 
 /// The setting that names the cluster of the end-to-end tests.
 pub const CLUSTER: &str = "HITLESS_E2E_CLUSTER";
@@ -23,6 +22,11 @@ pub const CLUSTER: &str = "HITLESS_E2E_CLUSTER";
 pub const TIMES: &str = "HITLESS_E2E_TIMES";
 /// Namespace that hitless runs in.
 pub const SYSTEM_NAMESPACE: &str = "hitless-system";
+
+/// Label selector of the agents' pods.
+const AGENTS: &str = "app.kubernetes.io/name=hitless-agent";
+/// Label selector of the controllers' pods.
+const CONTROLLERS: &str = "app.kubernetes.io/name=hitless-controller";
 
 /// Registry of all images: the cluster's own stands for every other one.
 pub const REGISTRY: &str = "hitless.test";
@@ -177,23 +181,6 @@ impl Stack {
         Kubectl::new(Arc::clone(&self.cluster), SYSTEM_NAMESPACE)
     }
 
-    /// Runs `kubectl hitless …` in the application's namespace, whatever its exit code.
-    pub fn hitless_output(&self, app: &App, arguments: &[&str]) -> anyhow::Result<Output> {
-        app.kubectl.plugin(&self.programs.cli, arguments)
-    }
-
-    /// Runs `kubectl hitless …` in the application's namespace and returns what it printed.
-    pub fn hitless(&self, app: &App, arguments: &[&str]) -> anyhow::Result<String> {
-        let output = self.hitless_output(app, arguments)?;
-        ensure!(
-            output.status.success(),
-            "kubectl hitless {}: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
     /// The machine's clock, RFC 3339.
     #[must_use]
     pub fn now(&self) -> String {
@@ -202,7 +189,7 @@ impl Stack {
 
     /// Sees to it that one controller runs on each of two nodes, as far as the scheduler can.
     pub fn spread_controllers(&self) -> anyhow::Result<()> {
-        let pods = self.system().list(&["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
+        let pods = self.system().list(&["pods", "-l", CONTROLLERS])?;
         let on: BTreeSet<&str> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
         if let [first, _, ..] = pods.as_slice()
             && on.len() < 2
@@ -213,23 +200,29 @@ impl Stack {
         self.wait_ready()
     }
 
-    /// `kill -9` of the agent's process on a node; returns when it is dead, the kubelet starts another one.
+    /// `kill -9` of the agent's process on a node; returns when it is dead, the kubelet starts another one. If the last one was
+    /// killed just now, its successor is waited for.
     pub fn kill_agent(&self, node: &str) -> anyhow::Result<()> {
-        kill_container_of(&self.agent_of(node)?)
+        kill(self.process_of_agent(node, |_| true)?)
     }
 
     /// The process of the agent on a node; waits for it after it was killed, and until the kubelet has noticed.
     pub fn agent_process(&self, node: &str) -> anyhow::Result<u32> {
-        let pods = Watch::start(&self.system(), &["pods", "-l", "app.kubernetes.io/name=hitless-agent"])?;
+        self.process_of_agent(node, is_ready)
+    }
+
+    /// Until the kubelet has told of a container that was started anew, the pod names one that has no process any more.
+    fn process_of_agent(&self, node: &str, is_wanted: impl Fn(&Value) -> bool) -> anyhow::Result<u32> {
+        let pods = Watch::start(&self.system(), &["pods", "-l", AGENTS])?;
         pods.wait("the agent's process", PATIENCE, |pods| {
-            let pod = pods.values().find(|pod| pod["spec"]["nodeName"] == node && crate::app::is_ready(pod))?;
-            main_process(pod).ok()
+            let mut there = pods.values().filter(|pod| pod["spec"]["nodeName"] == node && is_wanted(pod));
+            there.find_map(|pod| main_process(pod).ok())
         })
     }
 
     /// The agent's pod on a node.
     pub fn agent_of(&self, node: &str) -> anyhow::Result<Value> {
-        let pods = self.system().list(&["pods", "-l", "app.kubernetes.io/name=hitless-agent"])?;
+        let pods = self.system().list(&["pods", "-l", AGENTS])?;
         let mine = |pod: &Value| pod["spec"]["nodeName"] == node;
         pods.into_iter().find(mine).with_context(|| format!("no agent on {node}"))
     }
@@ -239,33 +232,42 @@ impl Stack {
         let pod = self.agent_of(node)?;
         let name = pod["metadata"]["name"].as_str().context("a pod without a name")?;
         self.system().run(&["delete", "pod", name, "--wait=true"])?;
+        // `kubectl rollout status` may still count the one that is gone.
+        let pods = Watch::start(&self.system(), &["pods", "-l", AGENTS])?;
+        pods.wait(&format!("another agent on {node}"), PATIENCE, |pods| {
+            let is_it =
+                |(other, pod): (&String, &Value)| other != name && pod["spec"]["nodeName"] == node && is_ready(pod);
+            pods.iter().any(is_it).then_some(())
+        })?;
         self.wait_ready()
     }
 
     /// `kill -9` of the leading controller's process.
     pub fn kill_leader(&self) -> anyhow::Result<()> {
         let system = self.system();
-        let pods = Watch::start(&system, &["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
+        let pods = Watch::start(&system, &["pods", "-l", CONTROLLERS])?;
         let leases = Watch::start(&system, &["leases"])?;
         // One that was deleted holds the Lease until another one has taken it.
         let leader = leases.wait("a leader that is there", PATIENCE, |leases| {
             let holder = leases.get("hitless-controller")?["spec"]["holderIdentity"].as_str()?;
             let pods = pods.objects();
-            pods.iter()
-                .find(|(name, pod)| holder.starts_with(*name) && crate::app::is_ready(pod))
-                .map(|(_, pod)| pod.clone())
+            let (_, pod) = pods.iter().find(|(name, pod)| holder.starts_with(*name) && is_ready(pod))?;
+            main_process(pod).ok()
         })?;
-        kill_container_of(&leader)
+        kill(leader)
     }
 
     /// Scales the controller and waits until exactly so many run.
     pub fn scale_controller(&self, replicas: usize) -> anyhow::Result<()> {
         let system = self.system();
         system.run(&["scale", "deployment/hitless-controller", &format!("--replicas={replicas}")])?;
-        let pods = Watch::start(&system, &["pods", "-l", "app.kubernetes.io/name=hitless-controller"])?;
-        pods.wait(&format!("{replicas} controllers"), PATIENCE, |pods| {
-            (pods.len() == replicas && pods.values().all(crate::app::is_ready)).then_some(())
-        })
+        if replicas == 0 {
+            // A watch that has just begun has seen no pod yet.
+            let timeout = format!("--timeout={}s", PATIENCE.as_secs());
+            return system.run(&["wait", "pods", "-l", CONTROLLERS, "--for=delete", &timeout]).map(drop);
+        }
+        let pods = Watch::start(&system, &["pods", "-l", CONTROLLERS])?;
+        pods.wait(&format!("{replicas} controllers"), PATIENCE, |pods| all_ready(pods, replicas).then_some(()))
     }
 
     /// A kustomization over the manifests that names this build's images.
@@ -314,8 +316,7 @@ pub fn main_process(pod: &Value) -> anyhow::Result<u32> {
     pids.filter(of_container).min().with_context(|| format!("no process of container {id} was found"))
 }
 
-fn kill_container_of(pod: &Value) -> anyhow::Result<()> {
-    let pid = main_process(pod)?;
+fn kill(pid: u32) -> anyhow::Result<()> {
     let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status()?;
     ensure!(killed.success(), "kill -9 {pid} failed");
     Ok(())

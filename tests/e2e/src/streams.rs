@@ -8,7 +8,7 @@ use hitless_streams::Report;
 use hitless_streams::server::Port;
 use serde_json::json;
 
-use crate::app::Shape;
+use crate::app::{Shape, readiness_probe};
 use crate::client::Client;
 use crate::stack::image;
 use crate::{App, Stack};
@@ -22,7 +22,7 @@ pub fn shape(seconds: u32) -> Shape {
     let drain = json!({"stragglerAfterSeconds": seconds, "deadlineSeconds": seconds}).to_string();
     let ports = Port::ALL.map(|port| json!({"name": port.name, "containerPort": port.number}));
     let container = json!({"name": "web", "image": image(REPOSITORY, "v1"), "ports": ports,
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": Port::HTTP.name}, "periodSeconds": 1, "failureThreshold": 1}});
+        "readinessProbe": readiness_probe(Port::HTTP.name)});
     let template =
         json!({"metadata": {"annotations": {"hitless.dev/drain": drain}}, "spec": {"containers": [container]}});
     Shape { patch: json!({"spec": {"template": template}}), repository: REPOSITORY.to_owned(), ..Shape::default() }

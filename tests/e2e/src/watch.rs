@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ pub type Objects = BTreeMap<String, Value>;
 struct Shared {
     objects: Mutex<Objects>,
     changed: Condvar,
+    /// Those who are told each state; only used while `objects` is locked, so that none is left out.
+    followers: Mutex<Vec<Sender<Objects>>>,
 }
 
 /// A running watch of one kind in one namespace; ends when dropped.
@@ -28,8 +31,16 @@ pub struct Watch {
     reader: Option<JoinHandle<()>>,
 }
 
+/// Each state of a watch from some moment on, one after the other: also those that are over when this process comes to look.
+pub struct States<'w> {
+    what: &'w str,
+    now: Objects,
+    next: Receiver<Objects>,
+}
+
 impl Watch {
-    /// Watches `kubectl get <arguments>`, e.g. `["pods", "-l", "app=web"]`.
+    /// Watches `kubectl get <arguments>`, e.g. `["pods", "-l", "app=web"]`. Nothing is there at first, and what there is comes one
+    /// by one: that something is *not* there can only be waited for once it was seen.
     pub fn start(kubectl: &Kubectl, arguments: &[&str]) -> anyhow::Result<Self> {
         Self::start_seeing(kubectl, arguments, |_| ())
     }
@@ -78,11 +89,20 @@ impl Watch {
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let seen = serde_json::to_string_pretty(&*objects)?;
-                anyhow::bail!("waited {timeout:?} for {what}; {} are:\n{seen}", self.what);
+                return Err(in_vain(what, timeout, &self.what, &objects));
             }
             objects = self.shared.changed.wait_timeout(objects, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Each state from now on, this one first. Begin before that can happen which is to be seen: [`Watch::wait`] looks at the
+    /// newest state only, and on a busy machine it may look too late for one that lasts a second.
+    #[must_use]
+    pub fn follow(&self) -> States<'_> {
+        let (sender, next) = channel();
+        let objects = self.shared.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.followers.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        States { what: &self.what, now: objects.clone(), next }
     }
 
     /// Returns at the next change, or after `timeout`.
@@ -99,6 +119,33 @@ impl Watch {
     }
 }
 
+impl States<'_> {
+    /// Goes on to the first state for which `found` returns something, and stays there. The error is as that of [`Watch::wait`].
+    pub fn wait<T>(
+        &mut self,
+        what: &str,
+        timeout: Duration,
+        mut found: impl FnMut(&Objects) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        let end = Instant::now() + timeout;
+        loop {
+            if let Some(value) = found(&self.now) {
+                return Ok(value);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(next) = self.next.recv_timeout(left) else {
+                return Err(in_vain(what, timeout, self.what, &self.now));
+            };
+            self.now = next;
+        }
+    }
+}
+
+fn in_vain(what: &str, timeout: Duration, of: &str, objects: &Objects) -> anyhow::Error {
+    let seen = serde_json::to_string_pretty(objects).unwrap_or_default();
+    anyhow::anyhow!("waited {timeout:?} for {what}; {of} are:\n{seen}")
+}
+
 impl Shared {
     fn apply(&self, event: &Value) {
         let object = &event["object"];
@@ -109,6 +156,9 @@ impl Shared {
         } else {
             objects.insert(name, object.clone());
         }
+        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who has gone does not take it.
+        followers.retain(|follower| follower.send(objects.clone()).is_ok());
         self.changed.notify_all();
     }
 }
@@ -121,5 +171,54 @@ impl Drop for Watch {
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A watch that nothing feeds but the test.
+    fn watch() -> anyhow::Result<Watch> {
+        let child = std::process::Command::new("true").spawn()?;
+        Ok(Watch { what: "pods".to_owned(), child, shared: Arc::default(), reader: None })
+    }
+
+    fn see(watch: &Watch, what: &str, state: &str) {
+        watch.shared.apply(&json!({"type": what, "object": {"metadata": {"name": "a"}, "state": state}}));
+    }
+
+    fn is(state: &str) -> impl Fn(&Objects) -> Option<()> {
+        move |objects| (objects.get("a")?["state"] == state).then_some(())
+    }
+
+    #[test]
+    fn who_follows_sees_what_is_over_and_in_order() -> anyhow::Result<()> {
+        let watch = watch()?;
+        see(&watch, "ADDED", "first");
+        let mut states = watch.follow();
+        for state in ["second", "third"] {
+            see(&watch, "MODIFIED", state);
+        }
+        see(&watch, "DELETED", "third");
+        assert!(watch.wait("second", Duration::ZERO, is("second")).is_err(), "a wait sees the newest state only");
+        for state in ["first", "second", "third"] {
+            states.wait(state, Duration::ZERO, is(state))?;
+        }
+        states.wait("its end", Duration::ZERO, |objects| objects.is_empty().then_some(()))?;
+        let missed = states.wait("first", Duration::ZERO, is("first"));
+        assert!(missed.is_err_and(|error| error.to_string().contains("for first; pods are")));
+        Ok(())
+    }
+
+    #[test]
+    fn nobody_is_told_who_has_gone() -> anyhow::Result<()> {
+        let watch = watch()?;
+        drop(watch.follow());
+        see(&watch, "ADDED", "first");
+        assert!(watch.shared.followers.lock().unwrap().is_empty());
+        Ok(())
     }
 }

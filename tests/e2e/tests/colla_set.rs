@@ -24,7 +24,7 @@ struct Scene {
 impl Scene {
     fn start(name: &str, shape: &Shape) -> anyhow::Result<Self> {
         let stack = Stack::attach()?;
-        let app = App::start(&stack.cluster, &format!("t-cls-{name}"), shape)?;
+        let app = App::start(&stack.cluster, &format!("t-cls-{name}"), &shape.clone().parking())?;
         let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
         traffic.wait_for_requests(200, PATIENCE)?;
         Ok(Self { before: app.identities(), app, traffic })
@@ -82,10 +82,9 @@ fn an_image_reaches_the_same_pods_and_a_command_new_ones_without_a_failed_reques
             && status["currentRevision"] == status["updatedRevision"]
             && status["terminatingReplicas"] == 0
     })?;
+    scene.app.wait_replaced(&scene.before)?;
     scene.app.wait_ready(3)?;
-    let before: BTreeSet<String> = scene.before.iter().map(|pod| pod.uid.clone()).collect();
-    let kept = scene.app.identities().into_iter().filter(|pod| before.contains(&pod.uid)).count();
-    ensure!(kept == 0 && ids(&scene.app) == [0, 1, 2], "{kept} pods were kept, the ids are {:?}", ids(&scene.app));
+    ensure!(ids(&scene.app) == [0, 1, 2], "the ids are {:?}", ids(&scene.app));
     let revisions = scene.app.kubectl.list(&["controllerrevisions"])?;
     ensure!(revisions.len() == 3, "there are {} revisions", revisions.len());
     scene.finish().map(drop)
@@ -101,9 +100,10 @@ fn scaling_and_a_deleted_pod_cost_no_request_and_no_pod_too_many() -> anyhow::Re
     scene.wait_status("two pods", |status| status["replicas"] == 2 && status["terminatingReplicas"] == 0)?;
     let app = scene.finish()?;
     app.wait_ready(2)?;
-    let context = app.kubectl.get(&["resourcecontext", "web"])?;
-    let contexts = context["spec"]["contexts"].as_array().context("no contexts")?;
-    ensure!(contexts.len() == 2 && contexts.iter().all(|each| each["data"]["Owner"] == "web"), "{contexts:?}");
+    Watch::start(&app.kubectl, &["resourcecontexts"])?.wait("the ids of two pods", PATIENCE, |contexts| {
+        let ids = contexts.get("web")?["spec"]["contexts"].as_array()?;
+        (ids.len() == 2 && ids.iter().all(|each| each["data"]["Owner"] == "web")).then_some(())
+    })?;
     // Somebody deletes a pod: another one takes its id.
     let gone = app.identities().first().context("no pod")?.clone();
     app.kubectl.run(&["delete", "pod", &gone.name, "--wait=false"])?;
@@ -156,23 +156,24 @@ fn what_admission_refuses_is_said_on_the_collaset_and_nothing_is_lost() -> anyho
     scene.finish().map(drop)
 }
 
-/// Pods by name: owner, and whether they are being deleted.
-fn owned_by(app: &App, set: &str) -> BTreeSet<String> {
-    let pods = app.pods.objects();
+/// Names of the pods of a CollaSet, without those that are being deleted.
+fn owned_by(app: &App, set: &str) -> anyhow::Result<BTreeSet<String>> {
+    let pods = app.pods_now()?;
     let is_owned = |pod: &&Value| {
         pod["metadata"]["ownerReferences"][0]["name"] == set && pod["metadata"]["deletionTimestamp"].is_null()
     };
     let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    pods.values().filter(is_owned).map(name).collect()
+    Ok(pods.values().filter(is_owned).map(name).collect())
 }
 
 #[test]
 fn a_replacement_serves_before_the_old_pod_leaves() -> anyhow::Result<()> {
     let policy = json!({"spec": {"updateStrategy": {"podUpgradePolicy": "Replace"}}});
     let scene = Scene::start("replace", &Shape { patch: policy, ..colla_set(2) })?;
+    let mut pods = scene.app.pods.follow();
     scene.app.set_version("v2")?;
     // One more than wanted, and the old one is there until the new one serves.
-    scene.app.pods.wait("a new pod beside both old ones", PATIENCE, |pods| {
+    pods.wait("a new pod beside both old ones", PATIENCE, |pods| {
         let name =
             |pod: &Value| pod["metadata"]["labels"]["collaset.kusionstack.io/replace-pair-origin-name"].is_string();
         (pods.len() == 3 && pods.values().any(name)).then_some(())
@@ -180,6 +181,9 @@ fn a_replacement_serves_before_the_old_pod_leaves() -> anyhow::Result<()> {
     scene.wait_status("only new pods", |status| {
         status["updatedAvailableReplicas"] == 2 && status["replicas"] == 2 && status["terminatingReplicas"] == 0
     })?;
+    // Our view of the pods may be behind what was said of them.
+    scene.app.wait_replaced(&scene.before)?;
+    scene.app.wait_ready(2)?;
     let updated = scene.app.identities();
     let is_new = |pod: &Identity| scene.before.iter().all(|old| old.uid != pod.uid);
     ensure!(updated.len() == 2 && updated.iter().all(is_new), "the pods are {updated:?}, they were {:?}", scene.before);
@@ -239,9 +243,9 @@ fn a_claim_outlives_an_update_in_place_and_a_new_pod_and_one_that_is_never_bound
         let second =
             second.context("the second pod has no claim")?["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         app.kubectl.run(&["scale", "collaset/web", "--replicas=1"])?;
-        app.pods.wait("one pod again", PATIENCE, |all| (all.len() == 1).then_some(()))?;
         // A finalizer of Kubernetes keeps a claim for a moment longer than the pod that used it.
-        app.kubectl.run(&["wait", &format!("persistentvolumeclaim/{second}"), "--for=delete", "--timeout=60s"])?;
+        app.kubectl.run(&["wait", &format!("persistentvolumeclaim/{second}"), "--for=delete", "--timeout=120s"])?;
+        app.pods.wait("one pod again", PATIENCE, |all| (all.len() == 1).then_some(()))?;
         let after = claim("after scaling in")?;
         ensure!(app.identities() == pods && after == first, "the first pod was disturbed");
         Ok(())
@@ -260,7 +264,7 @@ fn a_deleted_collaset_costs_no_request_and_pods_may_change_their_collaset() -> a
     let other = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "CollaSet", "metadata": {"name": "other"}, "spec": spec});
     scene.app.kubectl.feed(&["apply"], &other)?;
     scene.app.wait_ready(4)?;
-    let out = owned_by(&scene.app, "other").first().context("no pod")?.clone();
+    let out = owned_by(&scene.app, "other")?.first().context("no pod")?.clone();
     let exclude = json!({"spec": {"scaleStrategy": {"podToExclude": [out]}}});
     scene.app.kubectl.run(&["patch", "collaset", "other", "--type=merge", "-p", &exclude.to_string()])?;
     scene.app.wait_ready(5)?;
@@ -270,11 +274,11 @@ fn a_deleted_collaset_costs_no_request_and_pods_may_change_their_collaset() -> a
     })?;
     // Its other pods leave service before they go, and it goes last.
     scene.app.kubectl.run(&["delete", "collaset", "other", "--wait=true", "--timeout=120s"])?;
-    ensure!(owned_by(&scene.app, "other").is_empty(), "pods are left");
+    ensure!(owned_by(&scene.app, "other")?.is_empty(), "pods are left");
     let include = json!({"spec": {"replicas": 3, "scaleStrategy": {"podToInclude": [out]}}});
     scene.patch(&include)?;
     scene.wait_status("the pod that was taken on", |status| status["availableReplicas"] == 3)?;
-    let web = owned_by(&scene.app, "web");
+    let web = owned_by(&scene.app, "web")?;
     ensure!(web.contains(&out) && web.len() == 3, "the pods are {web:?}");
     // One that has ended is an object for a moment more.
     scene.app.pods.wait("no pod too many", PATIENCE, |pods| (pods.len() == 3).then_some(()))?;
@@ -366,7 +370,7 @@ fn a_decoration_brings_a_sidecar_by_new_pods_and_its_next_image_in_place_without
         ensure!(image_in(&pod, "web") == Some(scene.app.image("v1")), "{name} has another image: {}", pod["spec"]);
     }
     let revision = reported(&first)?;
-    for pod in scene.app.pods.objects().values() {
+    for pod in scene.app.pods_now()?.values() {
         let label = &pod["metadata"]["labels"]["poddecoration.kusionstack.io/pd-log"];
         ensure!(label == revision.as_str(), "a pod has the revision {label}, and not {revision}");
     }

@@ -44,7 +44,8 @@ fn a_version_that_starts_at_once_is_tried_and_the_pod_is_held() -> anyhow::Resul
     let good = scene.push("good", &[], None)?;
     scene.app.set_version(&good)?;
     scene.app.wait_version(&good, 1)?;
-    scene.departures.ensure_none()?;
+    scene.app.wait_unheld()?;
+    scene.departures.ensure_none_taken_out()?;
     let tried = scene.app.kubectl.run(&[
         "get",
         "deployment/web",

@@ -42,11 +42,9 @@ fn an_image_and_its_undo_reach_the_pods_of_all_nodes_one_by_one_without_a_failed
     let before = app.identities();
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
     traffic.wait_for_requests(200, PATIENCE)?;
-    app.set_version("v2")?;
-    app.wait_one_by_one("v2", 2)?;
+    app.roll_one_by_one("v2", 2, || app.set_version("v2"))?;
     assert_finished(&app, "v2")?;
-    app.kubectl.run(&["rollout", "undo", "daemonset/web"])?;
-    app.wait_one_by_one("v1", 2)?;
+    app.roll_one_by_one("v1", 2, || app.kubectl.run(&["rollout", "undo", "daemonset/web"]).map(drop))?;
     assert_finished(&app, "v1")?;
     traffic.wait_for_more(200, PATIENCE)?;
     let report = traffic.stop()?;

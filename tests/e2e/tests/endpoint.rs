@@ -8,6 +8,7 @@ use anyhow::{Context as _, ensure};
 use hitless_cluster::Place;
 use hitless_e2e::app::{self, PATIENCE, Shape, is_ready};
 use hitless_e2e::traffic::Rate;
+use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Kubectl, Stack, Traffic, Watch, endpoint, measure};
 use serde_json::{Value, json};
 
@@ -30,17 +31,6 @@ fn with_hook(stack: &Stack, namespace: &str, replicas: u32) -> anyhow::Result<Sh
 fn failed_hooks(app: &App) -> anyhow::Result<Vec<Value>> {
     let events = app.kubectl.list(&["events.events.k8s.io"])?;
     Ok(events.into_iter().filter(|event| event["reason"] == "FailedPreStopHook").collect())
-}
-
-/// Nothing tells when an agent has begun to listen in a pod, or has seen what the API server has told others already.
-fn until_answered<T>(ask: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let begin = Instant::now();
-    loop {
-        match ask() {
-            Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(100)),
-            answer => return answer,
-        }
-    }
 }
 
 /// The reference is `the_reference_a_native_rollout_of_the_same_server_loses_requests`.

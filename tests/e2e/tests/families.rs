@@ -1,12 +1,13 @@
 //! Clients of each family of addresses that the cluster has. A dual-stack one has two: `--ip-family dual`.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use hitless_cluster::Place;
-use hitless_e2e::app::{PATIENCE, Shape};
+use hitless_e2e::app::{LONGEST_HOLD, PATIENCE, Shape, readiness_probe};
 use hitless_e2e::traffic::Rate;
+use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Stack, Traffic, endpoint, families};
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ const PORT: u16 = 8080;
 fn single(mode: Option<&'static str>, drain: &Value) -> Shape {
     // Not a name that begins with `http`: nobody ends the clients' idle connections.
     let container = json!({"name": "web", "image": hitless_e2e::stack::echo_image("v1"), "ports": [{"containerPort": PORT, "name": "plain"}],
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": "plain"}, "periodSeconds": 1, "failureThreshold": 1}});
+        "readinessProbe": readiness_probe("plain")});
     let template = json!({"metadata": {"annotations": {"hitless.dev/drain": drain.to_string()}}, "spec": {"containers": [container]}});
     Shape { replicas: 1, mode, patch: json!({"spec": {"template": template}}), ..Shape::default() }
 }
@@ -40,7 +41,8 @@ fn ensure_each_family(stack: &Stack, found: &[IpAddr]) -> anyhow::Result<()> {
 fn a_single_replica_is_held_and_no_connection_of_any_family_fails() -> anyhow::Result<()> {
     const FRESH: Rate = Rate { fresh: 100, keepalive: 0, connections: 0, delay_ms: 0 };
     let stack = Stack::attach()?;
-    let app = App::start(&stack.cluster, "t-families-hold", &single(None, &json!({"holdCapMilliseconds": 4000})))?;
+    let app =
+        App::start(&stack.cluster, "t-families-hold", &single(None, &json!({"holdCapMilliseconds": LONGEST_HOLD})))?;
     let before = app.identities();
     let services = families::open(&app)?;
     ensure_each_family(&stack, &services.iter().map(SocketAddr::ip).collect::<Vec<_>>())?;
@@ -78,19 +80,16 @@ fn a_pod_that_leaves_waits_for_its_connections_of_every_family() -> anyhow::Resu
     let mut clients: Vec<TcpStream> = addresses.iter().map(connect).collect::<anyhow::Result<_>>()?;
     app.set_version("v2")?;
     while !clients.is_empty() {
-        let begin = Instant::now();
         // The kubelet's probes come in between.
-        loop {
+        until_answered(|| {
             let (status, body) =
                 endpoint::get(&stack.cluster, node, &format!("/v1/pods/t-families-leave/{name}/drain"))?;
             let answer: Value = serde_json::from_str(&body)?;
             let waits_for = answer["connections"]["inbound"].as_u64();
-            if status == 200 && answer["phase"] == "Draining" && waits_for == Some(u64::try_from(clients.len())?) {
-                break;
-            }
-            ensure!(begin.elapsed() < PATIENCE, "with {} clients the endpoint said: {body}", clients.len());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            let is_counted = answer["phase"] == "Draining" && waits_for == Some(u64::try_from(clients.len())?);
+            ensure!(status == 200 && is_counted, "with {} clients the endpoint said: {body}", clients.len());
+            Ok(())
+        })?;
         let client = clients.remove(0);
         println!("{:?} is counted, and ends now", client.peer_addr()?);
     }
@@ -109,9 +108,13 @@ fn a_pod_is_known_to_its_node_by_each_of_its_addresses_and_a_stranger_by_none() 
     let nodes = families::of_pod(&pod, "hostIPs");
     ensure_each_family(&stack, &nodes)?;
     for node in nodes {
-        let (status, body) = endpoint::get_as(&stack.cluster, &pod, node, "/v1/self/drain")?;
-        let answer: Value = serde_json::from_str(&body)?;
-        ensure!(status == 200 && answer["pod"] == json!(name), "at {node} the pod was answered {status}: {body}");
+        // The agent has its own watch, so it may learn the pod's addresses later than we that it is Ready.
+        until_answered(|| {
+            let (status, body) = endpoint::get_as(&stack.cluster, &pod, node, "/v1/self/drain")?;
+            let answer: Value = serde_json::from_str(&body)?;
+            ensure!(status == 200 && answer["pod"] == json!(name), "at {node} the pod was answered {status}: {body}");
+            Ok(())
+        })?;
         let path = format!("/v1/pods/{name}/drain");
         let (status, body) = endpoint::get_from(&stack.cluster, Place::Outside, node, &path)?;
         ensure!(status == 403, "at {node} a stranger was answered {status}: {body}");

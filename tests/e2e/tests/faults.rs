@@ -8,6 +8,7 @@ use anyhow::{Context as _, ensure};
 use hitless_e2e::app::{self, PATIENCE, Shape, condition, image_of};
 use hitless_e2e::stack::echo_image;
 use hitless_e2e::traffic::Rate;
+use hitless_e2e::until::until_answered;
 use hitless_e2e::watch::Objects;
 use hitless_e2e::{App, Kubectl, Stack, Traffic, Watch, endpoint};
 use serde_json::{Value, json};
@@ -19,8 +20,7 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 fn slow(replicas: u32) -> Shape {
-    let template = json!({"metadata": {"annotations": {"hitless.dev/drain": "{\"minSeconds\":3,\"stragglerAfterSeconds\":4,\"deadlineSeconds\":6}"}}});
-    Shape { replicas, patch: json!({"spec": {"template": template}}), ..Shape::default() }
+    Shape { replicas, ..Shape::default() }.out_for(3)
 }
 
 fn out_of_service(pods: &Objects) -> usize {
@@ -73,14 +73,14 @@ fn an_agent_killed_while_draining_and_while_operating_loses_nothing() -> anyhow:
     Ok(())
 }
 
-/// A pod whose preStop hook waits at the agent for six seconds at least.
+/// A pod whose preStop hook waits at the agent for fifteen seconds at least: long enough to take the agent away meanwhile.
 fn with_hook(stack: &Stack, namespace: &str) -> anyhow::Result<Shape> {
     let plain = app::manifest(&Shape::default());
     let mut container = plain.pointer("/spec/template/spec/containers/0").context("no container")?.clone();
     let path = format!("/v1/pods/{namespace}/drain?labelSelector=app%3Dweb&wait=drained&timeout=30s");
     container["lifecycle"] =
         json!({"preStop": {"httpGet": {"host": stack.cluster.loopback(), "port": 9754, "path": path}}});
-    let annotations = json!({"hitless.dev/drain": "{\"minSeconds\":6}"});
+    let annotations = json!({"hitless.dev/drain": "{\"minSeconds\":15}"});
     let spec = json!({"terminationGracePeriodSeconds": 40, "containers": [container]});
     let change = json!({"spec": {"template": {"metadata": {"annotations": annotations}, "spec": spec}}});
     Ok(Shape { replicas: 2, update: None, gate: false, mode: None, patch: change, ..Shape::default() })
@@ -100,16 +100,15 @@ fn an_agent_that_is_replaced_ends_the_drain_that_a_prestop_hook_waits_for() -> a
         let pod = pods.get(&victim.name).filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null())?;
         pod["spec"]["nodeName"].as_str().map(str::to_owned)
     })?;
-    // Nothing tells when the hook has begun to wait.
-    let begin = Instant::now();
-    while !endpoint::get(&stack.cluster, &node, "/v1/node")?.1.contains(&victim.name) {
-        ensure!(begin.elapsed() < PATIENCE, "the hook of {} does not wait", victim.name);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let begin = Instant::now();
     let agent = stack.agent_of(&node)?;
     let agent = agent["metadata"]["name"].as_str().context("a pod without a name")?;
+    until_answered(|| {
+        let (_, body) = endpoint::get(&stack.cluster, &node, "/v1/node")?;
+        ensure!(body.contains(&victim.name), "the hook of {} does not wait: {body}", victim.name);
+        Ok(())
+    })?;
     stack.system().run(&["delete", "pod", agent, "--wait=false"])?;
+    let begin = Instant::now();
     app.pods.wait("the pod to be gone", PATIENCE, |pods| (!pods.contains_key(&victim.name)).then_some(()))?;
     let took = begin.elapsed();
     stack.wait_ready()?;
@@ -133,8 +132,10 @@ fn an_agent_killed_while_leaving_and_while_returning_loses_nothing() -> anyhow::
     let rate = Rate { fresh: 50, keepalive: 50, ..Rate::default() };
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
     traffic.wait_for_requests(100, PATIENCE)?;
-    let killed_when = |what: &str, is_so: fn(&Value) -> bool| {
-        let node = app.pods.wait(what, PATIENCE, |pods| {
+    // That a pod returns is seen for a moment only.
+    let mut pods = app.pods.follow();
+    let mut killed_when = |what: &str, is_so: fn(&Value) -> bool| {
+        let node = pods.wait(what, PATIENCE, |pods| {
             pods.values().find(|pod| is_so(pod))?["spec"]["nodeName"].as_str().map(str::to_owned)
         })?;
         stack.kill_agent(&node)?;
@@ -219,7 +220,7 @@ fn two_controllers_that_both_believe_to_lead_never_over_spend() -> anyhow::Resul
     second.as_object_mut().context("object")?.remove("status");
     system.feed(&["apply"], &second)?;
     let outcome = (|| {
-        system.run(&["rollout", "status", "deployment/second-controller", "--timeout=60s"])?;
+        system.run(&["rollout", "status", "deployment/second-controller", "--timeout=120s"])?;
         for version in ["v2", "v3"] {
             app.set_version(version)?;
             let over = app.pods.wait("the rollout to end", PATIENCE, |pods| {
@@ -309,16 +310,15 @@ fn a_gated_pod_on_a_node_without_an_agent_becomes_ready() -> anyhow::Result<()> 
     let _turn = turn();
     let stack = Stack::attach()?;
     let system = stack.system();
+    let agent = stack.agent_of("n2")?;
+    let agent = agent["metadata"]["name"].as_str().context("a pod without a name")?;
     let label = "hitless.dev/e2e-agent=yes";
     system.run(&["label", "node", "n1", label, "--overwrite"])?;
     let affinity =
         json!({"spec": {"template": {"spec": {"nodeSelector": {"hitless.dev/e2e-agent": "yes"}}}}}).to_string();
     system.run(&["patch", "daemonset", "hitless-agent", "-p", &affinity])?;
     let outcome = (|| {
-        let agents = Watch::start(&system, &["pods", "-l", "app.kubernetes.io/name=hitless-agent"])?;
-        agents.wait("the agent of n2 to be gone", PATIENCE, |pods| {
-            (pods.values().all(|pod| pod["spec"]["nodeName"] != "n2")).then_some(())
-        })?;
+        system.run(&["wait", "pod", agent, "--for=delete", "--timeout=120s"])?;
         let shape = Shape {
             replicas: 1,
             patch: json!({"spec": {"template": {"spec": {"nodeName": "n2"}}}}),
@@ -328,7 +328,7 @@ fn a_gated_pod_on_a_node_without_an_agent_becomes_ready() -> anyhow::Result<()> 
     })();
     let undo = json!({"spec": {"template": {"spec": {"nodeSelector": {"hitless.dev/e2e-agent": null}}}}}).to_string();
     system.run(&["patch", "daemonset", "hitless-agent", "-p", &undo])?;
-    system.run(&["rollout", "status", "daemonset/hitless-agent", "--timeout=60s"])?;
+    stack.wait_ready()?;
     outcome
 }
 

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use hitless_e2e::app::{PATIENCE, Shape, condition, image_of, is_ready};
+use hitless_e2e::app::{OWN, PATIENCE, Shape, all_ready, condition, image_of, is_ready};
 use hitless_e2e::approver::{Approver, Manner};
 use hitless_e2e::stack::echo_image;
 use hitless_e2e::watch::Objects;
-use hitless_e2e::{App, Stack};
+use hitless_e2e::{App, Stack, Watch};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -38,31 +38,13 @@ fn all_on(pods: &Objects, version: &str) -> bool {
     pods.values().all(|pod| image_of(pod) == echo_image(version) && is_ready(pod))
 }
 
-/// What `why deployment/web` says.
-fn why(stack: &Stack, app: &App) -> anyhow::Result<String> {
-    let output = stack.hitless_output(app, &["why", "deployment/web"])?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(format!("{text}{}", stderr(&output)))
-}
-
-fn stderr(output: &std::process::Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// Waits until `why` says all of this: its words change with what the controller has seen, and before that the image may have to be
 /// fetched.
-fn wait_why(stack: &Stack, app: &App, words: &[&str]) -> anyhow::Result<String> {
-    let begin = std::time::Instant::now();
-    loop {
-        let text = why(stack, app)?;
-        if words.iter().all(|word| text.contains(word)) {
-            // Shown by `--nocapture`.
-            println!("kubectl hitless why deployment/web -n {}\n{text}", app.kubectl.namespace());
-            return Ok(text);
-        }
-        ensure!(begin.elapsed() < PATIENCE, "why never said {words:?}; it says:\n{text}");
-        app.pods.next_change(Duration::from_millis(200));
-    }
+fn wait_why(stack: &Stack, app: &App, words: &[&str]) -> anyhow::Result<()> {
+    let text = stack.wait_says(app, &["why", "deployment/web"], words)?;
+    // Shown by `--nocapture`.
+    println!("kubectl hitless why deployment/web -n {}\n{text}", app.kubectl.namespace());
+    Ok(())
 }
 
 /// Nothing of the rollout to v2 has happened to any pod, and does not within three seconds.
@@ -79,12 +61,12 @@ fn rules_that_would_wait_for_each_other_do_not() -> anyhow::Result<()> {
     // With a place held in one while it waits for the other, two pods would block each other for ever.
     for name in ["left", "right"] {
         let one = json!([{"name": "one", "availablePolicy": {"maxUnavailableValue": 1}}]);
-        app.kubectl.feed(&["apply"], &rule(name, &one))?;
+        app.apply_rule(&rule(name, &one))?;
     }
     app.set_version("v2")?;
     app.pods.wait("a pod out of service", PATIENCE, |pods| (out_of_service(pods) == 1).then_some(()))?;
-    let text = wait_why(&stack, &app, &["- left/one: at most 1 of 4 pods", "- right/one: at most 1 of 4 pods"])?;
-    ensure!(text.contains("eserved"), "why does not say who holds the budget:\n{text}");
+    // It names who holds the budget, too.
+    wait_why(&stack, &app, &["- left/one: at most 1 of 4 pods", "- right/one: at most 1 of 4 pods", "eserved"])?;
     let over = app.pods.wait("the rollout to end", PATIENCE, |pods| {
         let over = out_of_service(pods) > 1;
         (over || all_on(pods, "v2")).then_some(over)
@@ -99,9 +81,8 @@ fn an_approver_that_is_dead_refuses_and_takes_its_time() -> anyhow::Result<()> {
     let app = start(&stack, "t-gate-approver", 3)?;
     let approver = Approver::start(&stack.cluster, Manner::Dead)?;
     let webhook = json!({"clientConfig": {"url": approver.url, "caBundle": approver.ca_bundle}});
-    app.kubectl.feed(&["apply"], &rule("change", &json!([{"name": "board", "webhook": webhook}])))?;
-    app.kubectl
-        .feed(&["apply"], &rule("budget", &json!([{"name": "one", "availablePolicy": {"maxUnavailableValue": 1}}])))?;
+    app.apply_rule(&rule("change", &json!([{"name": "board", "webhook": webhook}])))?;
+    app.apply_rule(&rule("budget", &json!([{"name": "one", "availablePolicy": {"maxUnavailableValue": 1}}])))?;
     app.set_version("v2")?;
     app.wait_held()?;
     wait_why(&stack, &app, &["change/board", "can't be asked"])?;
@@ -110,7 +91,7 @@ fn an_approver_that_is_dead_refuses_and_takes_its_time() -> anyhow::Result<()> {
     wait_why(&stack, &app, &["change/board", "frozen until the audit is over"])?;
     nothing_moves(&app)?;
     approver.set(Manner::Approves(Duration::from_secs(2)));
-    app.pods.wait("the rollout to end", PATIENCE, |pods| {
+    let early = app.pods.wait("the rollout to end", PATIENCE, |pods| {
         // Whoever is out of service has been approved.
         let passed = approver.approved();
         let early = pods
@@ -118,6 +99,7 @@ fn an_approver_that_is_dead_refuses_and_takes_its_time() -> anyhow::Result<()> {
             .any(|(name, pod)| condition(pod, "hitless.dev/InService") == Some("False") && !passed.contains(name));
         (early || all_on(pods, "v2")).then_some(early)
     })?;
+    ensure!(!early, "a pod went that the approver had not let go: {:?}", approver.approved());
     let mut passed = approver.approved();
     passed.sort();
     passed.dedup();
@@ -152,20 +134,19 @@ fn outside_its_window_a_rollout_waits_and_says_until_when() -> anyhow::Result<()
     app.wait_version("v2", 2)
 }
 
-/// Follows both rollouts to v2 to their ends.
-fn never_two_at_once(apps: &[App; 2]) -> anyhow::Result<()> {
-    let begin = std::time::Instant::now();
-    loop {
-        let pods = [apps[0].pods.objects(), apps[1].pods.objects()];
-        let out: usize = pods.iter().map(out_of_service).sum();
-        ensure!(out <= 1, "{out} pods are out of service at once");
-        if pods.iter().all(|pods| all_on(pods, "v2")) {
-            return Ok(());
-        }
-        ensure!(begin.elapsed() < PATIENCE, "the rollouts did not end in {PATIENCE:?}");
-        // There is no one event for two namespaces: whichever changes, a look every 50 ms misses no operation.
-        apps[0].pods.next_change(Duration::from_millis(50));
-    }
+/// Brings both applications, whose pods have the label `wide`, to v2. One watch sees the pods of both: of two, one may be behind, and
+/// its pod be back already when it still shows it out of service.
+fn never_two_at_once(stack: &Stack, apps: &[App; 2]) -> anyhow::Result<()> {
+    let watch = Watch::start(&stack.system(), &["pods", "--all-namespaces", "-l", &format!("wide,{OWN}")])?;
+    watch.wait("the pods of both", PATIENCE, |pods| all_ready(pods, 4).then_some(()))?;
+    let mut pods = watch.follow();
+    apps.iter().try_for_each(|app| app.set_version("v2"))?;
+    let over = pods.wait("both rollouts to end", PATIENCE, |pods| {
+        let over = out_of_service(pods) > 1;
+        (over || all_on(pods, "v2")).then_some(over)
+    })?;
+    ensure!(!over, "two pods were out of service at once");
+    Ok(())
 }
 
 #[test]
@@ -177,10 +158,7 @@ fn a_budget_of_the_whole_cluster_holds_across_namespaces() -> anyhow::Result<()>
         [App::start(&stack.cluster, "t-gate-wide-a", &shape)?, App::start(&stack.cluster, "t-gate-wide-b", &shape)?];
     let one = json!({"scope": "Cluster", "selector": {"matchLabels": {"wide": "yes"}}, "maxConcurrent": 1});
     stack.system().feed(&["apply"], &budget("one", &one))?;
-    for app in &apps {
-        app.set_version("v2")?;
-    }
-    let both = never_two_at_once(&apps);
+    let both = never_two_at_once(&stack, &apps);
     // Other tests' rollouts do not wait for a budget that a failed test has left.
     let deleted = stack.system().run(&["delete", "transitionbudget", "one"]);
     both?;
@@ -188,9 +166,10 @@ fn a_budget_of_the_whole_cluster_holds_across_namespaces() -> anyhow::Result<()>
     for app in &apps {
         app.rollout_status()?;
     }
-    let ledger = stack.system().get(&["transitionledger", "cluster"])?;
-    ensure!(ledger["spec"]["reservations"] == json!({}), "places were left behind: {ledger:#}");
-    Ok(())
+    // Places are given back when the last operation has ended, and who tells of its end does not wait for that.
+    Watch::start(&stack.system(), &["transitionledgers"])?.wait("no place to be left", PATIENCE, |ledgers| {
+        (ledgers.get("cluster")?["spec"]["reservations"] == json!({})).then_some(())
+    })
 }
 
 #[test]
@@ -218,7 +197,7 @@ fn an_operated_pod_returns_only_after_its_post_check() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
     let app = start(&stack, "t-gate-post", 2)?;
     let checked = json!([{"name": "checked", "stage": "PostCheck", "labelCheck": {"requires": {"matchLabels": {"checked": "yes"}}}}]);
-    app.kubectl.feed(&["apply"], &rule("smoke", &checked))?;
+    app.apply_rule(&rule("smoke", &checked))?;
     app.set_version("v2")?;
     let is_new = |pod: &Value| image_of(pod) == echo_image("v2");
     for number in 1..=2 {

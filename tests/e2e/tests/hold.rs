@@ -6,21 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{Identity, OWN, PATIENCE, Shape, is_closed, is_opened};
+use hitless_e2e::app::{Identity, LONGEST_HOLD, OWN, PATIENCE, Shape, is_closed, is_opened};
 use hitless_e2e::node_ports::{self, Policy};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, NodePorts, Stack, Traffic, Watch};
 use serde_json::json;
 
-/// Longest time that clients are parked, in milliseconds: the most that a policy may say. How long a restart takes is the machine's
-/// affair.
-const CAP: u64 = 4000;
-
 /// Pods that may be held.
 fn held() -> Shape {
-    let drain = json!({"holdCapMilliseconds": CAP}).to_string();
-    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"hitless.dev/drain": drain}}}}});
-    Shape { mode: None, patch, ..Shape::default() }
+    Shape { mode: None, ..Shape::default() }.parking()
 }
 
 /// One replica of a server that exits at once on SIGTERM.
@@ -45,12 +39,12 @@ fn ensure_planned(stack: &Stack, app: &App, version: &str, words: &str) -> anyho
 const FRESH: Rate = Rate { fresh: 100, keepalive: 0, connections: 0, delay_ms: 0 };
 
 /// No request has failed, and both versions have answered.
-fn finish_with_both_versions(traffic: Vec<Traffic>) -> anyhow::Result<()> {
+fn finish_with_both_versions(app: &App, traffic: Vec<Traffic>) -> anyhow::Result<()> {
     for traffic in traffic {
         traffic.wait_for_more(100, PATIENCE)?;
         let report = traffic.stop()?;
         println!("{}", serde_json::to_string(&report)?);
-        ensure!(report.fresh.failed == 0, "requests failed: {report:?}");
+        ensure!(report.fresh.failed == 0, "requests failed: {report:?}; Events: {:#?}", app.told()?);
         ensure!(report.versions.contains_key("v1") && report.versions.contains_key("v2"), "{:?}", report.versions);
     }
     Ok(())
@@ -65,15 +59,16 @@ fn a_single_replica_changes_its_image_and_no_connection_fails() -> anyhow::Resul
     let traffic = Traffic::start_from_each_node(&stack, &app, FRESH)?;
     traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(200, PATIENCE))?;
     ensure_planned(&stack, &app, "v2", "Hold — OnlyPod: ")?;
+    let mut seen = services.follow();
     app.set_version("v2")?;
-    services.wait("the Service to be opened", PATIENCE, |services| {
+    seen.wait("the Service to be opened", PATIENCE, |services| {
         services.get("web").filter(|web| is_opened(web)).map(drop)
     })?;
     app.rollout_status()?;
-    services.wait("the Service to be closed again", PATIENCE, |services| {
+    seen.wait("the Service to be closed again", PATIENCE, |services| {
         services.get("web").filter(|web| is_closed(web)).map(drop)
     })?;
-    finish_with_both_versions(traffic)?;
+    finish_with_both_versions(&app, traffic)?;
     ensure!(app.identities() == before, "the pod was replaced: {before:?} became {:?}", app.identities());
     app.workloads.wait("the gap to be learned", PATIENCE, |deployments| {
         deployments.get("web")?["metadata"]["annotations"]["hitless.dev/gap"].as_str().map(drop)
@@ -92,7 +87,7 @@ fn in_service_since(app: &App) -> anyhow::Result<BTreeMap<String, String>> {
 }
 
 /// A pod is held beside others only if its workload was never away for longer than half of that.
-const LONGEST_SHORT_GAP: u64 = CAP / 2;
+const LONGEST_SHORT_GAP: u32 = LONGEST_HOLD / 2;
 
 /// Waits until the longest gap that is known of the Deployment is one of these.
 fn wait_gap(app: &App, what: &str, is_one: impl Fn(u64) -> bool) -> anyhow::Result<u64> {
@@ -132,7 +127,7 @@ fn three_replicas_leave_once_and_are_held_when_the_gap_is_known_and_no_request_f
     ensure!((stayed > 0) == is_held, "{stayed} pods stayed in service, and the plan said:\n{plan}");
     if stayed < before.len() {
         // How long a restart takes is the machine's affair; on a slow one the gap that a pod shows makes the next one leave.
-        let gap = wait_gap(&app, "a gap that is too long for a Hold", |gap| gap > LONGEST_SHORT_GAP)
+        let gap = wait_gap(&app, "a gap that is too long for a Hold", |gap| gap > LONGEST_SHORT_GAP.into())
             .with_context(|| format!("pods that might have been held left: {before:?}, {after:?}"))?;
         println!("{} pods left, for their workload was away for {gap} ms", before.len() - stayed);
     }
@@ -146,7 +141,7 @@ fn who_comes_to_a_pod_that_has_left_waits_for_its_new_process_and_is_not_refused
     /// Where the reference server listens.
     const PORT: u16 = 8080;
     let stack = Stack::attach()?;
-    let drain = json!({"holdCapMilliseconds": CAP, "deadlineSeconds": 3}).to_string();
+    let drain = json!({"holdCapMilliseconds": LONGEST_HOLD, "deadlineSeconds": 3}).to_string();
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {"hitless.dev/drain": drain}}}}});
     let app = App::start(&stack.cluster, "t-hold-ignored", &Shape { replicas: 2, patch, ..Shape::default() })?;
     let before = app.identities();
@@ -156,7 +151,7 @@ fn who_comes_to_a_pod_that_has_left_waits_for_its_new_process_and_is_not_refused
     traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(100, PATIENCE))?;
     app.set_version("v2")?;
     app.rollout_status()?;
-    finish_with_both_versions(traffic)?;
+    finish_with_both_versions(&app, traffic)?;
     ensure!(app.identities() == before, "pods were replaced: {before:?} became {:?}", app.identities());
     Ok(())
 }

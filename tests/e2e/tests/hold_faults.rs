@@ -1,14 +1,14 @@
 //! What happens when somebody dies during a Hold. These tests disturb the installation, so they take turns.
 
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use hitless_api::DrainSpec;
-use hitless_e2e::app::{Identity, PATIENCE, Shape, is_closed, is_opened, is_ready};
+use hitless_e2e::app::{Identity, LONGEST_HOLD, PATIENCE, Shape, is_closed, is_opened, is_ready};
 use hitless_e2e::stack::main_process;
 use hitless_e2e::traffic::Rate;
+use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Stack, Traffic, Watch};
 use hitless_load::Report;
 use jiff::{SignedDuration, Timestamp};
@@ -19,8 +19,9 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Longest time that a Service may stay open after somebody died.
-const CLOSED_WITHIN: Duration = Duration::from_secs(30);
+/// Longest time that a Service may stay open after somebody died. The next leader may take the Lease after fifteen seconds; the rest is
+/// the machine's affair.
+const CLOSED_WITHIN: Duration = Duration::from_mins(1);
 /// Requests a second from each of the two nodes.
 const RATE: Rate = Rate { fresh: 50, keepalive: 0, connections: 0, delay_ms: 0 };
 
@@ -29,6 +30,8 @@ struct Scene {
     stack: Stack,
     app: App,
     services: Watch,
+    /// Since when the Service is closed, as far as was seen.
+    closed: Arc<Mutex<Option<Instant>>>,
     pod: Identity,
     node: String,
     traffic: Vec<Traffic>,
@@ -38,17 +41,26 @@ impl Scene {
     fn start(namespace: &str, shape: &Shape) -> anyhow::Result<Self> {
         let stack = Stack::attach()?;
         let app = App::start(&stack.cluster, namespace, &Shape { replicas: 1, ..shape.clone() })?;
-        let services = Watch::start(&app.kubectl, &["services"])?;
+        let closed = Arc::<Mutex<Option<Instant>>>::default();
+        let noted = Arc::clone(&closed);
+        let services = Watch::start_seeing(&app.kubectl, &["services"], move |event| {
+            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            *noted = if is_closed(&event["object"]) { noted.or_else(|| Some(Instant::now())) } else { None };
+        })?;
+        services.wait("the Service", PATIENCE, |services| services.get("web").map(drop))?;
         let pod = app.identities().into_iter().next().context("no pod")?;
         let node = app.kubectl.get(&["pod", &pod.name])?["spec"]["nodeName"].as_str().context("no node")?.to_owned();
         let traffic = Traffic::start_from_each_node(&stack, &app, RATE)?;
         traffic.iter().try_for_each(|traffic| traffic.wait_for_requests(100, PATIENCE))?;
-        Ok(Self { stack, app, services, pod, node, traffic })
+        Ok(Self { stack, app, services, closed, pod, node, traffic })
     }
 
-    /// The Service is open: the grant to hold the pod follows at once.
-    fn wait_open(&self) -> anyhow::Result<()> {
-        self.services.wait("the Service to be opened", PATIENCE, |services| {
+    /// Changes the image and waits until the Service is open, which it may be for two seconds only: the grant to hold the pod follows at
+    /// once.
+    fn hold(&self) -> anyhow::Result<()> {
+        let mut services = self.services.follow();
+        self.app.set_version("v2")?;
+        services.wait("the Service to be opened", PATIENCE, |services| {
             services.get("web").filter(|web| is_opened(web)).map(drop)
         })
     }
@@ -57,7 +69,10 @@ impl Scene {
         self.services.wait("the Service to be closed", PATIENCE, |services| {
             services.get("web").filter(|web| is_closed(web)).map(drop)
         })?;
-        ensure!(since.elapsed() <= CLOSED_WITHIN, "the Service was open for {:?} after the fault", since.elapsed());
+        // What came after the fault may have taken longer than this.
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(Instant::now);
+        let open = closed.saturating_duration_since(since);
+        ensure!(open <= CLOSED_WITHIN, "the Service was open for {open:?} after the fault");
         Ok(())
     }
 
@@ -69,18 +84,17 @@ impl Scene {
     /// Nothing of a Hold is left in the pod's network namespace, and the agent has let go of it.
     fn assert_nothing_left(&self) -> anyhow::Result<()> {
         let pid = main_process(&self.app.kubectl.get(&["pod", &self.pod.name])?)?.to_string();
-        let output = Command::new("nsenter").args(["-t", &pid, "-n", "nft", "list", "tables"]).output()?;
-        ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
-        let tables = String::from_utf8_lossy(&output.stdout);
-        ensure!(!tables.contains("hitless"), "left in the pod's network namespace: {tables}");
-        // A grant's end and the agent's next turn lie a moment apart.
         let agent = self.stack.agent_process(&self.node)?;
-        let begin = Instant::now();
-        while let Some(held) = namespace_of_a_pod(agent)? {
-            ensure!(begin.elapsed() < PATIENCE, "the agent keeps {held}");
-            self.app.pods.next_change(Duration::from_millis(100));
-        }
-        Ok(())
+        // A grant's end and the agent's next turn lie a moment apart; what a killed agent has left goes when it can hold nobody any more.
+        until_answered(|| {
+            let output = Command::new("nsenter").args(["-t", &pid, "-n", "nft", "list", "tables"]).output()?;
+            ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
+            let tables = String::from_utf8_lossy(&output.stdout);
+            ensure!(!tables.contains("hitless"), "left in the pod's network namespace: {tables}");
+            let held = namespace_of_a_pod(agent)?;
+            ensure!(held.is_none(), "the agent keeps {held:?}");
+            Ok(())
+        })
     }
 }
 
@@ -104,8 +118,7 @@ fn assert_none_failed(reports: &[Report]) -> anyhow::Result<()> {
 /// The agent is killed so long after the Service was opened.
 fn agent_killed_after(milliseconds: u64, shape: &Shape) -> anyhow::Result<()> {
     let scene = Scene::start(&format!("t-hold-kill-{milliseconds}"), shape)?;
-    scene.app.set_version("v2")?;
-    scene.wait_open()?;
+    scene.hold()?;
     // The fault comes at a moment of its own choice, not at an event.
     std::thread::sleep(Duration::from_millis(milliseconds));
     scene.stack.kill_agent(&scene.node)?;
@@ -123,6 +136,7 @@ fn agent_killed_after(milliseconds: u64, shape: &Shape) -> anyhow::Result<()> {
 #[test]
 fn an_agent_killed_at_any_moment_of_a_hold_loses_nothing() -> anyhow::Result<()> {
     let _turn = turn();
+    // Not for longer than usual: nobody lets clients in before their time is up, and a client's third attempt comes after three seconds.
     let shape = Shape { mode: None, ..Shape::default() };
     [0, 60, 150, 400].into_iter().try_for_each(|milliseconds| {
         agent_killed_after(milliseconds, &shape)
@@ -133,9 +147,8 @@ fn an_agent_killed_at_any_moment_of_a_hold_loses_nothing() -> anyhow::Result<()>
 #[test]
 fn the_leader_killed_in_a_hold_loses_nothing_and_the_next_one_closes_the_service() -> anyhow::Result<()> {
     let _turn = turn();
-    let scene = Scene::start("t-hold-leader", &Shape { mode: None, ..Shape::default() })?;
-    scene.app.set_version("v2")?;
-    scene.wait_open()?;
+    let scene = Scene::start("t-hold-leader", &Shape { mode: None, ..Shape::default() }.parking())?;
+    scene.hold()?;
     scene.stack.kill_leader()?;
     let killed = Instant::now();
     scene.app.wait_version("v2", 1)?;
@@ -149,10 +162,9 @@ fn the_leader_killed_in_a_hold_loses_nothing_and_the_next_one_closes_the_service
 #[test]
 fn a_pod_deleted_in_its_hold_costs_no_more_than_its_deletion() -> anyhow::Result<()> {
     let _turn = turn();
-    let scene = Scene::start("t-hold-deleted", &Shape { mode: None, ..Shape::default() })?;
-    scene.app.set_version("v2")?;
-    scene.wait_open()?;
-    let held = SignedDuration::from_millis(DrainSpec::default().hold_cap_milliseconds.into());
+    let scene = Scene::start("t-hold-deleted", &Shape { mode: None, ..Shape::default() }.parking())?;
+    scene.hold()?;
+    let held = SignedDuration::from_millis(LONGEST_HOLD.into());
     let deleted = Timestamp::now();
     scene.app.kubectl.run(&["delete", "pod", &scene.pod.name, "--wait=false"])?;
     let at = Instant::now();

@@ -2,10 +2,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::ensure;
-use hitless_e2e::app::{PATIENCE, Shape, condition, image_of, is_ready};
+use anyhow::{Context as _, ensure};
+use hitless_e2e::app::{Identity, PATIENCE, Shape, condition, image_of, is_ready, readiness_probe};
 use hitless_e2e::build::workspace;
+use hitless_e2e::operations::Operations;
 use hitless_e2e::stack::echo_image;
+use hitless_e2e::until::until_answered;
 use hitless_e2e::watch::Objects;
 use hitless_e2e::{App, Stack, Watch};
 use serde_json::{Value, json};
@@ -22,32 +24,34 @@ fn start(stack: &Stack, namespace: &str, hooks: &Value, answers: &str) -> anyhow
     let container = json!({
         "name": "web", "image": echo_image("v1"), "ports": [{"containerPort": 8080, "name": "http"}],
         "env": [{"name": "HOOK", "value": answers}], "securityContext": {"runAsUser": 1000, "runAsGroup": 1000},
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
+        "readinessProbe": readiness_probe("http"),
     });
     let template = json!({"metadata": {"annotations": annotations}, "spec": {"containers": [container]}});
     let patch = json!({"spec": {"template": template}});
     App::start(&stack.cluster, namespace, &Shape { replicas: 1, patch, ..Shape::default() })
 }
 
-/// What the agents have reported of the application's only pod, the newest last.
-fn reports(app: &App, transitions: &Objects) -> Vec<Value> {
-    let uids: Vec<String> = app.identities().into_iter().map(|pod| pod.uid).collect();
-    let all = transitions.values().filter_map(|node| node["status"]["transitions"].as_array()).flatten();
-    let is_own = |report: &&Value| {
-        let id = report["id"].as_str().unwrap_or_default();
-        uids.iter().any(|uid| id.starts_with(uid.as_str()))
-    };
-    all.filter(is_own).cloned().collect()
+/// Its only pod.
+fn pod(app: &App) -> anyhow::Result<Identity> {
+    app.identities().into_iter().next().context("no pod")
 }
 
-fn ended(app: &App, transitions: &Watch) -> anyhow::Result<Value> {
-    transitions.wait("the operation to have ended", PATIENCE, |transitions| {
-        reports(app, transitions).into_iter().find(|report| report["result"].is_object())
+/// Whether an agent reports that the pod says "not yet".
+fn says_not_yet(transitions: &Objects, pod: &Identity) -> bool {
+    let mut reports = transitions.values().filter_map(|node| node["status"]["transitions"].as_array()).flatten();
+    reports.any(|report| {
+        let is_its = report["id"].as_str().is_some_and(|id| id.starts_with(&pod.uid));
+        is_its && report["message"].as_str().is_some_and(|message| message.contains("says not yet"))
     })
 }
 
+/// What the agent reports of the pod's operation when it has ended.
+fn ended(operations: &Operations, pod: &Identity) -> anyhow::Result<Value> {
+    Ok(serde_json::to_value(operations.wait_end(&pod.uid, PATIENCE)?)?)
+}
+
 fn assert_in_service_with(app: &App, version: &str) -> anyhow::Result<()> {
-    let pods = app.pods.objects();
+    let pods = app.pods_now()?;
     for pod in pods.values() {
         ensure!(condition(pod, "hitless.dev/InService") == Some("True"), "out of service: {pod}");
         ensure!(is_ready(pod) && image_of(pod) == echo_image(version), "{pod}");
@@ -60,21 +64,18 @@ fn a_pod_that_says_not_yet_twice_stays_in_service_until_it_says_go() -> anyhow::
     let _turn = turn();
     let stack = Stack::attach()?;
     let hooks = json!([{"name": "ask", "when": "BeforeDrain", "http": {"port": 8080, "path": "/hook"}}]);
+    let operations = Operations::start(&stack)?;
     let app = start(&stack, "t-hook-ask", &hooks, "notYet,notYet,go")?;
-    let before = app.identities();
+    let (before, pod) = (app.identities(), pod(&app)?);
     let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
     app.set_version("v2")?;
+    // It says so for ten seconds.
     transitions.wait("the report that the pod says not yet", PATIENCE, |transitions| {
-        let says = |report: &Value| report["message"].as_str().is_some_and(|message| message.contains("says not yet"));
-        reports(&app, transitions).iter().any(says).then_some(())
+        says_not_yet(transitions, &pod).then_some(())
     })?;
     assert_in_service_with(&app, "v1")?;
-    let why = stack.hitless_output(&app, &["why", "web"])?;
-    let why = String::from_utf8_lossy(&why.stdout).into_owned();
-    println!("{why}");
-    ensure!(why.contains("hook ask that says not yet"), "{why}");
-    // First: a report is taken away some time after its end.
-    let report = ended(&app, &transitions)?;
+    println!("{}", stack.wait_says(&app, &["why", "web"], &["hook ask that says not yet"])?);
+    let report = ended(&operations, &pod)?;
     app.rollout_status()?;
     ensure!(report["result"]["outcome"] == "Done" && report["hooksDone"] == json!(["ask"]), "{report}");
     let hook = &report["hooks"][0];
@@ -88,17 +89,17 @@ fn a_hook_that_fails_gives_up_and_the_pod_is_in_service_as_it_was() -> anyhow::R
     let _turn = turn();
     let stack = Stack::attach()?;
     let hooks = json!([{"name": "flush", "when": "AfterDrain", "http": {"port": 8080, "path": "/hook"}, "retries": 1}]);
+    let operations = Operations::start(&stack)?;
     let app = start(&stack, "t-hook-fail", &hooks, "fail")?;
-    let before = app.identities();
-    let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
+    let (before, pod) = (app.identities(), pod(&app)?);
     app.set_version("v2")?;
-    let report = ended(&app, &transitions)?;
+    let report = ended(&operations, &pod)?;
     ensure!(report["result"]["outcome"] == "Failed" && report["result"]["reason"] == "HookFailed", "{report}");
     let hook = &report["hooks"][0];
     ensure!(hook["attempts"] == 2 && hook["outcome"] == "Failed", "{report}");
     ensure!(hook["output"].as_str().is_some_and(|output| output.starts_with("HTTP 500: failing")), "{report}");
-    app.wait_ready(1)?;
-    assert_in_service_with(&app, "v1")?;
+    // The kubelet follows a little later.
+    until_answered(|| assert_in_service_with(&app, "v1"))?;
     ensure!(app.identities() == before, "the pod was replaced");
     Ok(())
 }
@@ -136,10 +137,11 @@ fn a_command_after_the_drain_runs_as_the_containers_user_without_rights_within_i
     let _patched = let_agents_run_commands(&stack)?;
     let exec = json!({"container": "web", "command": ["/echo-server", "whoami"]});
     let hooks = json!([{"name": "whoami", "when": "AfterDrain", "exec": exec}]);
+    let operations = Operations::start(&stack)?;
     let app = start(&stack, "t-hook-exec", &hooks, "go")?;
-    let transitions = Watch::start(&stack.system(), &["nodetransitions"])?;
+    let pod = pod(&app)?;
     app.set_version("v2")?;
-    let report = ended(&app, &transitions)?;
+    let report = ended(&operations, &pod)?;
     println!("{report}");
     ensure!(report["result"]["outcome"] == "Done", "{report}");
     let output = report["hooks"][0]["output"].as_str().unwrap_or_default();

@@ -3,13 +3,14 @@
 //! The kubelet pulls one image at a time, so nobody shares the nodes with a pull that takes long.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::ensure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hitless_cluster::Fault;
 use hitless_e2e::app::{PATIENCE, Shape, is_opened};
+use hitless_e2e::until::until_answered;
 use hitless_e2e::{Scene, Stack, Watch};
 use serde_json::{Value, json};
 
@@ -115,16 +116,12 @@ fn with_policy(scene: &Scene, kind: &str, image: &str, spec: &Value) -> anyhow::
 
 /// Waits until the API server says that of a new pod with that image: a policy comes into force a moment after it was made.
 fn wait_in_force(scene: &Scene, image: &str, words: &str) -> anyhow::Result<()> {
-    let begin = Instant::now();
-    loop {
+    until_answered(|| {
         let made = scene.app.kubectl.run(&["run", "probe", "--image", image, "--dry-run=server", "-o", "json"]);
         let said = made.unwrap_or_else(|error| format!("{error:#}"));
-        if said.contains(words) {
-            return Ok(());
-        }
-        ensure!(begin.elapsed() < PATIENCE, "the API server says: {said}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        ensure!(said.contains(words), "the API server says: {said}");
+        Ok(())
+    })
 }
 
 fn without_policy(scene: &Scene, kind: &str) -> anyhow::Result<()> {
@@ -222,9 +219,7 @@ fn a_restart_of_a_tag_that_was_pushed_again_brings_every_pod_to_the_same_new_dig
     ensure!(old.len() == 1, "before the restart: {old:?}");
     let now = jiff::Timestamp::now().as_millisecond().to_string();
     let pushed = scene.stack.push_echo(&scene.repository, version, &[("BUILD", now.as_str())], None)?;
-    scene.app.kubectl.run(&["rollout", "restart", "deployment/web"])?;
-    scene.app.wait_held()?;
-    scene.app.wait_unheld()?;
+    scene.app.roll(|| scene.app.kubectl.run(&["rollout", "restart", "deployment/web"]).map(drop))?;
     let new = scene.app.digests()?;
     ensure!(new.iter().map(String::as_str).eq([pushed.as_str()]), "{old:?} became {new:?}, and {pushed} was pushed");
     scene.finish(version)

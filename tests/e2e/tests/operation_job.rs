@@ -17,7 +17,7 @@ fn targets(pods: &[&str]) -> Value {
 }
 
 /// uid of each pod, how often its container was restarted, and the id of the one that runs, by name.
-fn containers(app: &App) -> BTreeMap<String, (String, u64, String)> {
+fn containers(app: &App) -> anyhow::Result<BTreeMap<String, (String, u64, String)>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of = |pod: &Value| {
         let status = &pod["status"]["containerStatuses"][0];
@@ -27,7 +27,7 @@ fn containers(app: &App) -> BTreeMap<String, (String, u64, String)> {
             text(&status["containerID"]),
         )
     };
-    app.pods.objects().iter().map(|(name, pod)| (name.clone(), of(pod))).collect()
+    Ok(app.pods_now()?.iter().map(|(name, pod)| (name.clone(), of(pod))).collect())
 }
 
 /// Waits until the job has ended.
@@ -45,17 +45,19 @@ fn reason(status: &Value, target: usize) -> &str {
 #[test]
 fn a_job_restarts_each_of_its_pods_once_without_a_failed_request_though_the_controller_dies() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let app = App::start(&stack.cluster, "t-opj", &Shape { replicas: 4, mode: None, ..Shape::default() })?;
+    let shape = Shape { replicas: 4, mode: None, ..Shape::default() }.parking();
+    let app = App::start(&stack.cluster, "t-opj", &shape)?;
     let jobs = Watch::start(&app.kubectl, &["operationjobs.apps.kusionstack.io"])?;
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
     traffic.wait_for_requests(200, PATIENCE)?;
-    let before = containers(&app);
+    let before = containers(&app)?;
     let names: Vec<&str> = before.keys().map(String::as_str).collect();
 
     // Three of four, and one that is not there; the leader dies when the first is under way.
     let spec = json!({"action": "Restart", "targets": targets(&[names[0], names[1], names[2], "nobody"])});
+    let mut progress = jobs.follow();
     app.kubectl.feed(&["create"], &job("again", &spec))?;
-    jobs.wait("the first pod to be under way", PATIENCE, |jobs| {
+    progress.wait("the first pod to be under way", PATIENCE, |jobs| {
         let details = jobs.get("again")?["status"]["targetDetails"].as_array()?.clone();
         details.iter().any(|detail| detail["progress"] == "Processing").then_some(())
     })?;
@@ -69,8 +71,7 @@ fn a_job_restarts_each_of_its_pods_once_without_a_failed_request_though_the_cont
     // The same for all by the command, which waits.
     let said = stack.hitless(&app, &["restart", "deployment/web", "--job", "--wait"])?;
     ensure!(said.contains("operationjob/restart-web-") && said.contains("4 of 4 pods restarted"), "{said}");
-    app.wait_ready(4)?;
-    let after = containers(&app);
+    let after = containers(&app)?;
     for (index, name) in names.iter().enumerate() {
         let ((uid, count, id), (uid_now, count_now, id_now)) = (&before[*name], &after[*name]);
         let times = if index < 3 { 2 } else { 1 };
@@ -87,7 +88,7 @@ fn what_makes_no_sense_is_refused_or_fails_with_a_reason_and_touches_nothing() -
     let stack = Stack::attach()?;
     let app = App::start(&stack.cluster, "t-opj-bad", &Shape { replicas: 2, ..Shape::default() })?;
     let jobs = Watch::start(&app.kubectl, &["operationjobs.apps.kusionstack.io"])?;
-    let before = containers(&app);
+    let before = containers(&app)?;
     let name = before.keys().next().context("no pod")?.clone();
     let create = |job: &Value| app.kubectl.feed(&["create"], job);
 
@@ -121,13 +122,12 @@ fn what_makes_no_sense_is_refused_or_fails_with_a_reason_and_touches_nothing() -
     jobs.wait("the job to be taken on", PATIENCE, |jobs| {
         (jobs.get("part")?["status"]["progress"] == "Pending").then_some(())
     })?;
-    ensure!(containers(&app) == before, "a pod was touched");
-    let why = stack.hitless(&app, &["status"])?;
-    ensure!(why.contains("operationjob/part"), "status does not name the job: {why}");
+    ensure!(containers(&app)? == before, "a pod was touched");
+    stack.wait_says(&app, &["status"], &["operationjob/part"])?;
     // As soon as it may, and it goes when its time is over.
     patch(json!({"spec": {"partition": 1, "TTLSecondsAfterFinished": 0}}))?;
     jobs.wait("the job to be done and deleted", PATIENCE, |jobs| (!jobs.contains_key("part")).then_some(()))?;
-    let after = containers(&app);
+    let after = containers(&app)?;
     ensure!(after[&name].1 == before[&name].1 + 1, "pod {name} was not restarted once: {after:?}");
     Ok(())
 }

@@ -4,8 +4,9 @@ use anyhow::{Context as _, ensure};
 use hitless_api::lifecycle::{self, SERVICE_AVAILABLE, SERVICE_READY, Step};
 use hitless_e2e::app::{PATIENCE, Shape, all_ready, condition, image_of, is_ready};
 use hitless_e2e::traffic::Rate;
+use hitless_e2e::until::until_answered;
 use hitless_e2e::watch::Objects;
-use hitless_e2e::{App, Stack, Traffic};
+use hitless_e2e::{App, Stack, Traffic, Watch};
 use serde_json::{Value, json};
 
 const IN_SERVICE: &str = "hitless.dev/InService";
@@ -37,7 +38,7 @@ impl Scene {
         let one = json!([{"name": "one", "availablePolicy": {"maxUnavailableValue": 1}}]);
         let rule = json!({"apiVersion": "apps.kusionstack.io/v1alpha1", "kind": "PodTransitionRule",
             "metadata": {"name": "rule"}, "spec": {"selector": {"matchLabels": {"app": "web"}}, "rules": one}});
-        app.kubectl.feed(&["apply"], &rule)?;
+        app.apply_rule(&rule)?;
         app.pods.wait("all pods to be said to be available", PATIENCE, |pods| {
             (all_ready(pods, 2) && pods.values().all(|pod| label(pod, SERVICE_AVAILABLE).is_some())).then_some(())
         })?;
@@ -89,20 +90,21 @@ fn two_operators_of_a_pod_an_undo_and_a_deletion_under_a_rule_cost_no_request() 
         pods.iter().find(|(_, pod)| label(pod, &operate).is_some()).map(|(name, _)| name.clone())
     })?;
     let second = names.iter().find(|name| **name != first).context("no second pod")?.clone();
+    let other = scene
+        .wait_for("the second pod to wait", &second, |pod| label(pod, &Step::PreCheck.key("patcher")).is_some())?;
     let pods = scene.app.pods.objects();
-    let (one, other) = (&pods[&first], &pods[&second]);
+    let one = &pods[&first];
     ensure!(condition(one, IN_SERVICE) == Some("False") && condition(one, SERVICE_READY) == Some("False"), "{one}");
     ensure!(!is_ready(one) && label(one, SERVICE_AVAILABLE).is_none(), "it is said to serve");
     ensure!(label(one, &lifecycle::permission("update")).is_some(), "no permission");
-    ensure!(label(other, &Step::PreCheck.key("patcher")).is_some() && is_ready(other), "the second pod went, too");
-    let why = scene.stack.hitless_output(&scene.app, &["why", &format!("pod/{second}")])?;
-    let why = String::from_utf8_lossy(&why.stdout).into_owned();
-    ensure!(why.contains("that others may operate it") && why.contains("rule/one"), "why says: {why}");
+    ensure!(is_ready(&other), "the second pod went, too");
+    let words = ["that others may operate it", "rule/one"];
+    scene.stack.wait_says(&scene.app, &["why", &format!("pod/{second}")], &words)?;
     // Another operator joins: the pod has left already.
     scene.begin(&first, "other", "restart")?;
     scene.wait_for("the other one to be allowed", &first, |pod| label(pod, &Step::Operate.key("other")).is_some())?;
-    let status = scene.stack.hitless(&scene.app, &["status", &format!("pod/{first}")])?;
-    ensure!(status.contains("patcher (update)") && status.contains("other (restart)"), "status says: {status}");
+    let words = ["patcher (update)", "other (restart)"];
+    scene.stack.wait_says(&scene.app, &["status", &format!("pod/{first}")], &words)?;
     let id_of = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].as_str().map(ToOwned::to_owned);
     let before = id_of(&scene.app.pods.objects()[&first]);
     let image = json!([{"op": "replace", "path": "/spec/containers/0/image", "value": scene.app.image("v2")}]);
@@ -136,9 +138,9 @@ fn two_operators_of_a_pod_an_undo_and_a_deletion_under_a_rule_cost_no_request() 
     scene.traffic.wait_for_more(200, PATIENCE)?;
     let report = scene.traffic.stop()?;
     ensure!(report.failed() == 0, "requests failed: {:?}", report.failures);
-    let ledger = scene.app.kubectl.get(&["transitionledger", "ledger"])?;
-    ensure!(ledger["spec"]["reservations"].as_object().is_none_or(serde_json::Map::is_empty), "{ledger}");
-    Ok(())
+    Watch::start(&scene.app.kubectl, &["transitionledgers"])?.wait("no place to be left", PATIENCE, |ledgers| {
+        ledgers.get("ledger")?["spec"]["reservations"].as_object().is_none_or(serde_json::Map::is_empty).then_some(())
+    })
 }
 
 #[test]
@@ -153,6 +155,7 @@ fn nobody_allows_himself_to_operate_a_pod() -> anyhow::Result<()> {
         &format!("--serviceaccount={namespace}:default"),
     ])?;
     let user = format!("--as=system:serviceaccount:{namespace}:default");
+    until_answered(|| scene.app.kubectl.run(&["auth", "can-i", "patch", "pods", &user]))?;
     let pod = scene.app.pods.objects().keys().next().context("no pod")?.clone();
     let as_operator = |labels: &str| scene.app.kubectl.refused(&["label", "pod", &pod, labels, &user]);
     for step in [Step::Operate, Step::PreChecked, Step::Completing] {

@@ -5,9 +5,11 @@ use std::thread;
 
 use anyhow::{bail, ensure};
 use hitless_e2e::app::{PATIENCE, Shape, Workload};
+use hitless_e2e::operations::Operations;
 use hitless_e2e::traffic::Rate;
+use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Stack, Traffic, Watch};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn a_change_that_nobody_holds_is_refused_and_the_plugin_makes_it_without_a_failed_request() -> anyhow::Result<()> {
@@ -17,8 +19,10 @@ fn a_change_that_nobody_holds_is_refused_and_the_plugin_makes_it_without_a_faile
         let kinds = [Workload::Deployment, Workload::StatefulSet];
         thread::scope(|scope| {
             let stack = &stack;
+            let single = scope.spawn(move || holds(stack));
             let both = kinds.map(|kind| scope.spawn(move || start(stack, kind).and_then(|app| changes(stack, &app))));
-            both.into_iter().try_for_each(|each| each.join().unwrap_or_else(|_| bail!("a thread panicked")))
+            let all = both.into_iter().chain([single]);
+            all.into_iter().try_for_each(|each| each.join().unwrap_or_else(|_| bail!("a thread panicked")))
         })
     });
     stack.remove_guards()?;
@@ -27,12 +31,36 @@ fn a_change_that_nobody_holds_is_refused_and_the_plugin_makes_it_without_a_faile
     said
 }
 
+/// Nothing gives pods the gate there, so the template names it.
+fn with_gate() -> Value {
+    json!({"spec": {"template": {"spec": {"readinessGates": [{"conditionType": "hitless.dev/InService"}]}}}})
+}
+
+/// The kubelets of these versions look for containers that have ended once a second only, so clients wait longer.
+fn holds(stack: &Stack) -> anyhow::Result<()> {
+    let shape = Shape { replicas: 1, gate: false, mode: None, patch: with_gate(), ..Shape::default() }.parking();
+    let app = App::start(&stack.cluster, "t-refusing-single", &shape)?;
+    let before = app.identities();
+    let rate = Rate { fresh: 100, keepalive: 0, connections: 0, delay_ms: 0 };
+    let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, rate)?;
+    traffic.wait_for_requests(200, PATIENCE)?;
+    let operations = Operations::start(stack)?;
+    stack.hitless(&app, &["set", "image", "deployment/web", &format!("web={}", app.image("v2"))])?;
+    for pod in &before {
+        println!("held: {}", serde_json::to_string(&operations.wait_end(&pod.uid, PATIENCE)?.result)?);
+    }
+    app.wait_version("v2", 1)?;
+    app.wait_unheld()?;
+    traffic.wait_for_more(200, PATIENCE)?;
+    let report = traffic.stop()?;
+    ensure!(report.fresh.failed == 0, "requests failed: {report:?}; Events: {:#?}", app.told()?);
+    ensure!(app.identities() == before, "the pod was replaced: {before:?}");
+    Ok(())
+}
+
 fn start(stack: &Stack, workload: Workload) -> anyhow::Result<App> {
-    // Nothing gives pods the gate, so the template names it.
-    let gate =
-        json!({"spec": {"template": {"spec": {"readinessGates": [{"conditionType": "hitless.dev/InService"}]}}}});
     let namespace = format!("t-refusing-{}", workload.web().split('/').next().unwrap_or_default());
-    App::start(&stack.cluster, &namespace, &Shape { workload, gate: false, patch: gate, ..Shape::default() })
+    App::start(&stack.cluster, &namespace, &Shape { workload, gate: false, patch: with_gate(), ..Shape::default() })
 }
 
 fn changes(stack: &Stack, app: &App) -> anyhow::Result<()> {
@@ -66,11 +94,7 @@ fn changes(stack: &Stack, app: &App) -> anyhow::Result<()> {
 
 /// Policies come into force, and go out of it, some time after they were written.
 fn wait_refused(app: &App, change: &[&str]) -> anyhow::Result<()> {
-    let end = std::time::Instant::now() + PATIENCE;
-    while app.kubectl.output(&[change, &["--dry-run=server"]].concat())?.status.success() {
-        ensure!(std::time::Instant::now() < end, "{change:?} is never refused");
-    }
-    Ok(())
+    until_answered(|| app.kubectl.refused(&[change, &["--dry-run=server"]].concat())).map(drop)
 }
 
 fn it_says_that_nothing_holds(stack: &Stack) -> anyhow::Result<()> {
@@ -80,8 +104,5 @@ fn it_says_that_nothing_holds(stack: &Stack) -> anyhow::Result<()> {
         let ours = |event: &&serde_json::Value| event["reason"] == "NoGuard" && event["regarding"]["name"] == "web";
         events.values().any(|event| ours(&event)).then_some(())
     })?;
-    let status = stack.hitless_output(&app, &["status", "deployment/web"])?;
-    let notes = String::from_utf8_lossy(&status.stderr);
-    ensure!(notes.contains("neither admission policy hitless-guard"), "status says nothing of it: {notes}");
-    Ok(())
+    stack.wait_says(&app, &["status", "deployment/web"], &["neither admission policy hitless-guard"]).map(drop)
 }

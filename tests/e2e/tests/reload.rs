@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use hitless_cluster::Cluster;
-use hitless_e2e::app::{Identity, PATIENCE, Shape, Workload};
+use hitless_e2e::app::{Identity, PATIENCE, Shape, Workload, container_ids, readiness_probe, restarts};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Kubectl, Stack, Traffic};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn shape(workload: Workload, mode: &'static str, replicas: u32) -> Shape {
     let shape = Shape { workload, mode: Some(mode), replicas, ..Shape::default() };
     let container = json!({
         "name": "web", "image": format!("{}/echo:v1", shape.registry), "ports": [{"containerPort": 8080, "name": "http"}],
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
+        "readinessProbe": readiness_probe("http"),
         "env": [{"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "login", "key": "password"}}}],
         "volumeMounts": [{"name": "files", "mountPath": "/etc/app"},
             {"name": "files", "mountPath": "/etc/app.ini", "subPath": "app.ini"}],
@@ -41,7 +41,7 @@ fn shape(workload: Workload, mode: &'static str, replicas: u32) -> Shape {
     let volumes = json!([{"name": "files", "configMap": {"name": "files"}}]);
     let patch = json!({"metadata": {"annotations": {"hitless.dev/reload": "auto"}},
         "spec": {"template": {"spec": {"containers": [container], "volumes": volumes}}}});
-    Shape { patch, ..shape }
+    Shape { patch, ..shape }.parking()
 }
 
 fn config_map(value: &str) -> Value {
@@ -68,8 +68,7 @@ fn start(cluster: &Arc<Cluster>, namespace: &str, shape: &Shape, allowed: bool) 
 
 /// What each container has, read from its processes.
 fn contents(app: &App) -> anyhow::Result<Vec<Content>> {
-    let id = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].as_str().map(str::to_owned);
-    app.pods.objects().values().map(|pod| content(&id(pod).context("a pod without a container")?)).collect()
+    container_ids(&app.pods_now()?).iter().map(|id| content(id)).collect()
 }
 
 fn content(container: &str) -> anyhow::Result<Content> {
@@ -83,11 +82,6 @@ fn content(container: &str) -> anyhow::Result<Content> {
     let variable = environment.split('\0').find_map(|pair| pair.strip_prefix("PASSWORD=")).context("no PASSWORD")?;
     let file = |path: &str| std::fs::read_to_string(process.join("root").join(path)).with_context(|| path.to_owned());
     Ok(Content { file: file("etc/app/app.ini")?, at_start: file("etc/app.ini")?, variable: variable.to_owned() })
-}
-
-fn restarts(app: &App) -> Vec<u64> {
-    let count = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or_default();
-    app.pods.objects().values().map(count).collect()
 }
 
 /// The hash that is recorded on the workload.
@@ -143,7 +137,8 @@ impl Scene {
         let report = traffic.stop()?;
         ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
         ensure!(app.identities() == before, "pods were replaced: {before:?} {:?}", app.identities());
-        ensure!(restarts(&app) == [restarted; 2], "restarted other than once for each change: {:?}", restarts(&app));
+        let restarts = restarts(&app.pods_now()?);
+        ensure!(restarts == [restarted; 2], "restarted other than once for each change: {restarts:?}");
         Ok(())
     }
 }
@@ -160,7 +155,8 @@ fn a_changed_config_map_and_a_changed_secret_are_one_restart_each_without_a_fail
     let same = recorded(app)?;
     // Nothing tells that nothing happens. A restart would begin two seconds after the last change.
     std::thread::sleep(Duration::from_secs(4));
-    ensure!(recorded(app)? == same && restarts(app) == [1, 1], "the same content restarted: {:?}", restarts(app));
+    let restarts = restarts(&app.pods_now()?);
+    ensure!(recorded(app)? == same && restarts == [1, 1], "the same content restarted: {restarts:?}");
     scene.change(&secret("second"), &Content::new("two", "second"))?;
     scene.finish(2)
 }
@@ -185,6 +181,7 @@ fn without_the_right_an_event_names_the_command_that_gives_it_and_nothing_restar
     recorded(&app)?;
     let web = app.kubectl.get(&[app.workload.web()])?;
     ensure!(web["spec"]["template"]["metadata"]["annotations"]["hitless.dev/config"].is_null(), "{web}");
-    ensure!(restarts(&app) == [0], "{:?}", restarts(&app));
+    let restarts = restarts(&app.pods_now()?);
+    ensure!(restarts == [0], "{restarts:?}");
     Ok(())
 }

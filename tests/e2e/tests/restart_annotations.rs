@@ -1,7 +1,7 @@
 //! A change of a template that only says "start again", as charts, Reloader and Keel make it.
 
 use anyhow::ensure;
-use hitless_e2e::app::{PATIENCE, Shape, Workload};
+use hitless_e2e::app::{PATIENCE, Shape, Workload, container_ids, restarts};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::{App, Stack, Traffic};
 use serde_json::{Value, json};
@@ -21,11 +21,6 @@ fn annotate(app: &App, annotations: &Value) -> anyhow::Result<()> {
     app.kubectl.run(&["patch", app.workload.web(), "--type=merge", "-p", &patch]).map(drop)
 }
 
-fn container_ids(app: &App) -> Vec<String> {
-    let id = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or_default().to_owned();
-    app.pods.objects().values().map(id).collect()
-}
-
 fn restarts_the_same_pods(namespace: &str, workload: Workload) -> anyhow::Result<()> {
     let stack = Stack::attach()?;
     let app = App::start(&stack.cluster, namespace, &annotated(workload, &json!({})))?;
@@ -36,14 +31,11 @@ fn restarts_the_same_pods(namespace: &str, workload: Workload) -> anyhow::Result
     for annotations in
         [json!({"checksum/config": "two"}), json!({"checksum/config": null}), json!({"example.com/config-a": "one"})]
     {
-        let containers = container_ids(&app);
-        annotate(&app, &annotations)?;
-        app.wait_held()?;
-        app.rollout_status()?;
-        app.wait_unheld()?;
+        let containers = container_ids(&app.pods_now()?);
+        app.roll(|| annotate(&app, &annotations))?;
         app.wait_ready(3)?;
         ensure!(app.identities() == before, "{annotations}: pods were replaced: {before:?} {:?}", app.identities());
-        let after = container_ids(&app);
+        let after = container_ids(&app.pods_now()?);
         ensure!(
             after.iter().all(|id| !containers.contains(id)),
             "{annotations}: not every container was restarted: {containers:?} {after:?}"
@@ -51,9 +43,8 @@ fn restarts_the_same_pods(namespace: &str, workload: Workload) -> anyhow::Result
     }
     let report = traffic.stop()?;
     ensure!(report.fresh.failed == 0 && report.keepalive.failed == 0, "requests failed: {report:?}");
-    let restarts: Vec<Value> =
-        app.pods.objects().values().map(|pod| pod["status"]["containerStatuses"][0]["restartCount"].clone()).collect();
-    ensure!(restarts.iter().all(|count| *count == 3), "restarted other than once for each change: {restarts:?}");
+    let restarts = restarts(&app.pods_now()?);
+    ensure!(restarts == [3; 3], "restarted other than once for each change: {restarts:?}");
     Ok(())
 }
 
@@ -81,6 +72,5 @@ fn where_the_pods_read_their_annotations_a_changed_checksum_rolls_natively() -> 
     }
     app.rollout_status()?;
     app.wait_ready(3)?;
-    ensure!(app.identities().iter().all(|pod| !before.contains(pod)), "an old pod is still there");
-    Ok(())
+    app.wait_replaced(&before)
 }

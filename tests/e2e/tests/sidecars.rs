@@ -5,8 +5,9 @@ use std::iter::once;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::ensure;
-use hitless_e2e::app::{Identity, PATIENCE, Shape, Workload, all_ready};
+use hitless_e2e::app::{Identity, PATIENCE, Shape, Workload};
 use hitless_e2e::traffic::Rate;
+use hitless_e2e::watch::States;
 use hitless_e2e::{App, Departures, Stack, Traffic, Watch};
 use hitless_workloads::image::unpinned;
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ impl Scene {
         let stack = Stack::attach()?;
         let image = hitless_e2e::stack::echo_image("v1");
         let patch = json!({"spec": {"template": {"spec": spec(&image)}}});
-        let shape = Shape { mode: None, patch, ..shape };
+        let shape = Shape { mode: None, patch, ..shape }.parking();
         let app = App::start(&stack.cluster, &format!("t-sidecars-{name}"), &shape)?;
         let departures = Departures::start(&app, shape.replicas as usize)?;
         let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
@@ -56,23 +57,24 @@ impl Scene {
             .map(drop)
     }
 
-    /// The workload is held and let go again, in place.
-    fn wait_rolled(&self) -> anyhow::Result<()> {
-        self.app.wait_held()?;
-        self.app.wait_unheld()?;
-        self.app.rollout_status()?;
+    /// The same, and the workload is held and let go again, in place.
+    fn roll(&self, containers: &[&str], version: &str) -> anyhow::Result<()> {
+        self.app.roll(|| self.set_images(containers, version))?;
         self.app.wait_ready(self.before.len())
     }
 
-    /// Restarts of that container since the pods were made, of each pod.
-    fn restarts(&self, container: &str) -> BTreeSet<u64> {
-        let pods = self.app.pods.objects();
-        pods.values().filter_map(|pod| status(pod, container)?["restartCount"].as_u64()).collect()
+    /// That container of each pod was restarted so often.
+    fn ensure_restarts(&self, container: &str, wanted: u64) -> anyhow::Result<()> {
+        let pods = self.app.pods_now()?;
+        let restarts: BTreeSet<u64> =
+            pods.values().filter_map(|pod| status(pod, container)?["restartCount"].as_u64()).collect();
+        ensure!(restarts == once(wanted).collect(), "{container} was restarted {restarts:?} times, not {wanted}");
+        Ok(())
     }
 
     /// Each pod has that version in that container.
     fn ensure_image(&self, container: &str, version: &str) -> anyhow::Result<()> {
-        let images: BTreeSet<String> = self.app.pods.objects().values().map(|pod| image(pod, container)).collect();
+        let images: BTreeSet<String> = self.app.pods_now()?.values().map(|pod| image(pod, container)).collect();
         ensure!(images == once(self.app.image(version)).collect(), "container {container} has {images:?}");
         Ok(())
     }
@@ -115,11 +117,10 @@ fn image(pod: &Value, container: &str) -> String {
 fn a_restartable_init_container_is_replaced_in_place_and_the_one_that_serves_is_not_touched() -> anyhow::Result<()> {
     let scene =
         Scene::start("init", Shape::default(), |image| json!({"initContainers": [restartable("proxy", image)]}))?;
-    scene.set_images(&["proxy"], "v2")?;
-    scene.wait_rolled()?;
+    scene.roll(&["proxy"], "v2")?;
     scene.ensure_image("proxy", "v2")?;
-    let restarts = (scene.restarts("proxy"), scene.restarts("web"));
-    ensure!(restarts == (once(1).collect(), once(0).collect()), "restarts of proxy and web: {restarts:?}");
+    scene.ensure_restarts("proxy", 1)?;
+    scene.ensure_restarts("web", 0)?;
     scene.finish()
 }
 
@@ -127,17 +128,16 @@ fn a_restartable_init_container_is_replaced_in_place_and_the_one_that_serves_is_
 fn an_app_and_its_sidecar_are_one_operation_and_a_restart_is_one_of_both() -> anyhow::Result<()> {
     let shape = Shape { workload: Workload::StatefulSet, replicas: 2, ..Shape::default() };
     let scene = Scene::start("both", shape, |image| json!({"initContainers": [restartable("proxy", image)]}))?;
-    scene.set_images(&["web", "proxy"], "v2")?;
-    scene.wait_rolled()?;
+    scene.roll(&["web", "proxy"], "v2")?;
     for container in ["web", "proxy"] {
         scene.ensure_image(container, "v2")?;
+        scene.ensure_restarts(container, 1)?;
     }
-    let restarts = (scene.restarts("proxy"), scene.restarts("web"));
-    ensure!(restarts == (once(1).collect(), once(1).collect()), "restarts of proxy and web: {restarts:?}");
-    scene.app.kubectl.run(&["rollout", "restart", "statefulset/web"])?;
-    scene.wait_rolled()?;
-    let restarts = (scene.restarts("proxy"), scene.restarts("web"));
-    ensure!(restarts == (once(2).collect(), once(2).collect()), "restarts of proxy and web: {restarts:?}");
+    scene.app.roll(|| scene.app.kubectl.run(&["rollout", "restart", "statefulset/web"]).map(drop))?;
+    scene.app.wait_ready(2)?;
+    for container in ["web", "proxy"] {
+        scene.ensure_restarts(container, 2)?;
+    }
     scene.finish()
 }
 
@@ -153,9 +153,8 @@ fn an_init_container_that_has_run_rolls_natively_and_the_event_names_it() -> any
     let note = scene.app.wait_event("NativeRollout")?;
     ensure!(note.contains("init container setup runs only when a pod is started"), "the Event says: {note}");
     scene.app.rollout_status()?;
-    scene.app.pods.wait("a new pod", PATIENCE, |pods| all_ready(pods, 1).then_some(()))?;
-    let after = scene.app.identities();
-    ensure!(after.iter().all(|pod| !scene.before.contains(pod)), "an old pod is still there: {after:?}");
+    scene.app.wait_replaced(&scene.before)?;
+    scene.app.wait_ready(1)?;
     scene.ensure_image("setup", "v2")
 }
 
@@ -166,7 +165,7 @@ fn a_sidecar_image_that_does_not_exist_takes_nobody_out() -> anyhow::Result<()> 
     scene.set_images(&["proxy"], "no-such-tag")?;
     println!("{}", scene.app.wait_event_saying("RolloutBlocked", "no-such-tag")?);
     scene.departures.ensure_none()?;
-    ensure!(scene.restarts("proxy") == once(0).collect(), "a sidecar was restarted");
+    scene.ensure_restarts("proxy", 0)?;
     scene.set_images(&["proxy"], "v2")?;
     let wanted = scene.app.image("v2");
     scene.app.pods.wait("the sidecars' image", PATIENCE, |pods| {
@@ -182,17 +181,18 @@ fn a_container_that_serves_nobody_is_replaced_without_taking_its_pod_out_of_serv
     let shape = Shape { replicas: 1, ..Shape::default() };
     let scene = Scene::start("silent", shape, |image| json!({"initContainers": [restartable("log", image)]}))?;
     // What an agent can do is known once it has operated a pod.
-    scene.set_images(&["log"], "v2")?;
-    scene.wait_rolled()?;
+    scene.roll(&["log"], "v2")?;
     let departures = Departures::start(&scene.app, 1)?;
     let transitions = Watch::start(&scene.stack.system(), &["nodetransitions.hitless.dev"])?;
-    scene.set_images(&["log"], "v1")?;
-    let reason = wait_mode(&transitions, "log", &scene.app.image("v1"), &scene.before)?;
+    transitions.wait("the nodes", PATIENCE, |nodes| (!nodes.is_empty()).then_some(()))?;
+    // A grant is there for as long as its operation, which is a second.
+    let mut grants = transitions.follow();
+    scene.roll(&["log"], "v1")?;
+    let reason = wait_mode(&mut grants, "log", &scene.app.image("v1"), &scene.before)?;
     ensure!(reason.starts_with("ServesNobody"), "the mode was chosen because: {reason}");
-    scene.wait_rolled()?;
     scene.ensure_image("log", "v1")?;
-    let restarts = (scene.restarts("log"), scene.restarts("web"));
-    ensure!(restarts == (once(2).collect(), once(0).collect()), "restarts of log and web: {restarts:?}");
+    scene.ensure_restarts("log", 2)?;
+    scene.ensure_restarts("web", 0)?;
     // Not out of service for a moment.
     departures.ensure_none()?;
     scene.finish()
@@ -201,29 +201,29 @@ fn a_container_that_serves_nobody_is_replaced_without_taking_its_pod_out_of_serv
 /// Nothing in its spec says that it listens.
 #[test]
 fn a_sidecar_that_listens_is_drained_whatever_its_spec_says() -> anyhow::Result<()> {
-    let scene = Scene::start("listens", Shape { replicas: 2, ..Shape::default() }, |image| {
-        json!({"initContainers": [{"name": "proxy", "image": image, "restartPolicy": "Always",
-            "env": [{"name": "PORT", "value": "9090"}]}]})
-    })?;
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&seen);
-    let kubectl = scene.stack.system();
+    let kubectl = Stack::attach()?.system();
+    // First: a refusal is reported for a moment only, and kubectl takes a while to begin.
     let _watch = Watch::start_seeing(&kubectl, &["nodetransitions.hitless.dev"], move |event| {
         let ended = event["object"]["status"]["transitions"].as_array().into_iter().flatten();
         let reasons = ended.filter_map(|each| each["result"]["reason"].as_str()).map(str::to_owned);
         noted.lock().unwrap_or_else(PoisonError::into_inner).extend(reasons);
     })?;
-    scene.set_images(&["proxy"], "v2")?;
-    scene.wait_rolled()?;
+    let scene = Scene::start("listens", Shape { replicas: 2, ..Shape::default() }, |image| {
+        json!({"initContainers": [{"name": "proxy", "image": image, "restartPolicy": "Always",
+            "env": [{"name": "PORT", "value": "9090"}]}]})
+    })?;
+    scene.roll(&["proxy"], "v2")?;
     scene.ensure_image("proxy", "v2")?;
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
     ensure!(seen.contains("ContainerServes"), "operations ended as {seen:?}");
-    ensure!(scene.restarts("web") == once(0).collect(), "the container that serves was restarted");
+    scene.ensure_restarts("web", 0)?;
     scene.finish()
 }
 
 /// Why the mode was chosen in which the container of the scene's pod gets this image.
-fn wait_mode(transitions: &Watch, container: &str, to: &str, pods: &[Identity]) -> anyhow::Result<String> {
+fn wait_mode(transitions: &mut States<'_>, container: &str, to: &str, pods: &[Identity]) -> anyhow::Result<String> {
     transitions.wait("a grant", PATIENCE, |nodes| {
         let mut grants = nodes.values().filter_map(|node| node["spec"]["grants"].as_array()).flatten();
         let grant = grants.find(|grant| {

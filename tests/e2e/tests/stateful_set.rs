@@ -43,13 +43,12 @@ fn an_image_and_its_undo_reach_the_same_pods_last_ordinal_first_without_a_failed
     let before = app.identities();
     let traffic = Traffic::start(&stack.cluster, &stack.programs, app.address, Rate::default())?;
     traffic.wait_for_requests(200, PATIENCE)?;
-    app.set_version("v2")?;
-    let order = app.wait_one_by_one("v2", 3)?;
+    let order = app.roll_one_by_one("v2", 3, || app.set_version("v2"))?;
     assert_finished(&app, "v2", 3, 0)?;
     let history = app.kubectl.run(&["rollout", "history", "statefulset/web"])?;
     let revisions = history.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count();
-    app.kubectl.run(&["rollout", "undo", "statefulset/web"])?;
-    let back = app.wait_one_by_one("v1", 3)?;
+    let undo = || app.kubectl.run(&["rollout", "undo", "statefulset/web"]).map(drop);
+    let back = app.roll_one_by_one("v1", 3, undo)?;
     assert_finished(&app, "v1", 3, 0)?;
     traffic.wait_for_more(200, PATIENCE)?;
     let report = traffic.stop()?;
@@ -64,8 +63,7 @@ fn an_image_and_its_undo_reach_the_same_pods_last_ordinal_first_without_a_failed
 
 #[test]
 fn a_pod_that_is_scaled_up_or_deleted_in_mid_rollout_comes_up_new() -> anyhow::Result<()> {
-    let drain = json!({"hitless.dev/drain": "{\"minSeconds\":3,\"stragglerAfterSeconds\":4,\"deadlineSeconds\":6}"});
-    let app = start("t-sts-mid", json!({"spec": {"template": {"metadata": {"annotations": drain}}}}))?;
+    let app = App::start(&Stack::attach()?.cluster, "t-sts-mid", &stateful().out_for(3))?;
     let before = app.identities();
     app.set_version("v2")?;
     app.wait_version("v2", 1)?;
@@ -125,8 +123,5 @@ fn a_bad_image_is_rolled_back_and_its_template_put_back() -> anyhow::Result<()> 
     ensure!(app.identities() == before, "pods were replaced after {}", restored["metadata"]["annotations"]);
     app.set_version("v2")?;
     assert_finished(&app, "v2", 3, 0)?;
-    let web = app.kubectl.get(&["statefulset", "web"])?;
-    let halted = &web["metadata"]["annotations"]["hitless.dev/halted"];
-    ensure!(halted.is_null(), "a good version leaves the mark of the bad one: {halted}");
-    Ok(())
+    app.wait_not_halted()
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::ensure;
 use hitless_e2e::app::{self, COMPANIONS, PATIENCE, Shape, condition};
+use hitless_e2e::watch::States;
 use hitless_e2e::{App, Stack, Watch};
 use serde_json::{Value, json};
 
@@ -24,21 +25,18 @@ fn with_its_namespace() -> anyhow::Result<()> {
     let single_serves = Serving::watch(&single)?;
     // Its only pod would be away for longer than clients can be held, so a companion pod serves meanwhile.
     stack.push_echo("echo", "slower", &[("START_DELAY", "8000")], None)?;
+    let mut single_pods = single.pods.follow();
     single.set_version("slower")?;
     single_serves.watch.wait("a companion pod in service", PATIENCE, |pods| {
         pods.values()
             .any(|pod| is_companion(pod) && condition(pod, "hitless.dev/InService") == Some("True"))
             .then_some(())
     })?;
-    let wait_out = |app: &App| {
-        app.pods.wait("a pod out of service", PATIENCE, |pods| {
-            pods.values().any(|pod| condition(pod, "hitless.dev/InService") == Some("False")).then_some(())
-        })
-    };
     // It is back after some seconds, so it is looked at before anything else takes time.
-    wait_out(&single)?;
+    wait_out(&mut single_pods)?;
+    let mut pods = app.pods.follow();
     app.set_version("v2")?;
-    wait_out(&app)?;
+    wait_out(&mut pods)?;
     stack.uninstall()?;
     let outcome = (|| {
         for app in [&app, &single] {
@@ -55,7 +53,7 @@ fn with_its_namespace() -> anyhow::Result<()> {
         app.set_version("v3")?;
         app.rollout_status()?;
         app.wait_version("v3", 3)?;
-        ensure!(app.identities().iter().all(|pod| !before.contains(pod)), "an old pod is still there");
+        app.wait_replaced(&before)?;
         let finalizers = app.kubectl.run(&[
             "get",
             "deployments,replicasets,pods",
@@ -85,12 +83,11 @@ fn without_its_namespace() -> anyhow::Result<()> {
     ensure!(refused.status.code() == Some(1) && words.contains("runs and looks after all this"), "{words}");
     // Ready only after the controllers have been told to stop, so its Service is open then.
     stack.push_echo("echo", "slow-again", &[("START_DELAY", "8000")], None)?;
+    let (mut states, mut pods) = (services.follow(), app.pods.follow());
     single.set_version("slow-again")?;
     app.set_version("v2")?;
-    app.pods.wait("a pod out of service", PATIENCE, |pods| {
-        pods.values().any(|pod| condition(pod, "hitless.dev/InService") == Some("False")).then_some(())
-    })?;
-    services.wait("an open Service", PATIENCE, |services| services.values().any(app::is_opened).then_some(()))?;
+    wait_out(&mut pods)?;
+    states.wait("an open Service", PATIENCE, |services| services.values().any(app::is_opened).then_some(()))?;
     stack.uninstall_keeping_namespace()?;
     let outcome = (|| {
         for app in [&app, &single] {
@@ -99,9 +96,10 @@ fn without_its_namespace() -> anyhow::Result<()> {
         }
         app.pods.wait("every pod to be ready", PATIENCE, |pods| app::all_ready(pods, 3).then_some(()))?;
         services.wait("a closed Service", PATIENCE, |services| services.values().all(app::is_closed).then_some(()))?;
-        for what in ["serviceaccounts", "clusterroles", "clusterrolebindings"] {
-            let accounts = Watch::start(&stack.system(), &[what, "--field-selector=metadata.name=hitless-uninstall"])?;
-            accounts.wait("no account of the uninstall", PATIENCE, |accounts| accounts.is_empty().then_some(()))?;
+        // The account of the uninstall is what a controller takes away last.
+        for what in ["serviceaccount", "clusterrole", "clusterrolebinding"] {
+            let account = format!("{what}/hitless-uninstall");
+            stack.system().run(&["wait", &account, "--for=delete", "--timeout=120s"])?;
         }
         leave_behind(&app)?;
         let found = stack.hitless_output(&app, &["cleanup"])?;
@@ -135,6 +133,12 @@ fn leave_behind(app: &App) -> anyhow::Result<()> {
         "spec": {"readinessGates": [{"conditionType": "hitless.dev/InService"}],
             "containers": [{"name": "web", "image": app.image("v1")}]}});
     kubectl.feed(&["create"], &left).map(drop)
+}
+
+fn wait_out(pods: &mut States<'_>) -> anyhow::Result<()> {
+    pods.wait("a pod out of service", PATIENCE, |pods| {
+        pods.values().any(|pod| condition(pod, "hitless.dev/InService") == Some("False")).then_some(())
+    })
 }
 
 fn is_companion(pod: &Value) -> bool {

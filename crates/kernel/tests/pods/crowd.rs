@@ -34,13 +34,20 @@ fn processor_time() -> u64 {
     schedstat.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Processor time of one look, in nanoseconds: of several hundred, because the clock is coarse.
+/// Processor time of one look, in nanoseconds: of as many as take a tenth of a second, because the clock may count in steps of 4 ms
+/// or 10 ms.
 fn cost(mut look: impl FnMut()) -> u64 {
-    const LOOKS: u64 = 300;
+    const LEAST: u64 = 100_000_000;
     look();
-    let before = processor_time();
-    (0..LOOKS).for_each(|_| look());
-    (processor_time() - before) / LOOKS
+    let (before, mut looks) = (processor_time(), 0);
+    loop {
+        (0..10).for_each(|_| look());
+        looks += 10;
+        let spent = processor_time() - before;
+        if spent >= LEAST {
+            return spent / looks;
+        }
+    }
 }
 
 /// Whether a look at a few has seen all, and what it has.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::anyhow;
 use serde_json::Value;
 
-use super::{App, OWN, PATIENCE, PREFETCH, image_of, patience_for};
+use super::{App, PATIENCE, PREFETCH, image_of, patience_for};
 
 /// What the kubelet says of a container whose image it could not pull.
 const PULL_FAILURES: [&str; 3] = ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"];
@@ -22,8 +22,8 @@ impl App {
 
     /// Digests of what the pods run.
     pub fn digests(&self) -> anyhow::Result<BTreeSet<String>> {
-        let pods = self.kubectl.list(&["pods", "-l", OWN])?;
-        let ids = pods.iter().filter_map(|pod| pod["status"]["containerStatuses"][0]["imageID"].as_str());
+        let pods = self.pods_now()?;
+        let ids = pods.values().filter_map(|pod| pod["status"]["containerStatuses"][0]["imageID"].as_str());
         Ok(ids.map(|id| id.rsplit('@').next().unwrap_or_default().to_owned()).collect())
     }
 

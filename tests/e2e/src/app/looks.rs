@@ -49,6 +49,20 @@ pub fn image_of(pod: &Value) -> String {
     unpinned(pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default())
 }
 
+/// Which container each pod runs as its first.
+#[must_use]
+pub fn container_ids(pods: &Objects) -> Vec<String> {
+    let id = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or_default().to_owned();
+    pods.values().map(id).collect()
+}
+
+/// How often the first container of each pod was restarted.
+#[must_use]
+pub fn restarts(pods: &Objects) -> Vec<u64> {
+    let count = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or_default();
+    pods.values().map(count).collect()
+}
+
 /// Whether there are exactly `count` pods, all ready.
 #[must_use]
 pub fn all_ready(pods: &Objects, count: usize) -> bool {

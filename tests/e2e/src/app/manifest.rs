@@ -7,6 +7,13 @@ use super::{Shape, Workload};
 /// The Service that gives a StatefulSet's pods their names.
 pub(super) const HEADLESS: &str = "web-pods";
 
+/// How the kubelet looks whether the reference server is ready, at the port of that name. One look that fails takes the pod out of its
+/// Services, so it may take as long as a busy machine lets kubelet and server wait.
+#[must_use]
+pub fn readiness_probe(port: &str) -> Value {
+    json!({"httpGet": {"path": "/healthz", "port": port}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 1})
+}
+
 /// The workload `web` of that shape.
 #[must_use]
 pub fn manifest(shape: &Shape) -> Value {
@@ -16,7 +23,7 @@ pub fn manifest(shape: &Shape) -> Value {
     }
     let container = json!({
         "name": "web", "image": format!("{}/{}:{}", shape.registry, shape.repository, shape.version), "ports": [{"containerPort": 8080, "name": "http"}],
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
+        "readinessProbe": readiness_probe("http"),
     });
     let mut workload = json!({
         "apiVersion": shape.workload.api_version(), "kind": format!("{:?}", shape.workload), "metadata": {"name": "web", "annotations": annotations},
@@ -45,7 +52,7 @@ pub(super) fn service(name: &str, more: &Value) -> Value {
 }
 
 /// JSON merge patch, RFC 7396, without removal.
-fn merge(target: &mut Value, patch: &Value) {
+pub(super) fn merge(target: &mut Value, patch: &Value) {
     match (target, patch) {
         (_, Value::Null) => {}
         (Value::Object(target), Value::Object(patch)) => {

@@ -1,8 +1,12 @@
 //! What an application looks like: the kind of its workload, and all that tests choose.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::manifest::merge;
 use crate::stack::REGISTRY;
+
+/// Longest time that clients may be parked, in milliseconds: the most that a policy may say.
+pub const LONGEST_HOLD: u32 = 4000;
 
 /// Kind of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,5 +78,29 @@ impl Default for Shape {
             gate: true,
             patch: Value::Null,
         }
+    }
+}
+
+impl Shape {
+    /// The same, and each pod is out of service for so many seconds at least.
+    #[must_use]
+    pub fn out_for(self, seconds: u32) -> Self {
+        self.drained(
+            &json!({"minSeconds": seconds, "stragglerAfterSeconds": seconds + 1, "deadlineSeconds": seconds + 3}),
+        )
+    }
+
+    /// The same, and clients may be parked for as long as a policy may say: how long a restart takes is the machine's affair.
+    #[must_use]
+    pub fn parking(self) -> Self {
+        self.drained(&json!({"holdCapMilliseconds": LONGEST_HOLD}))
+    }
+
+    /// What the shape says itself of its pods' annotations counts.
+    fn drained(self, drain: &Value) -> Self {
+        let annotations = json!({"hitless.dev/drain": drain.to_string()});
+        let mut patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
+        merge(&mut patch, &self.patch);
+        Self { patch, ..self }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use hitless_cluster::Place;
 use serde_json::Value;
 
@@ -66,27 +67,62 @@ impl App {
         })
     }
 
-    /// Waits until the workload is held.
+    /// Applies a PodTransitionRule and waits until the controller has seen it, as its status tells. The controller has a watch for each
+    /// kind of object, so it may see a change of a workload that was made later before that.
+    pub fn apply_rule(&self, rule: &Value) -> anyhow::Result<()> {
+        self.kubectl.feed(&["apply"], rule)?;
+        let name = rule["metadata"]["name"].as_str().context("a rule without a name")?;
+        let rules = Watch::start(&self.kubectl, &["podtransitionrules"])?;
+        rules.wait(&format!("the controller to see rule {name}"), PATIENCE, |rules| {
+            let rule = rules.get(name)?;
+            (rule["status"]["observedGeneration"] == rule["metadata"]["generation"]).then_some(())
+        })
+    }
+
+    /// Waits until nothing is left on the workload of a version that was judged bad.
+    pub fn wait_not_halted(&self) -> anyhow::Result<()> {
+        self.workloads.wait("no mark of a bad version", PATIENCE, |all| {
+            all.get("web")?["metadata"]["annotations"]["hitless.dev/halted"].is_null().then_some(())
+        })
+    }
+
+    /// Waits until the workload is held. [`App::roll`] also sees a hold that is over soon.
     pub fn wait_held(&self) -> anyhow::Result<()> {
         self.workloads.wait("the workload to be held", PATIENCE, |all| is_held(all.get("web")?).then_some(()))
     }
 
-    /// Waits until `count` pods have the image of `version`, and returns their names in the order in which they got it. All that
-    /// while at most one pod may be away.
-    pub fn wait_one_by_one(&self, version: &str, count: usize) -> anyhow::Result<Vec<String>> {
-        let (image, begin) = (self.image(version), Instant::now());
+    /// Makes a change that holds the workload, and waits until it is held, let go again and done. Held it is seen to be however short
+    /// that is.
+    pub fn roll(&self, change: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let mut workloads = self.workloads.follow();
+        change()?;
+        workloads.wait("the workload to be held", PATIENCE, |all| is_held(all.get("web")?).then_some(()))?;
+        self.wait_unheld()?;
+        self.rollout_status().map(drop)
+    }
+
+    /// Makes a change that brings `count` pods to the image of `version`, waits for that, and returns their names in the order in
+    /// which they got it. All that while at most one pod may be away.
+    pub fn roll_one_by_one(
+        &self,
+        version: &str,
+        count: usize,
+        change: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<String>> {
+        let (image, mut pods) = (self.image(version), self.pods.follow());
+        change()?;
         let mut order: Vec<String> = Vec::new();
-        while order.len() < count {
-            anyhow::ensure!(begin.elapsed() < PATIENCE, "waited {PATIENCE:?} for {count} pods, got {order:?}");
-            self.pods.next_change(Duration::from_millis(250));
-            let pods = self.pods.objects();
-            let away: Vec<&String> = pods.iter().filter(|(_, pod)| !is_ready(pod)).map(|(name, _)| name).collect();
-            anyhow::ensure!(away.len() <= 1, "these pods are away at the same time: {away:?}");
+        pods.wait(&format!("{count} pods of {version}, one by one"), PATIENCE, |pods| {
+            let away: Vec<String> =
+                pods.iter().filter(|(_, pod)| !is_ready(pod)).map(|(name, _)| name.clone()).collect();
+            if away.len() > 1 {
+                return Some(Err(anyhow::anyhow!("these pods are away at the same time: {away:?}")));
+            }
             let updated = pods.iter().filter(|(_, pod)| image_of(pod) == image).map(|(name, _)| name);
             let new: Vec<String> = updated.filter(|name| !order.contains(name)).cloned().collect();
             order.extend(new);
-        }
-        Ok(order)
+            (order.len() >= count).then(|| Ok(order.clone()))
+        })?
     }
 
     /// Waits until at least `count` pods run `version` and are ready.
@@ -96,6 +132,13 @@ impl App {
             let updated = pods.values().filter(|pod| image_of(pod) == image && is_ready(pod)).count();
             (updated >= count).then_some(())
         })
+    }
+
+    /// What was told of the application's pods, in order, for the message of a test that failed: whether the kubelet found them unhealthy, for
+    /// instance.
+    pub fn told(&self) -> anyhow::Result<Vec<String>> {
+        let events = self.kubectl.run(&["events", "--no-headers", "--output=wide"])?;
+        Ok(events.lines().map(str::to_owned).collect())
     }
 
     /// Waits for an Event on anything in the namespace whose reason is `reason`, and returns its note.

@@ -43,7 +43,7 @@ pub(crate) const BARE: &str = "policy-test-bare";
 pub(crate) const GATED: &str = "policy-test-gated";
 const ROLE: &str = "policy-test-wide";
 const CONTROLLER_DEPLOYMENT: &str = "/apis/apps/v1/namespaces/hitless-system/deployments/hitless-controller";
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What was created, and what has to be restored.
 pub(crate) struct Fixture {

@@ -60,7 +60,7 @@ impl Row {
 }
 
 /// How long an API server may take until new policies, roles and parameters are in force.
-const SETTLE: Duration = Duration::from_secs(30);
+const SETTLE: Duration = Duration::from_mins(2);
 
 #[tokio::test]
 async fn every_row_of_the_table_is_answered_as_it_says() -> anyhow::Result<()> {
