@@ -131,6 +131,12 @@ impl PodView {
         endpoint::fault(self)
     }
 
+    /// Whether it counts what its application says of itself at the node's endpoint: its owner has to agree.
+    #[must_use]
+    pub fn may_refuse(&self) -> bool {
+        self.annotations.get(annotations::TASK).is_some_and(|value| value == names::TASK_ALLOWED)
+    }
+
     /// The container of that name.
     #[must_use]
     pub fn container(&self, name: &str) -> Option<&ContainerView> {
@@ -232,6 +238,16 @@ mod tests {
         );
         let failed = serde_json::json!({"phase": "Failed", "conditions": [{"type": "Ready", "status": "True"}]});
         assert!(!pod(serde_json::json!({"metadata": {}, "status": failed})).available());
+    }
+
+    #[test]
+    fn an_application_speaks_for_its_pod_where_its_owner_says_so() {
+        let with = |value: &str| {
+            pod(serde_json::json!({"metadata": {"annotations": {"hitless.dev/task": value}}})).may_refuse()
+        };
+        assert!(with("allowed"));
+        assert!(!with("true") && !with("Allowed") && !with(""));
+        assert!(!pod(serde_json::json!({"metadata": {}})).may_refuse());
     }
 
     #[test]
