@@ -60,6 +60,8 @@ pub struct PodView {
     pub gated: bool,
     /// `spec.hostNetwork`.
     pub host_network: bool,
+    /// `spec.runtimeClassName`: the container runtime may have a network stack of its own.
+    pub runtime_class: Option<String>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: u32,
     /// Has a deletion timestamp.
@@ -188,6 +190,7 @@ impl From<&Pod> for PodView {
                 .and_then(|s| s.readiness_gates.as_ref())
                 .is_some_and(|gates| gates.iter().any(|gate| gate.condition_type == names::IN_SERVICE)),
             host_network: spec.and_then(|s| s.host_network).unwrap_or_default(),
+            runtime_class: spec.and_then(|s| s.runtime_class_name.clone()),
             grace_seconds: spec
                 .and_then(|s| s.termination_grace_period_seconds)
                 .map_or(DEFAULT_GRACE_SECONDS, |seconds| u32::try_from(seconds).unwrap_or_default()),
