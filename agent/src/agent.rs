@@ -6,6 +6,7 @@ mod kernel_targets;
 mod pods;
 #[cfg(test)]
 mod tests;
+mod this_node;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -21,7 +22,6 @@ use hitless_runtime::liveness::Heartbeat;
 use hitless_runtime::readiness::Guard;
 use hitless_runtime::write::Writes;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use carry_out::carry_out;
 use pods::Pods;
+use this_node::ThisNode;
 
 use crate::caches::Caches;
 use crate::decision::{Action, Decision};
@@ -43,7 +44,7 @@ use crate::published::{Published, Step};
 use crate::report::{self, Pace};
 use crate::retire::Retiring;
 use crate::round::{NodeView, Round, round};
-use crate::view::{NodeIdentity, NodePod, Observation};
+use crate::view::{NodePod, Observation};
 use crate::waiters::Waiters;
 
 /// The loop does a round at least this often, so that its heartbeat shows.
@@ -53,9 +54,8 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The node agent.
 pub struct Agent {
-    node: NodeIdentity,
+    node: ThisNode,
     info: AgentInfo,
-    nodes: Api<Node>,
     transitions: Api<NodeTransition>,
     pods: Pods,
     caches: Caches,
@@ -88,9 +88,8 @@ impl Agent {
         metrics: Metrics,
     ) -> Self {
         Self {
-            node: NodeIdentity { name: node, uid: String::new() },
+            node: ThisNode::new(client.clone(), node),
             info: info::of_this_agent(&files),
-            nodes: Api::all(client.clone()),
             transitions: Api::all(client.clone()),
             pods: Pods::new(client, caches.clone(), metrics.writes.clone(), wake.clone(), files.proc_root.clone()),
             caches,
@@ -145,7 +144,7 @@ impl Agent {
         while !token.is_cancelled() {
             heartbeat.beat(Instant::now());
             if let Some(guard) = known.take() {
-                if !self.learn_node().await {
+                if !self.node.learn().await {
                     known = Some(guard);
                     tokio::select! { () = sleep(RETRY) => {}, () = token.cancelled() => {} }
                     continue;
@@ -162,30 +161,19 @@ impl Agent {
         Ok(())
     }
 
-    /// The node's uid tells this node from an earlier one of the same name.
-    async fn learn_node(&mut self) -> bool {
-        match Writes::read(self.nodes.get_metadata(&self.node.name)).await {
-            Ok(node) => {
-                self.node.uid = node.metadata.uid.unwrap_or_default();
-                true
-            }
-            Err(error) => {
-                tracing::warn!(node = self.node.name, %error, "can't read this node, trying again");
-                false
-            }
-        }
-    }
-
     /// Decides and acts once; says when to do so again.
     async fn run_round(&mut self, heartbeat: &Heartbeat) -> Instant {
+        if let Some(transition) = self.caches.transitions.get("", &self.node.identity.name) {
+            self.node.check(&transition.spec.node_uid).await;
+        }
         let (now, clock) = (now(), Instant::now());
         let pods: BTreeMap<String, Arc<NodePod>> =
             self.caches.pods.values().into_iter().map(|pod| (pod.view.id.uid.clone(), pod)).collect();
-        let transition = self.caches.transitions.get("", &self.node.name);
+        let transition = self.caches.transitions.get("", &self.node.identity.name);
         let observations = self.threads.observations();
         self.remember_grants(transition.as_deref(), now);
         self.hooks.tell(&mut self.memories, now);
-        let (node, memories) = (self.node.clone(), self.memories.clone());
+        let (node, memories) = (self.node.identity.clone(), self.memories.clone());
         let view = NodeView {
             node: &node,
             pods: &pods,
@@ -227,7 +215,7 @@ impl Agent {
         heartbeat: &Heartbeat,
     ) -> bool {
         let mut memories: BTreeMap<&String, &mut Memory> = self.memories.iter_mut().collect();
-        let (writer, node, begun) = (&self.pods, self.node.name.as_str(), Instant::now());
+        let (writer, node, begun) = (&self.pods, self.node.identity.name.as_str(), Instant::now());
         let mut acted_on = BTreeSet::new();
         let mut actions: Vec<(bool, BoxFuture<'_, ()>)> = Vec::new();
         for (grant, decision) in steps {
@@ -337,7 +325,7 @@ impl Agent {
             "metadata": {"uid": stored.metadata.uid, "resourceVersion": stored.metadata.resource_version},
             "status": &status,
         });
-        let name = &self.node.name;
+        let name = &self.node.identity.name;
         let params = PatchParams { field_manager: Some(names::AGENT.into()), ..PatchParams::default() };
         let (patch, transitions) = (Patch::Merge(&body), &self.transitions);
         let write = transitions.patch_status(name, &params, &patch);
@@ -359,7 +347,7 @@ impl Agent {
     }
 
     async fn read_transition(&self) -> bool {
-        match Writes::read(self.transitions.get_opt(&self.node.name)).await {
+        match Writes::read(self.transitions.get_opt(&self.node.identity.name)).await {
             Ok(Some(object)) => {
                 self.caches.transitions.put(object);
                 true

@@ -16,8 +16,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hitless_api::PortTreatment;
 use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{DrainSpec, PortTreatment};
 use hitless_kernel::{KernelError, PodNetns};
 use tokio::sync::Notify;
 
@@ -26,15 +26,31 @@ use hold::HoldThreads;
 use observer::Observer;
 
 /// Whether somebody must be seen to listen in the pod: a container is ready that is probed by connections, or has TCP ports. One that
-/// is being deleted may listen no more.
+/// is being deleted may listen no more. With a runtime class the pod may have a network stack that nobody can see, and its port may be
+/// one that only a Service names: a count of 0 says nothing there, also of a pod that is being deleted.
 pub(crate) fn must_listen(pod: &PodView) -> bool {
     let is_ready = |container: &&ContainerView| container.status.as_ref().is_some_and(|status| status.ready);
-    let mut ready = pod.containers.iter().filter(is_ready);
+    let mut ready = pod.containers.iter().filter(is_ready).peekable();
+    if pod.runtime_class.is_some() && ready.peek().is_some() {
+        return true;
+    }
     !pod.terminating
         && ready.any(|container| {
             let has_tcp = container.ports.iter().any(|port| port.treatment != PortTreatment::Udp);
             has_tcp || !container.probe_periods.is_empty()
         })
+}
+
+/// A port that the pod declares for SCTP, unless nobody is to be waited for there.
+pub(crate) fn sctp_port(pod: &PodView, drain: &DrainSpec) -> Option<u16> {
+    let ports = pod.containers.iter().flat_map(|container| &container.ports);
+    let mut waited = ports.filter(|port| port.sctp && drain.treatment(port.port) != PortTreatment::Ignore);
+    waited.next().map(|port| port.port)
+}
+
+/// Fails if the pod serves at this port by SCTP.
+pub(crate) fn ensure_no_sctp(pod_uid: &str, sctp: Option<u16>) -> Result<(), KernelError> {
+    sctp.map_or(Ok(()), |port| Err(KernelError::Sctp { pod_uid: pod_uid.to_owned(), port }))
 }
 
 /// Fails if somebody must listen, and nobody is seen to: then a count of 0 says nothing.
@@ -76,5 +92,55 @@ impl Threads {
         let mut observations = self.observer.observations();
         observations.extend(self.holds.observations());
         observations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    /// With this metadata and spec, and one container with these ports.
+    fn pod(metadata: &Value, class: Option<&str>, ready: bool, ports: &Value) -> PodView {
+        let pod = json!({"metadata": metadata,
+            "spec": {"runtimeClassName": class, "containers": [{"name": "web", "ports": ports}]},
+            "status": {"containerStatuses": [{"name": "web", "image": "", "imageID": "", "ready": ready, "restartCount": 0}]}});
+        PodView::from(&serde_json::from_value::<Pod>(pod).unwrap())
+    }
+
+    #[test]
+    fn somebody_must_listen_where_a_port_is_declared_or_the_runtime_may_hide_it() {
+        let (none, tcp) = (json!([]), json!([{"containerPort": 80}]));
+        let (stays, goes) = (json!({}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
+        for (metadata, class, ready, ports, expected) in [
+            (&stays, None, true, &none, false),
+            (&stays, None, true, &tcp, true),
+            (&stays, None, false, &tcp, false),
+            (&goes, None, true, &tcp, false),
+            (&stays, Some("gvisor"), true, &none, true),
+            (&stays, Some("gvisor"), false, &tcp, false),
+            (&goes, Some("gvisor"), true, &none, true),
+        ] {
+            assert_eq!(
+                must_listen(&pod(metadata, class, ready, ports)),
+                expected,
+                "{metadata} {class:?} {ready} {ports}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_port_for_sctp_fails_a_count_by_name_unless_it_is_ignored() {
+        let ports = json!([{"containerPort": 80}, {"containerPort": 3868, "protocol": "SCTP"}]);
+        let mut pod = pod(&json!({}), None, true, &ports);
+        let port = |pod: &PodView| sctp_port(pod, &DrainSpec::of(pod).unwrap());
+        assert_eq!(port(&pod), Some(3868));
+        let words = ensure_no_sctp("u", port(&pod)).unwrap_err().to_string();
+        assert!(words.contains("port 3868 for SCTP") && words.contains("ignore"), "{words}");
+        let ignored = r#"{"ports": [{"port": 3868, "treat": "ignore"}]}"#;
+        pod.annotations.insert("hitless.dev/drain".into(), ignored.into());
+        assert_eq!(port(&pod), None);
+        ensure_no_sctp("u", None).unwrap();
     }
 }

@@ -10,6 +10,7 @@ mod ours;
 mod pods;
 mod schema;
 mod single;
+mod task;
 mod together;
 mod traffic;
 mod unlimited;
@@ -65,6 +66,7 @@ fn check(objects: &[Object], unreadable: Vec<Unreadable>, live: Option<&[Pods]>,
         let schema = schema::check(object);
         findings.extend(workload::check(object, schema.is_empty()));
         findings.extend(endpoint::check(object));
+        findings.extend(task::check(object));
         match Known::read(object) {
             Ok(read) => known.extend(read),
             // The schema has said so already, and better.

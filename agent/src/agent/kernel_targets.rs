@@ -7,7 +7,7 @@ use hitless_api::{Grant, GrantMode};
 
 use crate::decision::{Decision, Direction, Hold, Watch};
 use crate::deed::Deed;
-use crate::drain::{hold, must_listen, observed};
+use crate::drain::{hold, must_listen, observed, sctp_port};
 use crate::round::NodeView;
 
 /// Which pods are to be observed.
@@ -43,8 +43,8 @@ pub(super) fn hold(
         let pod = view.pods.get(&grant.pod.uid)?;
         let (containers, drain) = (ids(grant, &pod.view), grant.drain.clone());
         let (unless_serving, has_left) = (grant.unless_serving, grant.mode == GrantMode::Leave);
-        let (must_listen, grace) = (must_listen(&pod.view), pod.grace);
-        let target = hold::Target { hold, containers, unless_serving, has_left, must_listen, drain, grace };
+        let (must_listen, sctp, grace) = (must_listen(&pod.view), sctp_port(&pod.view, &drain), pod.grace);
+        let target = hold::Target { hold, containers, unless_serving, has_left, must_listen, sctp, drain, grace };
         Some((grant.pod.uid.clone(), target))
     };
     steps.iter().filter_map(target).collect()

@@ -108,9 +108,12 @@ pub(super) fn before(operation: &Operation<'_>, waiting: Decision) -> Option<Dec
     }
 }
 
-/// What the application has said by itself, which is answered to as a hook's answer is.
+/// What the application has said by itself, which is answered to as a hook's answer is. Its owner may have taken the permission away
+/// since.
 fn task(operation: &Operation<'_>) -> Step {
-    let Some(saying) = &operation.memory.saying else { return Step::Over };
+    let Some(saying) = operation.memory.saying.as_ref().filter(|_| operation.pod.may_refuse()) else {
+        return Step::Over;
+    };
     let said = if saying.message.is_empty() { String::new() } else { format!(": {}", saying.message) };
     let since = operation.memory.task_since.map_or(operation.now, |since| operation.not_after_now(since));
     let deadline = after_seconds(since, Hook::DEFAULT_DEADLINE_SECONDS);

@@ -75,8 +75,10 @@ fn draining(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
         return operate(operation);
     }
     let drain = &operation.grant.drain;
-    let deadline = after_seconds(lowered, drain.deadline_seconds);
-    let minimum = after_seconds(operation.surely_lowered(lowered), drain.min_seconds).min(deadline);
+    // A kubelet that was late has kept the endpoint until then, and with it the time of those who were to leave.
+    let since = operation.draining_since(lowered);
+    let deadline = after_seconds(since, drain.deadline_seconds);
+    let minimum = after_seconds(operation.surely_lowered(lowered).max(since), drain.min_seconds).min(deadline);
     // A load balancer may still send new clients: that nobody is connected now does not end this.
     let outside = operation.outside(WaitPoint::Operate);
     // Its connections were gone once, and what is counted now is the hook's.
@@ -100,7 +102,7 @@ fn draining(operation: &Operation<'_>, lowered: Timestamp) -> Decision {
             StragglerPolicy::Wait | StragglerPolicy::Close | StragglerPolicy::Destroy => gone(operation, deadline),
         };
     }
-    let straggling = after_seconds(lowered, drain.straggler_after_seconds);
+    let straggling = after_seconds(since, drain.straggler_after_seconds);
     let counted = matches!(operation.observation, Observation::Counted(_));
     if counted && outside.is_empty() && operation.now >= straggling {
         match drain.stragglers {

@@ -85,6 +85,15 @@ impl<'a> Operation<'a> {
             .then(|| self.not_after_now(condition.since.unwrap_or(self.now)))
     }
 
+    /// Since when the drain counts: the kubelet has lowered Ready, and new connections need not come any more. As long as it has not,
+    /// and where it was lowered before, since the pod has left. Whoever writes what into the condition, never later than the deadline:
+    /// a pod whose kubelet has not followed by then has been given up.
+    pub(super) fn draining_since(&self, lowered: Timestamp) -> Timestamp {
+        let unready = self.pod.conditions.get("Ready").filter(|ready| !ready.is_true);
+        let since = unready.and_then(|unready| unready.since).map_or(lowered, |since| self.not_after_now(since));
+        since.clamp(lowered, after_seconds(lowered, self.grant.drain.deadline_seconds))
+    }
+
     /// A request to lower InService of the pod as it is seen here was not answered.
     pub(super) fn may_be_lowered(&self) -> bool {
         self.memory.lowering.as_ref() == Some(&self.pod.resource_version)
@@ -132,7 +141,8 @@ impl<'a> Operation<'a> {
             (Some(reported), _) => reported.since.0,
             (None, None) if self.is_hold() => self.expiry(),
             (None, lowered) => {
-                after_seconds(lowered.unwrap_or(self.grant.granted.0), self.grant.drain.deadline_seconds)
+                let since = lowered.map_or(self.grant.granted.0, |lowered| self.draining_since(lowered));
+                after_seconds(since, self.grant.drain.deadline_seconds)
             }
         };
         // The phase may have been entered more than once since; a container that was replaced is only as young as it is.
@@ -205,4 +215,45 @@ impl<'a> Operation<'a> {
 /// From when on a grant may not be begun any more (docs/contract.md 9).
 pub(super) fn expiry(grant: &Grant) -> Timestamp {
     after_seconds(grant.granted.0, grant.ttl_seconds.saturating_add(Grant::CLOCK_SKEW_SECONDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    /// Since when the drain of a pod counts that left in second 10 and whose Ready is this since then, in seconds. Its deadline is 60.
+    fn draining_since(ready: &str, since: Option<&str>) -> i64 {
+        let grant: Grant = serde_json::from_value(json!({
+            "id": "u.1", "epoch": 1, "pod": {"namespace": "a", "name": "p", "uid": "u"}, "op": "Update", "mode": "Leave",
+            "containers": {}, "before": {}, "drain": {}, "verify": {}, "rules": [], "ttlSeconds": 60,
+            "granted": "2026-01-01T00:00:09Z"}))
+        .unwrap();
+        let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since});
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"conditions": [condition]}});
+        let pod = PodView::from(&serde_json::from_value::<Pod>(pod).unwrap());
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let lowered = at("2026-01-01T00:00:10Z");
+        let memory = Memory { seen: Some(at("2026-01-01T00:00:09Z")), ..Memory::default() };
+        let operation = Operation {
+            grant: &grant,
+            pod: &pod,
+            reported: None,
+            memory: &memory,
+            observation: &Observation::None,
+            now: at("2026-01-01T00:05:00Z"),
+        };
+        operation.draining_since(lowered).duration_since(at("2026-01-01T00:00:00Z")).as_secs()
+    }
+
+    #[test]
+    fn a_drain_counts_from_when_the_kubelet_has_followed() {
+        assert_eq!(draining_since("False", Some("2026-01-01T00:00:45Z")), 45);
+        assert_eq!(draining_since("True", Some("2026-01-01T00:00:45Z")), 10, "it has not followed");
+        assert_eq!(draining_since("False", Some("2025-12-31T00:00:00Z")), 10, "it was not Ready before");
+        assert_eq!(draining_since("False", None), 10);
+        assert_eq!(draining_since("False", Some("2026-01-01T00:04:00Z")), 70, "no later than the deadline");
+        assert_eq!(draining_since("False", Some("2027-01-01T00:00:00Z")), 10, "a clock was set back");
+    }
 }

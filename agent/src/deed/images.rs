@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hitless_api::grant::ImageChange;
 use hitless_api::names::annotations;
 use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Change, Grant, JsonPatch};
@@ -32,6 +33,21 @@ fn is_written(annotation: &str) -> bool {
     annotation.starts_with(OWN_PREFIX) || annotation == annotations::DECORATIONS
 }
 
+/// Whether `image` is `granted`, or `granted` with a digest behind it that admission has added when the image was set.
+fn is_form_of(image: &str, granted: &str) -> bool {
+    let is_digest = |rest: &str| rest.strip_prefix("@sha256:").is_some_and(|digest| !digest.contains('@'));
+    image == granted || !granted.contains('@') && image.strip_prefix(granted).is_some_and(is_digest)
+}
+
+/// Whether a container with this image has the one after the change, `None` if neither that nor the one before. One of them may be the
+/// other one with a digest: what is equal to the letter goes first.
+fn is_changed(image: &str, change: &ImageChange) -> Option<bool> {
+    if image == change.to || image == change.from {
+        return Some(image == change.to);
+    }
+    is_form_of(image, &change.to).then_some(true).or_else(|| is_form_of(image, &change.from).then_some(false))
+}
+
 /// Images, labels and annotations of a grant.
 #[derive(Clone, Copy, Debug)]
 pub struct Images<'a> {
@@ -55,7 +71,7 @@ impl<'a> Images<'a> {
             Some(("UnknownContainer", format!("the pod has no container {name}")))
         } else if let Some((name, image)) = grant.containers.iter().find_map(|(name, change)| {
             let image = &pod.container(name)?.image;
-            (*image != change.from && *image != change.to).then_some((name, image))
+            is_changed(image, change).is_none().then_some((name, image))
         }) {
             Some(("ImageChanged", format!("container {name} has image {image}, which the grant does not know")))
         } else if let Some(key) = grant.annotations.keys().find(|key| !is_written(key)) {
@@ -72,12 +88,11 @@ impl<'a> Images<'a> {
         let other = |message: String| Progress::Other("ImageChanged", message);
         let mut patched = None;
         for (name, change) in &self.grant.containers {
-            let image = pod.container(name).map(|container| container.image.as_str());
-            let is_to = match image {
-                Some(image) if image == change.from => false,
-                Some(image) if image == change.to => true,
-                Some(image) => return other(format!("container {name} has image {image}")),
-                None => return other(format!("the pod has no container {name}")),
+            let Some(container) = pod.container(name) else {
+                return other(format!("the pod has no container {name}"));
+            };
+            let Some(is_to) = is_changed(&container.image, change) else {
+                return other(format!("container {name} has image {}", container.image));
             };
             if patched.replace(is_to).is_some_and(|before| before != is_to) {
                 // The patch sets all of them at once.
@@ -100,6 +115,8 @@ impl<'a> Images<'a> {
             let index = index.to_string();
             let image = ["spec", list, &index, "image"];
             let (from, to) = direction.order(change.from.as_str(), change.to.as_str());
+            // As the pod has it.
+            let from = if is_form_of(&container.image, from) { container.image.as_str() } else { from };
             patch = patch
                 .test(&["spec", list, &index, "name"], container.name.as_str())
                 .test(&image, from)

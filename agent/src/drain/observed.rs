@@ -17,10 +17,10 @@ use jiff::Timestamp;
 use rustix::fd::{AsFd as _, BorrowedFd};
 
 use super::ambiguous::ambiguous_unused;
-use super::ensure_listened;
 use super::quiet::Quiet;
 use super::restart::Restart;
 use super::stragglers;
+use super::{ensure_listened, ensure_no_sctp};
 use crate::view::{Count, Observation};
 use answers::Answers;
 use node_connections::NodeConnections;
@@ -244,6 +244,7 @@ impl Observed {
         node: &mut Option<NodeSockets>,
         now: Instant,
     ) -> Result<(), KernelError> {
+        ensure_no_sctp(&self.uid, self.target.sctp)?;
         // Whose listeners were seen once has a network stack that can be seen, and may stop listening before its connections end.
         if !self.has_listened {
             ensure_listened(netns, &self.uid, self.target.must_listen)?;

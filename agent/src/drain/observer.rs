@@ -156,7 +156,7 @@ mod tests {
 
     fn target() -> Target {
         let (drain, probe_periods, containers) = (DrainSpec::default(), vec![], vec![]);
-        Target { stage: Stage::Draining, drain, probe_periods, containers, must_listen: false }
+        Target { stage: Stage::Draining, drain, probe_periods, containers, must_listen: false, sctp: None }
     }
 
     #[tokio::test]

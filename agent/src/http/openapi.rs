@@ -119,7 +119,8 @@ fn describe(route: Route, schemas: &mut SchemaGenerator) -> Value {
 
 fn task(schemas: &mut SchemaGenerator) -> Value {
     let mut put = operation(
-        "The pod that asks may be operated (`go`), not yet, or never; counts for a while and is to be said again",
+        "The pod that asks may be operated (`go`), not yet, or never; counts for a while and is to be said again. All but `go` needs the \
+         pod's annotation `hitless.dev/task: allowed`",
         &[],
         &task_answers(&[400, 413], schemas),
     );

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use hitless_api::PodRef;
 use hitless_api::node_transition::AgentInfo;
 use hitless_api::pod::PodView;
 use hitless_runtime::prefix::Prefix;
@@ -84,6 +85,12 @@ impl AppState {
     #[must_use]
     pub fn caller(&self, peer: &Peer) -> Caller {
         Caller::of(peer, &self.pods.pods(), &self.trusted)
+    }
+
+    /// Whether what this pod says of itself counts, as far as the agent knows it.
+    pub(super) fn is_task_allowed(&self, pod: &PodRef) -> bool {
+        let known = self.pods.pod(&pod.namespace, &pod.name);
+        known.is_some_and(|known| known.view.id.uid == pod.uid && known.view.may_refuse())
     }
 
     /// Before all pods are known nothing is said of any.

@@ -5,6 +5,7 @@ use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::Json;
 use hitless_api::PodRef;
+use hitless_api::names::{TASK_ALLOWED, annotations};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -50,7 +51,8 @@ pub(super) async fn read(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<TaskStatus>, Refusal> {
     let pod = pod(&caller)?;
-    Ok(Json(TaskStatus::of(state.tasks.of(&pod.uid, Timestamp::now()))))
+    let counts = state.is_task_allowed(pod);
+    Ok(Json(TaskStatus::of(state.tasks.of(&pod.uid, Timestamp::now()).filter(|_| counts))))
 }
 
 pub(super) async fn put(
@@ -60,6 +62,13 @@ pub(super) async fn put(
 ) -> Result<Json<TaskStatus>, Refusal> {
     let pod = pod(&caller)?;
     let saying = parse(&body, Timestamp::now()).map_err(Refusal::bad)?;
+    if saying.is_some() && !state.is_task_allowed(pod) {
+        return Err(Refusal::forbidden(format!(
+            "the owner of this pod has not allowed it to refuse operations; write the annotation {}: {TASK_ALLOWED} into its pod \
+             template, and nothing else as its value",
+            annotations::TASK
+        )));
+    }
     state.tasks.say(&pod.uid, saying.clone());
     Ok(Json(TaskStatus::of(saying)))
 }

@@ -236,8 +236,9 @@ fn of_a_container_that_does_not_run_nobody_is_asked() {
     assert_eq!(world.app.calls(), ["warm"]);
 }
 
-/// What a pod without hooks says by itself, and until which second.
+/// What a pod without hooks says by itself, and until which second. Its owner allows it.
 fn saying(world: &mut World, task: Word, seconds: i64) {
+    world.pod.view.annotations.insert("hitless.dev/task".into(), "allowed".into());
     let until = start().checked_add(SignedDuration::from_secs(seconds)).unwrap();
     world.app.saying = Some(Saying { task, until, message: "exporting".into() });
 }
@@ -273,6 +274,27 @@ fn a_pod_that_says_not_yet_for_ever_is_given_up_and_one_that_says_never_at_once(
     assert_eq!(ended(&mut world), end(Outcome::Refused, "TaskRefused"));
     assert_eq!(reported(&world).message, "the application says never: exporting");
     assert!(world.patches.is_empty() && world.in_service());
+}
+
+#[test]
+fn what_a_pod_says_counts_only_as_long_as_its_owner_allows_it() {
+    let mut world = World::new(grant(start()), Image::Good(200));
+    saying(&mut world, Word::Never, 9999);
+    world.pod.view.annotations.clear();
+    assert_eq!(ended(&mut world), end(Outcome::Done, "Done"), "it was not allowed");
+    assert!(seconds(&world) < 20, "{} s", seconds(&world));
+    let mut world = World::new(grant(start()), Image::Good(200));
+    saying(&mut world, Word::NotYet, 9999);
+    let at: Timestamp = start().checked_add(SignedDuration::from_secs(40)).unwrap();
+    world.alarms = vec![at];
+    world.run(LIMIT, |world| {
+        assert!(world.now > at || world.patches.is_empty());
+        if world.now == at {
+            world.pod.view.annotations.clear();
+        }
+    });
+    assert_eq!(world.result(), Some(end(Outcome::Done, "Done")), "the owner has overruled it");
+    assert!((40..60).contains(&seconds(&world)), "{} s", seconds(&world));
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod held;
 #[cfg(test)]
 mod hooks;
 #[cfg(test)]
+mod late;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod runs;

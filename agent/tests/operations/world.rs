@@ -47,7 +47,7 @@ pub(crate) enum Fault {
 /// How the pod's connections behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clients {
-    /// They leave this many milliseconds after the pod has left.
+    /// They leave this many milliseconds after the pod has left and the kubelet has followed.
     Leave(i64),
     Stay,
     /// They can't be counted.
@@ -193,7 +193,11 @@ impl World {
     fn next_count(&self) -> Option<Timestamp> {
         let lowered = self.lowered_since()?;
         let Clients::Leave(milliseconds) = self.clients else { return None };
-        let gone = lowered.checked_add(SignedDuration::from_millis(milliseconds + 1000)).ok()?;
+        let unready = self.pod.view.conditions.get("Ready").filter(|ready| !ready.is_true)?.since;
+        let gone = lowered
+            .max(unready.unwrap_or(lowered))
+            .checked_add(SignedDuration::from_millis(milliseconds + 1000))
+            .ok()?;
         (gone > self.now).then_some(gone)
     }
 

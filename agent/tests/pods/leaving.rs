@@ -50,22 +50,35 @@ pub(crate) fn late_comers(lab: &Lab) {
 pub(crate) fn silent(lab: &Lab) {
     let _silent = lab.start_silent();
     let looker = Looker { must_listen: true, ..Looker::new(lab) };
-    looker.set_target(Looking::Draining, drain());
-    let words = eventually("the count fails", || match looker.observer.observations().remove(&lab.pod_uid)? {
-        // It is about to enter its namespace.
-        Observation::Failed(why) if why.contains("no process") || why.contains("node's network namespace") => None,
-        other => Some(other),
-    });
-    assert!(matches!(&words, Observation::Failed(why) if why.contains("another network stack")), "{words:?}");
     let shop = Shop { must_listen: true, ..Shop::new(lab, drain()) };
-    shop.set_target(Hold::Prepare(Direction::Forward));
-    let held = eventually("the Hold fails", || shop.held());
-    assert!(matches!(&held.stage, Stage::Failed(why) if why.contains("another network stack")), "{held:?}");
+    both_fail(&looker, &shop, "another network stack");
     // A worker that listens to nothing, and says so.
     looker.observer.set_targets(BTreeMap::new());
     let looker = Looker::new(lab);
     looker.set_target(Looking::Draining, drain());
     looker.counted("it is drained", |count| count.drained());
+}
+
+/// Its TCP listeners are seen, and those of SCTP never are.
+pub(crate) fn sctp(lab: &Lab) {
+    let _server = lab.start_server();
+    let looker = Looker { must_listen: true, sctp: Some(3868), ..Looker::new(lab) };
+    let shop = Shop { must_listen: true, sctp: Some(3868), ..Shop::new(lab, drain()) };
+    both_fail(&looker, &shop, "port 3868 for SCTP");
+}
+
+/// Neither the count nor the Hold succeeds, for this reason.
+fn both_fail(looker: &Looker<'_>, shop: &Shop<'_>, words: &str) {
+    looker.set_target(Looking::Draining, drain());
+    let seen = eventually("the count fails", || match looker.observer.observations().remove(&looker.lab.pod_uid)? {
+        // It is about to enter its namespace.
+        Observation::Failed(why) if why.contains("no process") || why.contains("node's network namespace") => None,
+        other => Some(other),
+    });
+    assert!(matches!(&seen, Observation::Failed(why) if why.contains(words)), "{seen:?}");
+    shop.set_target(Hold::Prepare(Direction::Forward));
+    let held = eventually("the Hold fails", || shop.held());
+    assert!(matches!(&held.stage, Stage::Failed(why) if why.contains(words)), "{held:?}");
 }
 
 /// For a count; what was counted last is in the failure.
@@ -76,12 +89,13 @@ pub(crate) struct Looker<'a> {
     lab: &'a Lab,
     observer: Observer,
     must_listen: bool,
+    sctp: Option<u16>,
 }
 
 impl<'a> Looker<'a> {
     pub(crate) fn new(lab: &'a Lab) -> Self {
         let observer = Observer::start("/proc".into(), Arc::new(Notify::new())).unwrap();
-        Self { lab, observer, must_listen: false }
+        Self { lab, observer, must_listen: false, sctp: None }
     }
 
     pub(crate) fn set_target(&self, stage: Looking, drain: DrainSpec) {
@@ -90,8 +104,8 @@ impl<'a> Looker<'a> {
 
     fn order_with(&self, stage: Looking, drain: DrainSpec, probe_periods: Vec<u32>) {
         let containers = vec![self.lab.container_id.clone()];
-        let must_listen = self.must_listen;
-        let target = observed::Target { stage, drain, probe_periods, containers, must_listen };
+        let (must_listen, sctp) = (self.must_listen, self.sctp);
+        let target = observed::Target { stage, drain, probe_periods, containers, must_listen, sctp };
         self.observer.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 

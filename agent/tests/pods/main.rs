@@ -56,7 +56,7 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 16] = [
+    let tests: [(&str, Test); 17] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
@@ -68,6 +68,7 @@ fn main() {
         ("an answer in pieces that is asked for late is not broken off", leaving::late),
         ("connections that nobody uses are not waited for where that is wished", leaving::unused),
         ("a pod whose sockets can't be seen is neither drained nor held", leaving::silent),
+        ("a pod that serves by SCTP, too, is neither drained nor held", leaving::sctp),
         ("what a sibling has asked for is answered before the containers are replaced", siblings::held),
         ("a pod that leaves waits for its siblings' requests, and for none that it has sent itself", siblings::leaving),
         ("connections to a listener that stays are not waited for", siblings::staying),
@@ -94,6 +95,7 @@ struct Shop<'a> {
     drain: DrainSpec,
     has_left: bool,
     must_listen: bool,
+    sctp: Option<u16>,
 }
 
 impl<'a> Shop<'a> {
@@ -104,6 +106,7 @@ impl<'a> Shop<'a> {
             drain,
             has_left: false,
             must_listen: false,
+            sctp: None,
         }
     }
 
@@ -111,8 +114,8 @@ impl<'a> Shop<'a> {
         let containers = vec![self.lab.container_id.clone()];
         let drain = self.drain.clone();
         let (unless_serving, has_left) = (false, self.has_left);
-        let must_listen = self.must_listen;
-        let target = hold::Target { hold, containers, unless_serving, has_left, must_listen, drain, grace: GRACE };
+        let (must_listen, sctp, grace) = (self.must_listen, self.sctp, GRACE);
+        let target = hold::Target { hold, containers, unless_serving, has_left, must_listen, sctp, drain, grace };
         self.holds.set_targets(BTreeMap::from([(self.lab.pod_uid.clone(), target)]));
     }
 

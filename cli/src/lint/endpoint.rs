@@ -11,21 +11,27 @@ use crate::files::Object;
 pub(super) fn check(object: &Object) -> Option<Finding> {
     let at = template_of(object)?;
     let template = at.iter().fold(&object.value, |value, key| &value[*key]);
-    let line = |at: &[&str]| object.node.line_of(&[at, &["metadata", "annotations", ENDPOINT]].concat());
     if template["metadata"]["annotations"][ENDPOINT].is_null() {
-        let is_misplaced = !object.value["metadata"]["annotations"][ENDPOINT].is_null();
-        let text = || {
-            let at = at.join(".");
-            format!(
-                "{ENDPOINT} does nothing on the workload itself: pods are asked for it; move it to {at}.metadata.annotations"
-            )
-        };
-        return is_misplaced.then(|| Finding::error(object, line(&[]), text()));
+        return misplaced(object, at, ENDPOINT);
     }
     let fault = view(object, template)?.endpoint_fault()?;
+    let line = object.node.line_of(&[at, &["metadata", "annotations", ENDPOINT]].concat());
     let text = fault.to_string();
     Some(match fault {
-        EndpointFault::NoPort(_) | EndpointFault::Taken { .. } => Finding::error(object, line(at), text),
-        EndpointFault::HostNetwork => Finding::warning(object, line(at), text),
+        EndpointFault::NoPort(_) | EndpointFault::Taken { .. } => Finding::error(object, line, text),
+        EndpointFault::HostNetwork => Finding::warning(object, line, text),
     })
+}
+
+/// An annotation that is read from pods, on a workload and not on what its pods are made from.
+pub(super) fn misplaced(object: &Object, at: &[&str], annotation: &str) -> Option<Finding> {
+    if object.value["metadata"]["annotations"][annotation].is_null() {
+        return None;
+    }
+    let line = object.node.line_of(&["metadata", "annotations", annotation]);
+    let at = at.join(".");
+    let text = format!(
+        "{annotation} does nothing on the workload itself: pods are asked for it; move it to {at}.metadata.annotations"
+    );
+    Some(Finding::error(object, line, text))
 }

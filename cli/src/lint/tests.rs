@@ -3,6 +3,7 @@ mod endpoint;
 mod input;
 mod limits;
 mod pages;
+mod task;
 
 use super::*;
 

@@ -58,6 +58,9 @@ pub mod annotations {
     pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
     /// On a pod: the port at which its agent's endpoint is to be inside of the pod, for hooks that may name no host.
     pub const ENDPOINT: &str = "hitless.dev/endpoint";
+    /// On a pod (usually from its template), value [`super::TASK_ALLOWED`]: what its application says of itself at the node's endpoint
+    /// counts, so it may refuse to be operated.
+    pub const TASK: &str = "hitless.dev/task";
     /// On a pod: hash of the template it was last brought to; where present it alone decides the pod's revision.
     pub const REVISION: &str = "hitless.dev/revision";
     /// On a pod: token of a wished restart; wished until `RESTARTED` has the same value. On a workload, value [`super::KEEP_DIGEST`]:
@@ -157,6 +160,8 @@ pub const UPDATE_IN_PLACE_ONLY: &str = "in-place-only";
 pub const KEEP_DIGEST: &str = "keep-digest";
 /// Value of [`annotations::RELOAD`].
 pub const RELOAD_AUTO: &str = "auto";
+/// Value of [`annotations::TASK`].
+pub const TASK_ALLOWED: &str = "allowed";
 /// Value of [`annotations::PREFETCH`].
 pub const PREFETCH_ONLY: &str = "only";
 /// Value of [`annotations::PAUSED`]: no operation begins. Any other value but [`PAUSED_FALSE`] means the same.

@@ -60,6 +60,8 @@ pub struct PodView {
     pub gated: bool,
     /// `spec.hostNetwork`.
     pub host_network: bool,
+    /// `spec.runtimeClassName`: the container runtime may have a network stack of its own.
+    pub runtime_class: Option<String>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: u32,
     /// Has a deletion timestamp.
@@ -131,6 +133,12 @@ impl PodView {
         endpoint::fault(self)
     }
 
+    /// Whether it counts what its application says of itself at the node's endpoint: its owner has to agree.
+    #[must_use]
+    pub fn may_refuse(&self) -> bool {
+        self.annotations.get(annotations::TASK).is_some_and(|value| value == names::TASK_ALLOWED)
+    }
+
     /// The container of that name.
     #[must_use]
     pub fn container(&self, name: &str) -> Option<&ContainerView> {
@@ -182,6 +190,7 @@ impl From<&Pod> for PodView {
                 .and_then(|s| s.readiness_gates.as_ref())
                 .is_some_and(|gates| gates.iter().any(|gate| gate.condition_type == names::IN_SERVICE)),
             host_network: spec.and_then(|s| s.host_network).unwrap_or_default(),
+            runtime_class: spec.and_then(|s| s.runtime_class_name.clone()),
             grace_seconds: spec
                 .and_then(|s| s.termination_grace_period_seconds)
                 .map_or(DEFAULT_GRACE_SECONDS, |seconds| u32::try_from(seconds).unwrap_or_default()),
@@ -232,6 +241,16 @@ mod tests {
         );
         let failed = serde_json::json!({"phase": "Failed", "conditions": [{"type": "Ready", "status": "True"}]});
         assert!(!pod(serde_json::json!({"metadata": {}, "status": failed})).available());
+    }
+
+    #[test]
+    fn an_application_speaks_for_its_pod_where_its_owner_says_so() {
+        let with = |value: &str| {
+            pod(serde_json::json!({"metadata": {"annotations": {"hitless.dev/task": value}}})).may_refuse()
+        };
+        assert!(with("allowed"));
+        assert!(!with("true") && !with("Allowed") && !with(""));
+        assert!(!pod(serde_json::json!({"metadata": {}})).may_refuse());
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Grant, HookReport, MicroTime};
+use crate::pod::PodView;
+use crate::{Grant, HookOutcome, HookReport, MicroTime};
 
 /// Where an operation is. `Granted → Leaving → Draining` or `Granted → Holding → Settling`, then
 /// `Operating → Verifying → Returning`.
@@ -112,6 +113,9 @@ impl TransitionResult {
     /// Reason of a refusal: the kubelet has not written the new content of ConfigMaps and Secrets into the pod's volumes.
     pub const CONFIG_NOT_MOUNTED: &str = "ConfigNotMounted";
 
+    /// Reason of a refusal: the application says never, by a hook's answer or by itself.
+    pub const TASK_REFUSED: &str = "TaskRefused";
+
     /// Whether the same operation would end the same way again: nothing goes on until a person has looked. Some refusals are
     /// only a matter of time.
     #[must_use]
@@ -148,6 +152,16 @@ impl Transition {
             message: String::new(),
             result: None,
         }
+    }
+
+    /// Whether the application has refused it by itself, and its pod's owner does not allow that any more.
+    #[must_use]
+    pub fn is_overruled(&self, pod: &PodView) -> bool {
+        let is_refused = |result: &TransitionResult| {
+            result.outcome == Outcome::Refused && result.reason == TransitionResult::TASK_REFUSED
+        };
+        let by_hook = self.hooks.iter().any(|hook| hook.outcome == HookOutcome::Refused);
+        self.result.as_ref().is_some_and(is_refused) && !by_hook && !pod.may_refuse()
     }
 
     /// Whether this is about `grant`, and not about an earlier grant of the same wish.

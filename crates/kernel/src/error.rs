@@ -34,12 +34,23 @@ pub enum KernelError {
     },
     /// Somebody must listen in the pod, and nobody is seen to: its sockets are in another network stack, as with gVisor.
     #[error(
-        "nobody is seen to listen in pod {pod_uid}, although a container is ready that has ports or probes: another network stack, such as \
-         gVisor's? Its connections can't be counted"
+        "nobody is seen to listen in pod {pod_uid}, although a container is ready that has ports or probes, or a runtime class: another \
+         network stack, such as gVisor's? Its connections can't be counted"
     )]
     NobodyListens {
         /// The pod's uid.
         pod_uid: String,
+    },
+    /// The pod serves by SCTP, and nobody counts that.
+    #[error(
+        "pod {pod_uid} declares port {port} for SCTP, whose connections can't be counted; where none has to be waited for, treat the port \
+         as ignore"
+    )]
+    Sctp {
+        /// The pod's uid.
+        pod_uid: String,
+        /// The port.
+        port: u16,
     },
     /// A hold of no ports, of more than 1024, or one that lasts less than a millisecond.
     #[error("a hold needs 1 to 1024 ports (got {ports}) and limits of at least a millisecond")]

@@ -289,6 +289,7 @@ fn empty(id: PodRef) -> NodePod {
         conditions: BTreeMap::new(),
         gated: false,
         host_network: false,
+        runtime_class: None,
         grace_seconds: 30,
         terminating: false,
         finished: false,
@@ -339,7 +340,7 @@ pub(crate) fn pod(
     view.owner = Some(owner.clone());
     view.created = Some(hitless_agent::instant::whole_seconds(created));
     view.gated = true;
-    let port = hitless_api::pod::PortView { port: 80, name: None, treatment: PortTreatment::Http1 };
+    let port = hitless_api::pod::PortView { port: 80, name: None, treatment: PortTreatment::Http1, sctp: false };
     let pull_policy = PullPolicy::of(template.content()["spec"]["containers"][0]["imagePullPolicy"].as_str());
     view.containers = template
         .images()

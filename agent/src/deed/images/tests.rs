@@ -111,3 +111,39 @@ fn a_restartable_init_container_is_patched_in_its_own_list() {
     let back = apply(&after, Deed::of(&grant).patch(&node_pod(&after), Direction::Back)).unwrap();
     assert_eq!(back, before);
 }
+
+#[test]
+fn a_digest_that_admission_adds_is_the_image_that_was_granted() {
+    let grant = grant(&BTreeMap::new(), &BTreeMap::new());
+    let images = Images::new(&grant);
+    let at = |image: &str| node_pod(&object(&Map::new(), &Map::new(), image));
+    for (image, progress) in [
+        ("c:1", Progress::NotPatched),
+        ("c:1@sha256:11", Progress::NotPatched),
+        ("c:2", Progress::Patched),
+        ("c:2@sha256:22", Progress::Patched),
+    ] {
+        assert_eq!((images.progress(&at(image).view), images.refusal(&at(image).view)), (progress, None), "{image}");
+    }
+    for image in ["c:20", "c:2@sha512:22", "mirror/c:2@sha256:22", "c:3", "c@sha256:22"] {
+        let other = at(image);
+        assert!(matches!(images.progress(&other.view), Progress::Other("ImageChanged", _)), "{image}");
+        assert_eq!(images.refusal(&other.view).map(|(reason, _)| reason), Some("ImageChanged"), "{image}");
+    }
+    // The way back begins where admission has led to.
+    let after = object(&Map::new(), &Map::new(), "c:2@sha256:22");
+    let back = apply(&after, Deed::of(&grant).patch(&node_pod(&after), Direction::Back)).unwrap();
+    assert_eq!(back["spec"]["containers"][1]["image"], "c:1");
+}
+
+#[test]
+fn a_name_and_the_same_one_with_a_digest_are_two_images_where_the_grant_names_both() {
+    let change = |from: &str, to: &str| ImageChange { from: from.into(), to: to.into() };
+    let restart = change("c:1", "c:1@sha256:11");
+    assert_eq!(is_changed("c:1", &restart), Some(false));
+    assert_eq!(is_changed("c:1@sha256:11", &restart), Some(true));
+    let unpinned = change("c:1@sha256:11", "c:1");
+    assert_eq!(is_changed("c:1@sha256:11", &unpinned), Some(false));
+    assert_eq!(is_changed("c:1@sha256:22", &unpinned), Some(true));
+    assert_eq!(is_changed("c:1@sha256:11@sha256:22", &unpinned), None);
+}

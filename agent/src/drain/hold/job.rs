@@ -25,6 +25,8 @@ pub struct Target {
     pub has_left: bool,
     /// Somebody is certain to listen in the pod: if nobody is seen to, nobody can be held.
     pub must_listen: bool,
+    /// A port where the pod serves by SCTP: nobody can be held.
+    pub sctp: Option<u16>,
     /// Treatment of the ports, the cap, and what becomes of stragglers.
     pub drain: DrainSpec,
     /// How long after SIGTERM the kubelet kills a process that has not ended.

@@ -3,7 +3,7 @@
 use hitless_api::DrainSpec;
 use hitless_api::pod::PodView;
 
-use crate::drain::must_listen;
+use crate::drain::{must_listen, sctp_port};
 
 /// How a pod is to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Target {
     pub containers: Vec<String>,
     /// Somebody is certain to listen in the pod: if nobody is seen to, nothing can be counted.
     pub must_listen: bool,
+    /// A port where the pod serves by SCTP: nothing can be counted.
+    pub sctp: Option<u16>,
 }
 
 impl Target {
@@ -25,7 +27,8 @@ impl Target {
     #[must_use]
     pub fn new(pod: &PodView, stage: Stage, drain: DrainSpec, containers: Vec<String>) -> Self {
         let probe_periods = pod.containers.iter().flat_map(|container| &container.probe_periods).copied().collect();
-        Self { stage, drain, probe_periods, containers, must_listen: must_listen(pod) }
+        let sctp = sctp_port(pod, &drain);
+        Self { stage, drain, probe_periods, containers, must_listen: must_listen(pod), sctp }
     }
 }
 

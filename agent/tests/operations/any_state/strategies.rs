@@ -140,6 +140,7 @@ prop_compose! {
         generations in (0..3_i64, 0..3_i64),
         flags in prop::bits::u8::masked(0b1111),
         has_container in prop::bool::weighted(0.95),
+        may_refuse in any::<bool>(),
     ) -> NodePod {
         let mut known = pod::running(start());
         let view = &mut known.view;
@@ -166,6 +167,7 @@ prop_compose! {
         view.terminating = flags & 0b0110 == 0b0110;
         view.finished = flags & 0b1100 == 0b1100;
         if !has_container { view.containers.clear(); }
+        if may_refuse { view.annotations.insert("hitless.dev/task".into(), "allowed".into()); }
         known
     }
 }

@@ -22,6 +22,8 @@ enum Event {
 pub(crate) struct Kubelet {
     new_image: Image,
     pub(crate) dead: bool,
+    /// Milliseconds until it has seen a write to the pod, and Ready follows.
+    pub(crate) late: i64,
     /// Milliseconds from an image patch until the old container has stopped.
     pub(crate) stopping: i64,
     pub(crate) running_image: String,
@@ -35,7 +37,15 @@ fn later(now: Timestamp, milliseconds: i64) -> Timestamp {
 
 impl Kubelet {
     pub(crate) fn new(new_image: Image) -> Self {
-        Self { new_image, dead: false, stopping: 110, running_image: FROM.into(), containers: 0, events: vec![] }
+        Self {
+            new_image,
+            dead: false,
+            late: 20,
+            stopping: 110,
+            running_image: FROM.into(),
+            containers: 0,
+            events: vec![],
+        }
     }
 
     pub(crate) fn next(&self) -> Option<Timestamp> {
@@ -47,7 +57,7 @@ impl Kubelet {
         if self.dead {
             return;
         }
-        self.events.push((later(now, 20), Event::Settle));
+        self.events.push((later(now, self.late), Event::Settle));
         if pod.view.containers[0].image != self.running_image {
             self.events.push((later(now, self.stopping), Event::Replace));
         }

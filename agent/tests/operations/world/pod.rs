@@ -64,6 +64,7 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         ]),
         gated: true,
         host_network: false,
+        runtime_class: None,
         grace_seconds: 30,
         terminating: false,
         finished: false,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn web(own: &str, pod: &str, spec: &str) -> String {
+pub(super) fn web(own: &str, pod: &str, spec: &str) -> String {
     format!(
         "apiVersion: apps/v1
 kind: Deployment
@@ -18,7 +18,7 @@ spec:
     )
 }
 
-fn said(text: &str) -> Vec<(u64, String)> {
+pub(super) fn said(text: &str) -> Vec<(u64, String)> {
     lint(text).findings.into_iter().map(|found| (found.line, found.text)).collect()
 }
 

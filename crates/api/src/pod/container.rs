@@ -15,6 +15,8 @@ pub struct PortView {
     pub name: Option<String>,
     /// What travels on it, from its protocol, its name and the probes on it (docs/contract.md 27).
     pub treatment: PortTreatment,
+    /// Its protocol is SCTP.
+    pub sctp: bool,
 }
 
 /// Where a container stands in its pod's spec, with its index there.
@@ -118,13 +120,14 @@ fn container_view(container: &Container, place: Place, statuses: &[ContainerStat
             Some("UDP") => PortTreatment::Udp,
             _ => tcp_treatment(declared.name.as_deref(), port, &probes),
         };
-        Some(PortView { port, name: declared.name.clone(), treatment })
+        let sctp = declared.protocol.as_deref() == Some("SCTP");
+        Some(PortView { port, name: declared.name.clone(), treatment, sctp })
     });
     let mut ports: Vec<PortView> = ports.collect();
     // A port that only a probe names is a port all the same.
     for port in probes.iter().filter_map(|probe| http_probe_port(probe)) {
         if !ports.iter().any(|known| known.port == port) {
-            ports.push(PortView { port, name: None, treatment: PortTreatment::Http1 });
+            ports.push(PortView { port, name: None, treatment: PortTreatment::Http1, sctp: false });
         }
     }
     ContainerView {
@@ -228,11 +231,16 @@ mod tests {
     fn treatment_of_a_port_comes_from_protocol_then_name_then_probe() {
         let view = pod(serde_json::json!({"metadata": {}, "spec": {"containers": [{"name": "c", "ports": [
             {"containerPort": 53, "protocol": "UDP"}, {"containerPort": 80, "name": "http-web"}, {"containerPort": 90, "name": "grpc"},
-            {"containerPort": 91, "name": "admin"}, {"containerPort": 92}, {"containerPort": 443, "name": "https"}],
+            {"containerPort": 91, "name": "admin"}, {"containerPort": 92}, {"containerPort": 443, "name": "https"}, {"containerPort": 3868, "protocol": "SCTP"}],
             "readinessProbe": {"httpGet": {"port": "admin"}}, "livenessProbe": {"httpGet": {"port": 99}, "periodSeconds": 3},
             "startupProbe": {"exec": {}}}]}}));
         let treatments: Vec<_> = view.containers[0].ports.iter().map(|p| (p.port, p.treatment)).collect();
-        assert_eq!(treatments, [(53, Udp), (80, Http1), (90, Http2), (91, Http1), (92, Tcp), (443, Tcp), (99, Http1)]);
+        assert_eq!(
+            treatments,
+            [(53, Udp), (80, Http1), (90, Http2), (91, Http1), (92, Tcp), (443, Tcp), (3868, Tcp), (99, Http1)]
+        );
+        let sctp: Vec<_> = view.containers[0].ports.iter().filter(|p| p.sctp).map(|p| p.port).collect();
+        assert_eq!(sctp, [3868]);
         assert_eq!(view.containers[0].probe_periods, [10, 3], "exec probes open no connection");
     }
 

@@ -120,7 +120,9 @@ pub(super) fn derive<'a>(wishes: &Wishes<'a>, snapshot: &'a Snapshot, now: Times
                         message: &transition.message,
                         workload: wishes.workload_of_target(grant),
                     };
-                    over(granted, failure, wishes, snapshot, &mut endings);
+                    let pod = wishes.pods.get(grant.pod.uid.as_str());
+                    let overruled = pod.is_some_and(|pod| transition.is_overruled(pod));
+                    over(granted, failure, overruled, wishes, snapshot, &mut endings);
                 }
             }
         }
@@ -161,10 +163,11 @@ pub(super) fn is_given_up(grant: &Grant, wishes: &Wishes<'_>, snapshot: &Snapsho
     !wishes.wants(grant) && !snapshot.is_of_unreadable(grant)
 }
 
-/// The agent has reported a result.
+/// The agent has reported a result. `overruled`: a refusal that counts no longer.
 fn over<'a>(
     granted: Granted<'a>,
     failure: Failure<'a>,
+    overruled: bool,
     wishes: &Wishes<'a>,
     snapshot: &'a Snapshot,
     endings: &mut Endings<'a>,
@@ -196,7 +199,7 @@ fn over<'a>(
         (_, Some(Evidence::NotReady) | None) => false,
     };
     let still_speaks = wishes.is_the_wish(grant) || is_halting(&failure, wishes) || snapshot.is_of_unreadable(grant);
-    let lasting = result.is_lasting() && grant.cancel.is_none() && still_speaks;
+    let lasting = result.is_lasting() && grant.cancel.is_none() && still_speaks && !overruled;
     // The same operation too, where it may be tried again: the pod may need it to become Ready.
     let may_repeat = result.outcome != Outcome::Done || grant.op == GrantOp::Foreign;
     let tried_again = !lasting && may_repeat && wishes.is_the_wish(grant);

@@ -6,6 +6,7 @@ mod decorations;
 mod inoperable;
 mod last_endpoint;
 mod pause;
+mod refused;
 mod requests;
 mod scene;
 mod stateful_set;

@@ -36,7 +36,7 @@ fn busy(cookie: u64) -> Connection {
 fn target(stage: Stage) -> Target {
     let ports = vec![PortDrain { port: HTTP, treat: PortTreatment::Http1 }];
     let drain = DrainSpec { ports, ..DrainSpec::default() };
-    Target { stage, drain, probe_periods: Vec::new(), containers: Vec::new(), must_listen: false }
+    Target { stage, drain, probe_periods: Vec::new(), containers: Vec::new(), must_listen: false, sctp: None }
 }
 
 /// What two looks in a row see in the second one.
