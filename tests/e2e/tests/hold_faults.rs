@@ -162,6 +162,32 @@ fn clients_of_an_agent_killed_in_a_hold_wait_for_the_new_process_and_not_for_the
     Ok(())
 }
 
+/// Agents are replaced by SIGTERM, in a rollout of their own for instance.
+#[test]
+fn an_agent_that_is_replaced_in_a_hold_ends_it_in_order() -> anyhow::Result<()> {
+    let _turn = turn();
+    for (name, milliseconds) in [("t-hold-term-a", 0), ("t-hold-term-b", 150)] {
+        let scene = Scene::start(name, &long_cap())?;
+        scene.app.set_version("v2")?;
+        scene.wait_open()?;
+        // At a moment of its own choice, as above.
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        let deleted = Instant::now();
+        scene.stack.renew_agent(&scene.node)?;
+        scene.app.rollout_status()?;
+        scene.app.wait_version("v2", 1)?;
+        scene.wait_closed(deleted)?;
+        scene.assert_nothing_left()?;
+        ensure!(scene.app.identities() == [scene.pod.clone()], "the pod was replaced");
+        let reports = scene.reports()?;
+        assert_none_failed(&reports)?;
+        for report in reports {
+            ensure!(report.fresh.latency.max_ms < 3900.0, "somebody waited for the cap: {:?}", report.fresh.latency);
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_leader_killed_in_a_hold_loses_nothing_and_the_next_one_closes_the_service() -> anyhow::Result<()> {
     let _turn = turn();
