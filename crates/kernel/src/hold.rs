@@ -4,13 +4,14 @@
 //! each client is sent once more. Everything happens in the pod's own namespace: neither the network plug-in nor
 //! address translation on the way takes part. Connections that are open are not touched.
 //!
-//! All of it ends by itself. The block has its timers in the kernel; without the agent it degrades to dropped SYNs,
-//! which clients repeat after a second, until the block ends.
+//! All of it ends by itself. The block has its timers in the kernel, and sees there when the new process listens; without the agent
+//! it degrades to dropped SYNs, which clients repeat after a second.
 
 pub(crate) mod block;
 pub(crate) mod frame;
 pub(crate) mod held_syns;
 mod replay;
+mod rules;
 mod tap;
 
 use std::fs::File;
@@ -36,6 +37,9 @@ pub struct HoldSpec {
     pub cap: Duration,
     /// When the block ends even if no client has come. Whole milliseconds.
     pub expires_after: Duration,
+    /// While the process listens that did so when the hold began, clients are let in to it unless the hold is
+    /// [renewed](SynHold::renew) within this time. `None`: clients are held until a new process listens, whoever renews nothing.
+    pub lease: Option<Duration>,
     /// Sources that are let through. An address of the node is also the address of every client whose packets the node
     /// translates (masquerade): exempt it only where that does not happen, or those clients are refused.
     pub exempt: Vec<IpAddr>,
@@ -137,6 +141,12 @@ impl SynHold {
         }
     }
 
+    /// Begins the lease anew. `false`: it was over, and the process that listens may have got new connections since. Kernels that
+    /// know no `nft_socket` know no lease, and hold until the cap.
+    pub fn renew(&mut self, lease: Option<Duration>) -> Result<bool, KernelError> {
+        self.block.renew(lease).map_err(|error| KernelError::of_call("renew a block (nf_tables)", error, NEEDS))
+    }
+
     /// Takes what has been held since the last time out of the kernel's buffer, which has room for some two thousand SYNs
     /// of each address family: what does not fit there is held, but not counted and not replayed. Answers with the number
     /// of clients waiting.
@@ -186,8 +196,8 @@ impl SynHold {
     }
 
     fn install(&mut self, spec: &HoldSpec) -> Result<(), KernelError> {
-        let HoldSpec { ports, cap, expires_after, exempt } = spec;
-        let rules = Rules { ports, cap: *cap, expires_after: *expires_after, exempt };
+        let HoldSpec { ports, cap, expires_after, lease, exempt } = spec;
+        let rules = Rules { ports, cap: *cap, expires_after: *expires_after, lease: *lease, exempt };
         let action = "block new connections (nf_tables)";
         self.block.install(&rules).map_err(|error| KernelError::of_call(action, error, NEEDS))
     }

@@ -28,6 +28,12 @@ const IN_FLIGHT_EVERY: Duration = Duration::from_millis(5);
 const QUEUE: Duration = Duration::from_millis(200);
 /// Longest wait for requests in flight, and never more than half of the cap: the restart needs the rest.
 const IN_FLIGHT_MOST: Duration = Duration::from_millis(1500);
+/// Until the image patch is about to be sent, clients wait no longer than this for an agent that was killed: the old process gets them.
+/// Less than the second after which they repeat their SYN. A thread that gets no processor for so long has let clients in, and
+/// counts requests in flight once more.
+const LEASE: Duration = Duration::from_millis(800);
+/// How often that begins anew.
+const RENEW_EVERY: Duration = Duration::from_millis(100);
 /// The block ends after so long even if no client comes.
 const EXPIRES: Duration = Duration::from_secs(20);
 /// A pod's namespace that can't be opened may be about to be made; so often it is tried again ...
@@ -56,7 +62,8 @@ pub(super) fn run(job: &JobHandle<'_>, listened: &mut ListenedPorts) {
     match job.wait_for(LONG, |hold| !matches!(hold, Hold::Prepare(_))) {
         None => return,
         Some(target) if matches!(target.hold, Hold::Begin(_)) && !session.restart.ports().is_empty() => {
-            if let Err(error) = session.begin() {
+            // The containers of a pod that has left are being stopped already.
+            if let Err(error) = session.begin((!session.target.has_left).then_some(LEASE)) {
                 session.report(Stage::Failed(error.to_string()));
             } else {
                 session.hold_until_the_end();
@@ -130,6 +137,8 @@ struct HoldSession<'a> {
     hold: SynHold,
     restart: Restart,
     begun: Instant,
+    /// How long the hold lasts without this thread, and when that was renewed; `None`: until there is a new listener, or the cap is over.
+    lease: Option<(Duration, Instant)>,
     numbers: HoldNumbers,
     listening: Option<Listening>,
     /// The cap was over while the old process ran: clients are held once more when it has ended, or at this time.
@@ -148,7 +157,8 @@ impl<'a> HoldSession<'a> {
         listened.0.extend(restart.ports());
         let hold = SynHold::open(&netns)?;
         let (target, numbers) = (target.clone(), HoldNumbers::default());
-        Ok(Self { job, target, netns, hold, restart, begun: Instant::now(), numbers, listening: None, again: None })
+        let begun = Instant::now();
+        Ok(Self { job, target, netns, hold, restart, begun, lease: None, numbers, listening: None, again: None })
     }
 
     fn report(&self, stage: Stage) {
@@ -160,10 +170,43 @@ impl<'a> HoldSession<'a> {
         Duration::from_millis(self.target.drain.hold_cap_milliseconds.max(1).into())
     }
 
-    fn begin(&mut self) -> Result<(), KernelError> {
+    fn begin(&mut self, lease: Option<Duration>) -> Result<(), KernelError> {
         let ports = self.restart.ports().to_vec();
         self.begun = Instant::now();
-        self.hold.begin(HoldSpec { ports, cap: self.cap(), expires_after: EXPIRES, exempt: Vec::new() })
+        self.lease = lease.map(|lease| (lease, self.begun));
+        self.hold.begin(HoldSpec { ports, cap: self.cap(), expires_after: EXPIRES, lease, exempt: Vec::new() })
+    }
+
+    /// This thread is there: the hold goes on, if it is time to say so.
+    fn renew(&mut self, now: Instant) {
+        let Some((lease, renewed)) = &mut self.lease else { return };
+        if now.duration_since(*renewed) < RENEW_EVERY {
+            return;
+        }
+        *renewed = now;
+        match self.hold.renew(Some(*lease)) {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::info!(pod_uid = self.job.uid, "this thread got no processor, and clients were let in")
+            }
+            Err(error) => tracing::debug!(pod_uid = self.job.uid, %error, "a hold is not renewed"),
+        }
+    }
+
+    /// The hold goes on without this thread, because the process that listens is about to end. `false`: clients were let in to it
+    /// since the last look.
+    fn keep(&mut self) -> bool {
+        let is_kept = self.lease.take().is_none_or(|_| match self.hold.renew(None) {
+            Ok(is_kept) => is_kept,
+            Err(error) => {
+                tracing::warn!(pod_uid = self.job.uid, %error, "clients may be let in before the new process listens");
+                true
+            }
+        });
+        if !is_kept {
+            tracing::info!(pod_uid = self.job.uid, "this thread got no processor, and clients were let in");
+        }
+        is_kept
     }
 
     /// Clients are held: whatever happens, they are let in in the end.
@@ -185,7 +228,7 @@ impl<'a> HoldSession<'a> {
     /// The old process, which had served on when the cap was over, has ended or is about to be killed.
     fn hold_again(&mut self) {
         self.again = None;
-        if let Err(error) = self.begin() {
+        if let Err(error) = self.begin(None) {
             tracing::warn!(pod_uid = self.job.uid, %error, "clients are not held a second time");
             return;
         }
@@ -213,6 +256,7 @@ impl<'a> HoldSession<'a> {
         let closed = self.numbers.closed;
         loop {
             let now = Instant::now();
+            self.renew(now);
             match in_flight.look(&self.netns, now) {
                 Ok(waited) => left = waited,
                 Err(error) => {
@@ -225,7 +269,10 @@ impl<'a> HoldSession<'a> {
             self.numbers.closed = closed.saturating_add(in_flight.closed);
             self.collect();
             if left == 0 || now.duration_since(self.begun) >= most {
-                break;
+                if self.keep() {
+                    break;
+                }
+                continue;
             }
             // The first number is enough: each one wakes the agent's loop.
             if !std::mem::replace(&mut is_told, true) {

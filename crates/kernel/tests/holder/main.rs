@@ -17,6 +17,7 @@ fn main() {
         ports: vec![arguments[1].parse().unwrap()],
         cap: milliseconds(2),
         expires_after: milliseconds(3),
+        lease: None,
         exempt: Vec::new(),
     };
     let netns = PodNetns::open(Path::new("/proc"), &arguments[0]).unwrap();
