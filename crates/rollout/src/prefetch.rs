@@ -1,7 +1,7 @@
-//! Images come to a node before a pod leaves service for them: by a *prefetch pod*, whose container has a command that no image
-//! has. The kubelet pulls with its own credentials and says what the registry says, and nothing of the image runs.
+//! Images come to a node before a pod leaves service for them: by a *prefetch pod*, whose container has a command that is no
+//! program. The kubelet pulls with its own credentials and says what the registry says, and nothing of the image runs.
 //!
-//! A container whose command does not exist, and not an image volume: it works with every version of Kubernetes, needs no
+//! A container that cannot be started, and not an image volume: it works with every version of Kubernetes, needs no
 //! image of ours in a foreign namespace, tells the digest, and asks for no room on the node once it has ended.
 
 mod images;

@@ -9,8 +9,9 @@ use crate::owner_reference::owner_reference;
 
 /// Name of its container.
 pub(super) const CONTAINER: &str = "image";
-/// No image has it.
-const COMMAND: &str = "/hitless.dev/prefetch";
+/// The root directory: it is no program, whatever the image, its volumes and its symbolic links are. A file that no image should
+/// have is one that a hostile image has, and a device below `/dev` is a file where an image says that `/dev` is a volume.
+const COMMAND: &str = "/";
 /// Seconds after which the kubelet ends it, whatever has become of us: a large image on a slow line takes long.
 const DEADLINE_SECONDS: u32 = 3600;
 
@@ -96,6 +97,7 @@ mod tests {
         assert_eq!(spec.service_account_name.as_deref(), Some("web"));
         assert_eq!(spec.image_pull_secrets.unwrap()[0].name, "login");
         assert_eq!(spec.automount_service_account_token, Some(false));
+        assert_eq!(spec.containers[0].command.as_deref(), Some(["/".to_owned()].as_slice()));
         assert_eq!(spec.containers[0].image_pull_policy.as_deref(), Some("Always"));
         let meta = pod.metadata;
         assert_eq!(meta.name, Some(format!("hitless-prefetch-{}-2", pull.key())));

@@ -133,7 +133,7 @@ fn of_container(status: &ContainerStatus, created: Option<Timestamp>) -> Option<
     let ContainerState { running, terminated, waiting } = status.state.as_ref()?;
     if let Some(ended) = terminated {
         let at = ended.finished_at.as_ref().map(|time| time.0).or(created);
-        // The command does not exist, so a container that was made has failed to start. That is what is wanted.
+        // The command is no program, so a container that was made has failed to start. That is what is wanted.
         return (!status.image_id.is_empty()).then(|| fetched(at));
     }
     if let Some(running) = running {

@@ -20,14 +20,14 @@ use exec_hooks::create_exec_hooks;
 pub(crate) use exec_hooks::{command, drain_policies, drain_policy};
 pub(crate) use kusionstack::{colla_sets, operation_jobs};
 use kusionstack::{create_colla_set, create_jobs};
-use pods::{create_ledger, create_pods};
+use pods::{create_ledger, create_pods, create_system_pod};
 pub(crate) use pods::{pod, pods};
 use rules::create_rule_authors;
 pub(crate) use rules::{asking, rules};
 pub(crate) use sets::{Set, set};
 use sets::{create_sets, system_sets};
 use workloads::create_workloads;
-pub(crate) use workloads::{annotated_workload, apps, owned, system_replica_sets, workload};
+pub(crate) use workloads::{annotated_workload, apps, owned, sidecar, system_replica_sets, workload};
 
 /// The agent's node; no machine stands behind it.
 pub(crate) const NODE: &str = "policy-test-here";
@@ -35,6 +35,8 @@ pub(crate) const NODE: &str = "policy-test-here";
 pub(crate) const OTHER_NODE: &str = "policy-test-there";
 /// Pod of the agent of [`NODE`].
 pub(crate) const AGENT_POD: &str = "policy-test-agent";
+/// Name of a pod in kube-system, on [`NODE`].
+pub(crate) const SYSTEM_POD: &str = "policy-test-system";
 /// Namespace with a ledger.
 pub(crate) const NAMESPACE: &str = "policy-test";
 /// Namespace without one.
@@ -122,6 +124,7 @@ impl Fixture {
         }
         give_wide_rights(api).await?;
         create_ledger(api, &create_pods(api).await?).await?;
+        create_system_pod(api).await?;
         for name in [NODE, OTHER_NODE] {
             let body = json!({"apiVersion": "hitless.dev/v1alpha1", "kind": "NodeTransition", "metadata": {"name": name}, "spec": {"nodeUID": "x"}});
             api.admin(&Call::create("/apis/hitless.dev/v1alpha1/nodetransitions", body)).await?;
@@ -150,6 +153,7 @@ impl Fixture {
     async fn clear(&self, api: &Api) -> anyhow::Result<()> {
         let mut paths = vec![
             format!("{}/{AGENT_POD}", pods(names::SYSTEM_NAMESPACE)),
+            format!("{}/{SYSTEM_POD}", pods(names::KUBE_SYSTEM)),
             format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{ROLE}"),
             format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{ROLE}"),
         ];

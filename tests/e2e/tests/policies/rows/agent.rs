@@ -1,17 +1,22 @@
 //! What an agent may do: `policies/agent.yaml` and `policies/ledger.yaml`.
 
-use hitless_api::names::{IN_SERVICE, SYSTEM_NAMESPACE};
+use hitless_api::names::{IN_SERVICE, KUBE_SYSTEM, SYSTEM_NAMESPACE};
 use serde_json::{Value, json};
 
 use super::{allowed, allowed_as, denied};
 use crate::Row;
-use crate::fixture::{self, BARE, NAMESPACE, NODE, OTHER_NODE, pods};
+use crate::fixture::{self, BARE, NAMESPACE, NODE, OTHER_NODE, SYSTEM_POD, pods};
 use crate::request::{Call, Who};
 
 const DIGEST: &str = "sha256:00000000000000000000000000000000000000000000000000000000000000aa";
 
 fn at(name: &str) -> String {
-    format!("{}/{name}", pods(if name == "bare" { BARE } else { NAMESPACE }))
+    let namespace = match name {
+        "bare" => BARE,
+        SYSTEM_POD => KUBE_SYSTEM,
+        _ => NAMESPACE,
+    };
+    format!("{}/{name}", pods(namespace))
 }
 
 /// A JSON patch of a pod.
@@ -40,7 +45,25 @@ fn report(node: &str) -> Call {
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    [granted(), node(), metadata(), spec(), status_rows(), ledger(), everything_else()].into_iter().flatten().collect()
+    [granted(), node(), metadata(), spec(), status_rows(), ledger(), system(), everything_else()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Pods of the cluster itself may be restarted, whoever writes the ledger.
+fn system() -> Vec<Row> {
+    let (image, no_ledger) = ("only set images of the same repository", "keeps no ledger here");
+    vec![
+        denied(Who::Agent, "a pod of the cluster gets no other image", image, web_image(SYSTEM_POD, "other:1")),
+        denied(Who::Agent, "nor one that begins like it", image, web_image(SYSTEM_POD, "web.evil.io/x:1")),
+        denied(
+            Who::Agent,
+            "a restart is left to the ledger",
+            no_ledger,
+            web_image(SYSTEM_POD, "web:1.hitless-01@sha256:22"),
+        ),
+    ]
 }
 
 /// What the job needs.

@@ -1,5 +1,6 @@
 //! Which pods the controller's accounts may make and delete: `policies/controller.yaml`.
 
+use hitless_api::names::{KUBE_SYSTEM, SYSTEM_NAMESPACE};
 use hitless_api::{GroupKind, ObjectRef, PullIdentity, PullPolicy};
 use hitless_rollout::prefetch::{Pull, manifest};
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use crate::request::{Call, Who};
 /// The pod that fetches an image, as the controller makes it, and with one thing changed.
 pub(super) fn rows() -> Vec<Row> {
     let (ours, nothing, no_right) = ("make and delete pods that fetch", "nothing that would run", "without any right");
+    let system = "no pod in kube-system";
     let pull = Pull {
         namespace: NAMESPACE.to_owned(),
         node: "n1".to_owned(),
@@ -38,16 +40,64 @@ pub(super) fn rows() -> Vec<Row> {
         make(&[("/spec/containers/0/volumeMounts", mounts), ("/spec/volumes", json!([volume]))])
     };
     let host = json!({"name": "v", "hostPath": {"path": "/"}});
+    let secret = json!({"name": "v", "secret": {"secretName": "login"}});
+    let hidden = json!({"name": "v", "projected": {"sources": [{"secret": {"name": "login"}}]}});
+    let first = |field: &str, value: Value| one(&format!("/spec/containers/0/{field}"), value);
+    let from_secret = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "login", "key": "a"}}}]);
+    let plain =
+        json!([{"name": "A", "value": "b"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]);
+    let elsewhere = |namespace: &str| {
+        let mut pod = pod.clone();
+        pod["metadata"]["namespace"] = json!(namespace);
+        Call::create(pods(namespace), pod)
+    };
     let escalation = "/spec/containers/0/securityContext/allowPrivilegeEscalation";
     vec![
         allowed(Who::Controller, "the controller makes a pod that fetches an image", make(&[])),
         allowed(Who::Controller, "also where a webhook adds a volume", mounted("/var/run/secrets/x.example", &token)),
         denied(Who::Controller, "no other pod", ours, one("/metadata/labels", json!({}))),
         denied(Who::Controller, "under no other name", ours, one("/metadata/name", json!("web"))),
-        denied(Who::Controller, "it runs nothing", nothing, one("/spec/containers/0/command", json!(["/bin/sh"]))),
-        denied(Who::Controller, "nor what the image runs", nothing, one("/spec/containers/0/command", json!([]))),
-        denied(Who::Controller, "nothing is put where its command is", nothing, mounted("/hitless.dev", &token)),
-        denied(Who::Controller, "nor in a roundabout way", nothing, mounted("//hitless.dev", &token)),
+        allowed(Who::Controller, "or environment", first("env", plain)),
+        denied(Who::Controller, "it runs nothing", nothing, first("command", json!(["/bin/sh"]))),
+        denied(Who::Controller, "nor what the image runs", nothing, first("command", json!([]))),
+        denied(
+            Who::Controller,
+            "nor a file that an image may have",
+            nothing,
+            first("command", json!(["/hitless.dev/prefetch"])),
+        ),
+        denied(Who::Controller, "nor a device in its place", nothing, first("command", json!(["/dev/null"]))),
+        denied(Who::Controller, "nor arguments", nothing, first("args", json!(["x"]))),
+        denied(
+            Who::Controller,
+            "it has no init container",
+            nothing,
+            one("/spec/initContainers", json!([{"name": "i", "image": "web:2"}])),
+        ),
+        denied(
+            Who::Controller,
+            "it takes no port of the node",
+            nothing,
+            first("ports", json!([{"containerPort": 80, "hostPort": 80}])),
+        ),
+        denied(Who::Controller, "it has no Secret", nothing, mounted("/x", &secret)),
+        denied(Who::Controller, "nor in a roundabout way", nothing, mounted("/x", &hidden)),
+        denied(Who::Controller, "nor as environment", nothing, first("env", from_secret)),
+        denied(Who::Controller, "nor all of one", nothing, first("envFrom", json!([{"secretRef": {"name": "login"}}]))),
+        denied(Who::Controller, "none in kube-system", system, elsewhere(KUBE_SYSTEM)),
+        denied(Who::Controller, "nor beside hitless", system, elsewhere(SYSTEM_NAMESPACE)),
+        denied(
+            Who::Controller,
+            "it does not live for ever",
+            no_right,
+            one("/spec/activeDeadlineSeconds", json!(86_400)),
+        ),
+        denied(
+            Who::Controller,
+            "it puts nobody out",
+            no_right,
+            one("/spec/priorityClassName", json!("system-node-critical")),
+        ),
         denied(Who::Controller, "nothing of the node is mounted", nothing, mounted("/host", &host)),
         denied(
             Who::Controller,
