@@ -187,7 +187,7 @@ impl<'a> HoldSession<'a> {
         match self.hold.renew(Some(*lease)) {
             Ok(true) => {}
             Ok(false) => {
-                tracing::info!(pod_uid = self.job.uid, "this thread got no processor, and clients were let in")
+                tracing::info!(pod_uid = self.job.uid, "this thread got no processor, and clients were let in");
             }
             Err(error) => tracing::debug!(pod_uid = self.job.uid, %error, "a hold is not renewed"),
         }
