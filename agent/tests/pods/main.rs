@@ -56,7 +56,7 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 17] = [
+    let tests: [(&str, Test); 18] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
