@@ -12,7 +12,6 @@ use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Stack, Traffic, Watch};
 use hitless_load::Report;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
 
 static TURN: Mutex<()> = Mutex::new(());
 
