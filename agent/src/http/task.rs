@@ -65,7 +65,7 @@ pub(super) async fn put(
     if saying.is_some() && !state.is_task_allowed(pod) {
         return Err(Refusal::forbidden(format!(
             "the owner of this pod has not allowed it to refuse operations; write the annotation {}: {TASK_ALLOWED} into its pod \
-             template, and nothing else as its value",
+             template",
             annotations::TASK
         )));
     }
