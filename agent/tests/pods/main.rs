@@ -344,8 +344,15 @@ fn leftover(lab: &Lab) {
     let netns = netns(lab);
     let mut hold = SynHold::open(&netns).unwrap();
     let long = Duration::from_mins(1);
-    hold.begin(HoldSpec { ports: vec![PORT], cap: long, expires_after: long, lease: None, exempt: Vec::new() })
-        .unwrap();
+    hold.begin(HoldSpec {
+        ports: vec![PORT],
+        cap: long,
+        expires_after: long,
+        lease: long,
+        is_settled: true,
+        exempt: Vec::new(),
+    })
+    .unwrap();
     // As if its process had been killed.
     std::mem::forget(hold);
     let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 300, ..drain() });

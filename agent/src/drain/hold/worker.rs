@@ -8,9 +8,9 @@ use hitless_kernel::{HoldSpec, KernelError, PodNetns, SynHold, exposure, sweep_h
 
 use super::job::{JobHandle, Target};
 use crate::decision::{Direction, Hold};
+use crate::drain::ensure_listened;
 use crate::drain::in_flight::InFlight;
 use crate::drain::restart::Restart;
-use crate::drain::{ensure_listened, ensure_no_sctp};
 use crate::view::{Held, HoldNumbers, Listening, Stage};
 
 /// Between two looks for the new listener while clients wait and the old process has ended. A look costs some 15 µs, and the
@@ -28,9 +28,8 @@ const IN_FLIGHT_EVERY: Duration = Duration::from_millis(5);
 const QUEUE: Duration = Duration::from_millis(200);
 /// Longest wait for requests in flight, and never more than half of the cap: the restart needs the rest.
 const IN_FLIGHT_MOST: Duration = Duration::from_millis(1500);
-/// Until the image patch is about to be sent, clients wait no longer than this for an agent that was killed: the old process gets them.
-/// Less than the second after which they repeat their SYN. A thread that gets no processor for so long has let clients in, and
-/// counts requests in flight once more.
+/// After so long without this thread the kernel lets clients in by itself: to the new process, and to the old one as long as it is not
+/// about to end. Less than the second after which they repeat their SYN, and longer than a busy machine usually keeps a thread waiting.
 const LEASE: Duration = Duration::from_millis(800);
 /// How often that begins anew.
 const RENEW_EVERY: Duration = Duration::from_millis(100);
@@ -63,7 +62,7 @@ pub(super) fn run(job: &JobHandle<'_>, listened: &mut ListenedPorts) {
         None => return,
         Some(target) if matches!(target.hold, Hold::Begin(_)) && !session.restart.ports().is_empty() => {
             // The containers of a pod that has left are being stopped already.
-            if let Err(error) = session.begin((!session.target.has_left).then_some(LEASE)) {
+            if let Err(error) = session.begin(session.target.has_left) {
                 session.report(Stage::Failed(error.to_string()));
             } else {
                 session.hold_until_the_end();
@@ -137,8 +136,8 @@ struct HoldSession<'a> {
     hold: SynHold,
     restart: Restart,
     begun: Instant,
-    /// How long the hold lasts without this thread, and when that was renewed; `None`: until there is a new listener, or the cap is over.
-    lease: Option<(Duration, Instant)>,
+    /// When the hold was begun or renewed.
+    renewed: Instant,
     numbers: HoldNumbers,
     listening: Option<Listening>,
     /// The cap was over while the old process ran: clients are held once more when it has ended, or at this time.
@@ -149,8 +148,6 @@ impl<'a> HoldSession<'a> {
     fn open(job: &'a JobHandle<'a>, target: &Target, listened: &mut ListenedPorts) -> Result<Self, KernelError> {
         let netns = PodNetns::open(job.proc_root(), job.uid)?;
         sweep_holds(&netns)?;
-        // Who still comes to a pod that has left is held all the same, where that is possible.
-        ensure_no_sctp(job.uid, target.sctp.filter(|_| !target.has_left))?;
         ensure_listened(&netns, job.uid, target.must_listen)?;
         let (proc_root, drain) = (job.proc_root(), &target.drain);
         let restart = Restart::note(proc_root, job.uid, &netns, &target.containers, &listened.0, drain)?;
@@ -158,7 +155,7 @@ impl<'a> HoldSession<'a> {
         let hold = SynHold::open(&netns)?;
         let (target, numbers) = (target.clone(), HoldNumbers::default());
         let begun = Instant::now();
-        Ok(Self { job, target, netns, hold, restart, begun, lease: None, numbers, listening: None, again: None })
+        Ok(Self { job, target, netns, hold, restart, begun, renewed: begun, numbers, listening: None, again: None })
     }
 
     fn report(&self, stage: Stage) {
@@ -170,43 +167,37 @@ impl<'a> HoldSession<'a> {
         Duration::from_millis(self.target.drain.hold_cap_milliseconds.max(1).into())
     }
 
-    fn begin(&mut self, lease: Option<Duration>) -> Result<(), KernelError> {
-        let ports = self.restart.ports().to_vec();
+    fn begin(&mut self, is_settled: bool) -> Result<(), KernelError> {
+        let (ports, cap) = (self.restart.ports().to_vec(), self.cap());
         self.begun = Instant::now();
-        self.lease = lease.map(|lease| (lease, self.begun));
-        self.hold.begin(HoldSpec { ports, cap: self.cap(), expires_after: EXPIRES, lease, exempt: Vec::new() })
+        self.renewed = self.begun;
+        let exempt = Vec::new();
+        self.hold.begin(HoldSpec { ports, cap, expires_after: EXPIRES, lease: LEASE, is_settled, exempt })
     }
 
     /// This thread is there: the hold goes on, if it is time to say so.
     fn renew(&mut self, now: Instant) {
-        let Some((lease, renewed)) = &mut self.lease else { return };
-        if now.duration_since(*renewed) < RENEW_EVERY {
-            return;
-        }
-        *renewed = now;
-        match self.hold.renew(Some(*lease)) {
-            Ok(true) => {}
-            Ok(false) => {
-                tracing::info!(pod_uid = self.job.uid, "this thread got no processor, and clients were let in");
-            }
-            Err(error) => tracing::debug!(pod_uid = self.job.uid, %error, "a hold is not renewed"),
+        if now.duration_since(self.renewed) >= RENEW_EVERY {
+            self.renewed = now;
+            let renewed = self.hold.renew();
+            self.tell(renewed);
         }
     }
 
-    /// The hold goes on without this thread, because the process that listens is about to end. `false`: clients were let in to it
-    /// since the last look.
-    fn keep(&mut self) -> bool {
-        let is_kept = self.lease.take().is_none_or(|_| match self.hold.renew(None) {
-            Ok(is_kept) => is_kept,
+    /// Whether nobody has been let in.
+    fn tell(&self, renewed: Result<bool, KernelError>) -> bool {
+        let pod_uid = self.job.uid;
+        match renewed {
+            Ok(true) => true,
+            Ok(false) => {
+                tracing::info!(pod_uid, "this thread got no processor, and the kernel may have let clients in");
+                false
+            }
             Err(error) => {
-                tracing::warn!(pod_uid = self.job.uid, %error, "clients may be let in before the new process listens");
+                tracing::debug!(pod_uid, %error, "a hold is not renewed; the kernel may let clients in");
                 true
             }
-        });
-        if !is_kept {
-            tracing::info!(pod_uid = self.job.uid, "this thread got no processor, and clients were let in");
         }
-        is_kept
     }
 
     /// Clients are held: whatever happens, they are let in in the end.
@@ -228,7 +219,7 @@ impl<'a> HoldSession<'a> {
     /// The old process, which had served on when the cap was over, has ended or is about to be killed.
     fn hold_again(&mut self) {
         self.again = None;
-        if let Err(error) = self.begin(None) {
+        if let Err(error) = self.begin(true) {
             tracing::warn!(pod_uid = self.job.uid, %error, "clients are not held a second time");
             return;
         }
@@ -269,10 +260,11 @@ impl<'a> HoldSession<'a> {
             self.numbers.closed = closed.saturating_add(in_flight.closed);
             self.collect();
             if left == 0 || now.duration_since(self.begun) >= most {
-                if self.keep() {
+                // Who was let in since the last look is to be seen, too.
+                let settled = self.hold.settle();
+                if self.tell(settled) {
                     break;
                 }
-                continue;
             }
             // The first number is enough: each one wakes the agent's loop.
             if !std::mem::replace(&mut is_told, true) {
@@ -302,6 +294,7 @@ impl<'a> HoldSession<'a> {
                 return;
             }
             let now = Instant::now();
+            self.renew(now);
             if now.duration_since(asked) >= ASK_EVERY {
                 asked = now;
                 // The kernel's timer has let clients in by itself; those who wait are still to be replayed.

@@ -6,13 +6,14 @@
 //!   set window   { flags dynamic,timeout; timeout <cap> }        filled by the first held SYN
 //!   set started  { flags dynamic,timeout; timeout <longer> }     the same, but it outlives the ports
 //!   set gone4    { type ipv4_addr . inet_service; … }            where nobody listens any more; gone6 for IPv6
-//!   set renewed  { flags timeout }                               its element is added anew while the agent lives
+//!   set renewed  { flags timeout; timeout <lease> }              its element is added anew while the agent lives
+//!   set settled  { flags timeout; timeout <longer> }             has its element once the old process is about to end
 //!   chain input  { hook input priority -300
 //!     tcp flags & (fin|syn|rst|ack) == syn, port in ports: jump held }
 //!   chain held {
 //!     address exempt: return
-//!     server's address and port in gone, somebody listens: return
-//!     not in renewed, somebody listens: return
+//!     not in renewed, server's address and port in gone, somebody listens: return
+//!     not in renewed, not in settled, somebody listens: return
 //!     not in started: add to window, add to started
 //!     not in window: return
 //!     somebody listens: drop
@@ -25,10 +26,10 @@
 //! later SYN from opening it again. So no client is held for longer than the cap, whether the agent lives or not. It is
 //! added to `window` first, or another processor could for a moment see a hold that has started and is over.
 //!
-//! An agent that is killed, or that gets no processor for a while, makes nobody wait for the cap. A SYN that finds no socket tells
-//! that the old process has gone; whoever listens at that address and port afterwards is its successor, and SYNs reach it at once,
-//! those which are repeated among them. While the old process listens, it gets new connections again when `renewed` has run out. In
-//! neither case is anybody refused: where nobody listens, only the end of the cap lets a SYN in.
+//! An agent that is killed, or that gets no processor for a while, makes nobody wait for the cap: `renewed` runs out. A SYN that finds
+//! no socket tells that the old process has gone; whoever listens at that address and port afterwards is its successor, and SYNs reach
+//! it, those which are repeated among them. While the old process listens, it gets new connections again unless it is about to end.
+//! In neither case is anybody refused: where nobody listens, only the end of the cap lets a SYN in.
 //!
 //! A SYN that fits the remains of a closed connection (TIME_WAIT) finds a socket. It is dropped; or it is let in, and where nobody
 //! listens the kernel answers it so that its client tries again.
@@ -63,7 +64,7 @@ const PRIORITY: i32 = -300;
 
 /// How `nft` shows the keys of a set.
 const MARK: u32 = 19;
-/// The only element of `window`, `started` and `renewed`.
+/// The only element of `window`, `started`, `renewed` and `settled`.
 pub(super) const KEY: [u8; 4] = [0; 4];
 
 /// Whether the kernel has refused to look for sockets (`nft_socket`): it may be built without. Asked again it would look for the
@@ -76,8 +77,9 @@ pub(super) struct Rules<'a> {
     pub(super) ports: &'a [u16],
     pub(super) cap: Duration,
     pub(super) expires_after: Duration,
-    /// How long the old process gets no new connections unless that is renewed.
-    pub(super) lease: Option<Duration>,
+    /// How long it lets nobody in by itself unless it is renewed.
+    pub(super) lease: Duration,
+    pub(super) is_settled: bool,
     pub(super) exempt: &'a [IpAddr],
 }
 
@@ -94,53 +96,59 @@ pub(super) struct Block {
     nft: Nfnetlink,
     /// Of `started`, while the table is there.
     memory: Option<Duration>,
-    /// Whether it looks for sockets.
-    sees: bool,
+    /// Of `renewed`, if the block looks for sockets.
+    lease: Option<Duration>,
 }
 
 impl Block {
     pub(super) fn new(nft: Nfnetlink) -> Self {
-        Self { nft, memory: None, sees: false }
+        Self { nft, memory: None, lease: None }
     }
 
     /// Begins to block. A block that is there already, even another process's, is replaced in one step.
     ///
     /// On a kernel that can't look for sockets all clients wait for the agent or the cap.
     pub(super) fn install(&mut self, rules: &Rules<'_>) -> io::Result<()> {
-        self.sees = !IS_BLIND.load(Ordering::Relaxed);
-        if self.sees
-            && let Err(error) = self.nft.commit(changes(rules, true))
-        {
-            // What else is wrong shows with the next attempt.
-            self.sees = false;
-            let unknown = [Errno::NOENT, Errno::OPNOTSUPP].map(|errno| Some(errno.raw_os_error()));
-            IS_BLIND.fetch_or(unknown.contains(&error.raw_os_error()), Ordering::Relaxed);
+        self.lease = None;
+        if !IS_BLIND.load(Ordering::Relaxed) {
+            match self.nft.commit(changes(rules, true)) {
+                Ok(()) => self.lease = Some(rules.lease),
+                // What else is wrong shows with the next attempt.
+                Err(error) => {
+                    let unknown = [Errno::NOENT, Errno::OPNOTSUPP].map(|errno| Some(errno.raw_os_error()));
+                    IS_BLIND.fetch_or(unknown.contains(&error.raw_os_error()), Ordering::Relaxed);
+                }
+            }
         }
-        if !self.sees {
+        if self.lease.is_none() {
             self.nft.commit(changes(rules, false))?;
         }
         self.memory = Some(rules.memory());
         Ok(())
     }
 
-    /// The old process gets no new connections for so long from now; `None`: as long as the block is there. `false` when it has got
-    /// some, or may have.
-    pub(super) fn renew(&mut self, lease: Option<Duration>) -> io::Result<bool> {
-        let Some(memory) = self.memory.filter(|_| self.sees) else { return Ok(true) };
+    /// Lets nobody in by itself for the length of the lease from now on. `false` when it has, or may have. `settle`: the old process
+    /// is about to end, and gets nobody any more.
+    pub(super) fn renew(&mut self, settle: bool) -> io::Result<bool> {
+        let (Some(memory), Some(lease)) = (self.memory, self.lease) else { return Ok(true) };
+        let renewal = || {
+            let settled = settle.then(|| add_key("settled", memory));
+            settled.into_iter().chain([add_key("renewed", lease)])
+        };
         // An element that is there keeps its time, whatever is added. In one batch no SYN sees that it was away.
         let lapse =
             Change { flags: 0, message: NfTablesMessage::DeleteSetElement(elements("renewed", [KEY.to_vec()])) };
-        match self.nft.commit(vec![lapse, renewal(lease.unwrap_or(memory))]) {
+        match self.nft.commit([lapse].into_iter().chain(renewal()).collect()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => return result.map(|()| true),
         }
-        self.nft.commit(vec![renewal(lease.unwrap_or(memory))])?;
+        self.nft.commit(renewal().collect())?;
         Ok(false)
     }
 
     /// Ends the block. `false` when there was none any more.
     pub(super) fn lift(&mut self) -> io::Result<bool> {
-        self.memory = None;
+        (self.memory, self.lease) = (None, None);
         delete(&mut self.nft, TABLE)
     }
 
@@ -204,8 +212,10 @@ fn changes(rules: &Rules<'_>, sees: bool) -> Vec<Change> {
     if sees {
         let gone = FAMILIES.iter().zip(5..);
         changes.extend(gone.map(|(family, id)| set(family.gone, id, filled, family.key, rules.memory())));
-        changes.push(set("renewed", 4, SetFlags::Timeout, (MARK, 4), rules.memory()));
-        changes.push(renewal(rules.lease.unwrap_or(rules.memory())));
+        changes.push(set("renewed", 4, SetFlags::Timeout, (MARK, 4), rules.lease));
+        changes.push(set("settled", 7, SetFlags::Timeout, (MARK, 4), rules.memory()));
+        changes.push(add_key("renewed", rules.lease));
+        changes.extend(rules.is_settled.then(|| add_key("settled", rules.memory())));
     }
     let exempt = rules.exempt.iter().map(|address| exempt(*address));
     let seeing = |expressions: Vec<_>| expressions.into_iter().filter(move |_| sees);
@@ -221,10 +231,10 @@ fn changes(rules: &Rules<'_>, sees: bool) -> Vec<Change> {
     changes
 }
 
-fn renewal(lease: Duration) -> Change {
-    let timeout = SetElementAttribute::Timeout(milliseconds(lease));
+fn add_key(set: &str, timeout: Duration) -> Change {
+    let timeout = SetElementAttribute::Timeout(milliseconds(timeout));
     let key = SetElementAttribute::Key(DataAttribute::Value(KEY.to_vec()));
-    let elements = element_list("renewed", vec![ListAttribute::Element(vec![key, timeout])]);
+    let elements = element_list(set, vec![ListAttribute::Element(vec![key, timeout])]);
     Change { flags: NLM_F_CREATE, message: NfTablesMessage::NewSetElement(elements) }
 }
 

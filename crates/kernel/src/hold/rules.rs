@@ -106,16 +106,18 @@ pub(super) fn exempt(address: IpAddr) -> Vec<Expressions> {
     vec![load_meta(MetaKey::Nfproto), compare(&[family]), load, compare(&value), verdict(Verdict::Return, None)]
 }
 
-/// `server's address and port in gone, and somebody listens: return`
+/// `not in renewed, server's address and port in gone, somebody listens: return`
 pub(super) fn let_in_to_successor(family: &Family) -> Vec<Expressions> {
-    let mut expressions = load_server(family);
+    let mut expressions = vec![load_key(), look_up("renewed", NOT_IN)];
+    expressions.extend(load_server(family));
     expressions.extend([look_up(family.gone, 0), require_listener(), verdict(Verdict::Return, None)]);
     expressions
 }
 
-/// `not in renewed, and somebody listens: return`
+/// `not in renewed, not in settled, somebody listens: return`
 pub(super) fn let_in_to_predecessor() -> Vec<Expressions> {
-    vec![load_key(), look_up("renewed", NOT_IN), require_listener(), verdict(Verdict::Return, None)]
+    let absent = |set| look_up(set, NOT_IN);
+    vec![load_key(), absent("renewed"), absent("settled"), require_listener(), verdict(Verdict::Return, None)]
 }
 
 /// `not in started: add to window, add to started`

@@ -29,7 +29,8 @@ pub(crate) fn spec(ports: &[u16]) -> HoldSpec {
         ports: ports.to_vec(),
         cap: Duration::from_secs(10),
         expires_after: Duration::from_secs(30),
-        lease: None,
+        lease: Duration::from_mins(1),
+        is_settled: true,
         exempt: Vec::new(),
     }
 }
