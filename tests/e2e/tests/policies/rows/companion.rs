@@ -104,7 +104,7 @@ pub(super) fn rows() -> Vec<Row> {
             Who::Controller,
             "whatever it says that the template has",
             containers,
-            listed("mesh", "/spec/containers", json!([web, sidecar()])),
+            listed("mesh,mesh/env/MESH", "/spec/containers", json!([web, sidecar()])),
         ),
         denied(Who::Controller, "none of who has not opted in", opted, make("plain", &[])),
         denied(Who::Controller, "none beside no pod", opted, make("zero", &[])),
@@ -207,7 +207,7 @@ pub(super) fn rows() -> Vec<Row> {
             beside,
             one("/metadata/annotations/iam.example.com~1role", json!("admin")),
         ),
-        denied(Who::Controller, "none is beside hitless", form, {
+        denied(Who::Controller, "none is beside hitless", "hitless-controller-companion", {
             let group_kind = GroupKind::new("apps", "Deployment");
             let owner = ObjectRef {
                 group_kind,
