@@ -78,7 +78,9 @@ mod tests {
     #[test]
     fn who_is_left_keeps_nobody_else_from_a_place() {
         let mut held = HeldSyns::default();
-        [syn(1, 1), syn(2, 2), syn(3, 3)].map(|syn| held.add(syn));
+        for syn in [syn(1, 1), syn(2, 2), syn(3, 3)] {
+            held.add(syn);
+        }
         held.leave(|flow| *flow == syn(2, 0).flow);
         held.add(syn(3, 4));
         assert_eq!(held.take(), (vec![syn(1, 1), syn(3, 4)], 1));
