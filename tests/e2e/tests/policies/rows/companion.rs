@@ -12,102 +12,136 @@ use crate::Row;
 use crate::fixture::{NAMESPACE, pods, sidecar, workload};
 use crate::request::{Call, Who};
 
+const BESIDE: &str = "nor the pods that run";
+const CONTAINERS: &str = "has the containers that the template";
+const LIST: &str = "/metadata/annotations/hitless.dev~1from-template";
+
 /// The companion of a Deployment, as the controller makes it, and with one thing changed.
 pub(super) fn rows() -> Vec<Row> {
-    let (form, opted, beside) =
-        ("controlled by a Deployment", "only where a Deployment has opted in", "nor the pods that run");
-    let (containers, images) = ("has the containers that the template", "has the images that the template");
-    let (volumes, place, labels) = (
-        "has the volumes that the template",
-        "the place that the template",
-        "has the labels and annotations that the template",
-    );
-    let make = |name: &str, changes: &[(&str, Value)]| {
-        let group_kind = GroupKind::new("apps", "Deployment");
-        let owner =
-            ObjectRef { group_kind, namespace: NAMESPACE.to_owned(), name: name.to_owned(), uid: "u".to_owned() };
-        let own = workload(name, 1, &json!({}))["spec"]["template"].clone();
-        let pinned = |name: &str| (name.to_owned(), format!("{name}:1.hitless-01@sha256:22"));
-        let pins = BTreeMap::from([pinned("web"), pinned("proxy")]);
-        let mut pod = manifest(&owner, &key(&owner, "r"), &own, &pins, "n1");
-        for (path, value) in changes {
-            let at = path
-                .rsplit_once('/')
-                .and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key.replace("~1", "/")]));
-            if let Some(at) = at {
-                *at = value.clone();
-            }
+    [form(), added(), images(), contents(), place()].into_iter().flatten().collect()
+}
+
+fn pod(namespace: &str, name: &str) -> Value {
+    let group_kind = GroupKind::new("apps", "Deployment");
+    let owner = ObjectRef { group_kind, namespace: namespace.to_owned(), name: name.to_owned(), uid: "u".to_owned() };
+    let own = workload(name, 1, &json!({}))["spec"]["template"].clone();
+    let pinned = |name: &str| (name.to_owned(), format!("{name}:1.hitless-01@sha256:22"));
+    manifest(&owner, &key(&owner, "r"), &own, &BTreeMap::from([pinned("web"), pinned("proxy")]), "n1")
+}
+
+fn make(name: &str, changes: &[(&str, Value)]) -> Call {
+    let mut pod = pod(NAMESPACE, name);
+    for (path, value) in changes {
+        let at = path.rsplit_once('/');
+        let at = at.and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key.replace("~1", "/")]));
+        if let Some(at) = at {
+            *at = value.clone();
         }
-        Call::create(pods(NAMESPACE), pod)
-    };
-    let one = |path: &str, value: Value| make("opted", &[(path, value)]);
-    let first = |field: &str, value: Value| one(&format!("/spec/containers/0/{field}"), value);
-    let image = |image: &str| first("image", json!(image));
-    let untagged = |image: &str| make("untagged", &[("/spec/containers/0/image", json!(image))]);
-    let host = json!([{"name": "v", "hostPath": {"path": "/"}}]);
-    let web = json!({"name": "web", "image": "web:1"});
-    let mesh = |name: &str, changes: &[(&str, Value)]| {
-        let mut mesh = sidecar();
-        for (key, value) in changes {
-            mesh[*key] = value.clone();
-        }
-        make(name, &[("/spec/containers", json!([web, mesh]))])
-    };
-    let listed = |item: &str, path: &str, value: Value| {
-        let list = format!("web,setup,proxy,label/app,{item}");
-        make("opted", &[("/metadata/annotations/hitless.dev~1from-template", json!(list)), (path, value)])
-    };
-    let volume = json!([{"name": "v", "emptyDir": {}}]);
-    let secret = json!([{"name": "v", "secret": {"secretName": "login"}}]);
-    let mount = json!([{"name": "v", "mountPath": "/x"}]);
-    let mounted =
-        || make("opted", &[("/spec/volumes", volume.clone()), ("/spec/containers/0/volumeMounts", mount.clone())]);
-    let capable = json!({"capabilities": {"add": ["SYS_ADMIN"]}});
-    let variable = json!([{"name": "NODE_OPTIONS", "value": "--import=data:"}]);
-    let tolerations = json!([{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]);
+    }
+    Call::create(pods(NAMESPACE), pod)
+}
+
+fn one(path: &str, value: Value) -> Call {
+    make("opted", &[(path, value)])
+}
+
+fn first(field: &str, value: Value) -> Call {
+    one(&format!("/spec/containers/0/{field}"), value)
+}
+
+/// With an item more that is said to be the template's.
+fn listed(item: &str, path: &str, value: Value) -> Call {
+    make("opted", &[(LIST, json!(format!("web,setup,proxy,label/app,{item}"))), (path, value)])
+}
+
+fn web() -> Value {
+    json!({"name": "web", "image": "web:1"})
+}
+
+/// With the sidecar of the Deployment `meshed`.
+fn mesh(name: &str, changes: &[(&str, Value)]) -> Call {
+    let mut mesh = sidecar();
+    for (key, value) in changes {
+        mesh[*key] = value.clone();
+    }
+    make(name, &[("/spec/containers", json!([web(), mesh]))])
+}
+
+fn volume() -> Value {
+    json!([{"name": "v", "emptyDir": {}}])
+}
+
+fn mount() -> Value {
+    json!([{"name": "v", "mountPath": "/x"}])
+}
+
+fn capable() -> Value {
+    json!({"capabilities": {"add": ["SYS_ADMIN"]}})
+}
+
+fn variable() -> Value {
+    json!([{"name": "NODE_OPTIONS", "value": "--import=data:"}])
+}
+
+fn form() -> Vec<Row> {
+    let (form, opted) = ("controlled by a Deployment", "only where a Deployment has opted in");
     vec![
         allowed(Who::Controller, "the controller makes a companion pod", make("opted", &[])),
-        allowed(Who::Controller, "with the template's image, too", image("web:1")),
-        allowed(Who::Controller, "or with a digest beside it", image("web:1@sha256:22")),
+        denied(Who::Controller, "none of who has not opted in", opted, make("plain", &[])),
+        denied(Who::Controller, "none beside no pod", opted, make("zero", &[])),
+        denied(
+            Who::Controller,
+            "none is beside hitless",
+            "hitless-controller-companion",
+            Call::create(pods(SYSTEM_NAMESPACE), pod(SYSTEM_NAMESPACE, "hitless-controller")),
+        ),
+        denied(Who::Controller, "it has the gate", form, one("/spec/readinessGates", json!([]))),
+        denied(Who::Controller, "and belongs to somebody", form, one("/metadata/ownerReferences", json!([]))),
+        denied(Who::Uninstall, "who leaves makes none", "make and delete pods that fetch", make("opted", &[])),
+    ]
+}
+
+/// What admission adds to all pods of a Deployment.
+fn added() -> Vec<Row> {
+    vec![
         allowed(Who::Controller, "also where all pods have a container that admission adds", mesh("meshed", &[])),
         allowed(Who::Controller, "of another tag", mesh("meshed", &[("image", json!("mesh.io:5000/mesh:2"))])),
-        denied(Who::Controller, "not one that they do not have", beside, mesh("opted", &[])),
+        denied(Who::Controller, "not one that they do not have", BESIDE, mesh("opted", &[])),
         denied(
             Who::Controller,
             "nor under another image",
-            beside,
+            BESIDE,
             mesh("meshed", &[("image", json!("mesh.io:5000/mesh2:1"))]),
         ),
-        denied(
-            Who::Controller,
-            "nor with other rights",
-            beside,
-            mesh("meshed", &[("securityContext", capable.clone())]),
-        ),
-        denied(Who::Controller, "nor with another command", beside, mesh("meshed", &[("command", json!(["/bin/sh"]))])),
-        denied(Who::Controller, "nor with other arguments", beside, mesh("meshed", &[("args", json!(["x"]))])),
-        denied(Who::Controller, "nor with other environment", beside, mesh("meshed", &[("env", variable.clone())])),
-        denied(Who::Controller, "nor with a mount", beside, {
+        denied(Who::Controller, "nor with other rights", BESIDE, mesh("meshed", &[("securityContext", capable())])),
+        denied(Who::Controller, "nor with another command", BESIDE, mesh("meshed", &[("command", json!(["/bin/sh"]))])),
+        denied(Who::Controller, "nor with other arguments", BESIDE, mesh("meshed", &[("args", json!(["x"]))])),
+        denied(Who::Controller, "nor with other environment", BESIDE, mesh("meshed", &[("env", variable())])),
+        denied(Who::Controller, "nor with a mount", BESIDE, {
             let mut mesh = sidecar();
-            mesh["volumeMounts"] = mount.clone();
+            mesh["volumeMounts"] = mount();
             let list = "web,setup,proxy,label/app,mesh/mount//x";
             make(
                 "meshed",
-                &[
-                    ("/metadata/annotations/hitless.dev~1from-template", json!(list)),
-                    ("/spec/containers", json!([web, mesh])),
-                    ("/spec/volumes", volume.clone()),
-                ],
+                &[(LIST, json!(list)), ("/spec/containers", json!([web(), mesh])), ("/spec/volumes", volume())],
             )
         }),
         denied(
             Who::Controller,
             "whatever it says that the template has",
-            containers,
-            listed("mesh,mesh/env/MESH", "/spec/containers", json!([web, sidecar()])),
+            CONTAINERS,
+            listed("mesh,mesh/env/MESH", "/spec/containers", json!([web(), sidecar()])),
         ),
-        denied(Who::Controller, "none of who has not opted in", opted, make("plain", &[])),
-        denied(Who::Controller, "none beside no pod", opted, make("zero", &[])),
+    ]
+}
+
+fn images() -> Vec<Row> {
+    let images = "has the images that the template";
+    let image = |image: &str| first("image", json!(image));
+    let untagged = |image: &str| make("untagged", &[("/spec/containers/0/image", json!(image))]);
+    vec![
+        allowed(Who::Controller, "with the template's image, too", image("web:1")),
+        allowed(Who::Controller, "or with a digest beside it", image("web:1@sha256:22")),
         denied(Who::Controller, "it runs no other image", images, image("other:1")),
         denied(Who::Controller, "nor one whose name begins like it", images, image("web.evil.io/x:1")),
         denied(Who::Controller, "nor under a longer name", images, image("web:1evil@sha256:22")),
@@ -118,48 +152,6 @@ pub(super) fn rows() -> Vec<Row> {
         denied(Who::Controller, "but no name that begins like it", images, untagged("web.evil.io/x:1")),
         denied(Who::Controller, "nor one that ends like a tag", images, untagged("web.hitless-01@sha256:22")),
         denied(Who::Controller, "nor a tag of its choice", images, untagged("web:1")),
-        denied(Who::Controller, "nor another command", containers, first("command", json!(["/bin/sh"]))),
-        denied(
-            Who::Controller,
-            "nor what is run beside it",
-            containers,
-            first("lifecycle", json!({"postStart": {"exec": {"command": ["x"]}}})),
-        ),
-        denied(
-            Who::Controller,
-            "nor as a probe",
-            containers,
-            first("livenessProbe", json!({"exec": {"command": ["x"]}})),
-        ),
-        denied(Who::Controller, "nor with another right", containers, first("securityContext", capable)),
-        denied(
-            Who::Controller,
-            "nor on a port of the node",
-            containers,
-            first("ports", json!([{"containerPort": 80, "hostPort": 80}])),
-        ),
-        denied(Who::Controller, "nor with other environment", beside, first("env", variable.clone())),
-        denied(
-            Who::Controller,
-            "nor as if it were the template's",
-            containers,
-            listed("web/env/NODE_OPTIONS", "/spec/containers/0/env", variable),
-        ),
-        denied(
-            Who::Controller,
-            "nor with a Secret as environment",
-            containers,
-            first("envFrom", json!([{"secretRef": {"name": "login"}}])),
-        ),
-        denied(Who::Controller, "nor with a volume", beside, one("/spec/volumes", volume.clone())),
-        denied(Who::Controller, "nor with a mount", beside, mounted()),
-        denied(Who::Controller, "nor a Secret", beside, one("/spec/volumes", secret.clone())),
-        denied(
-            Who::Controller,
-            "nor as if it were the template's",
-            volumes,
-            listed("volume/v", "/spec/volumes", secret),
-        ),
         denied(
             Who::Controller,
             "nor another image in an init container",
@@ -172,13 +164,78 @@ pub(super) fn rows() -> Vec<Row> {
             images,
             one("/spec/initContainers/0/image", json!("setup:1@sha256:22")),
         ),
+    ]
+}
+
+/// What a container runs and sees.
+fn contents() -> Vec<Row> {
+    let volumes = "has the volumes that the template";
+    let host = json!([{"name": "v", "hostPath": {"path": "/"}}]);
+    let secret = json!([{"name": "v", "secret": {"secretName": "login"}}]);
+    vec![
+        denied(Who::Controller, "nor another command", CONTAINERS, first("command", json!(["/bin/sh"]))),
+        denied(
+            Who::Controller,
+            "nor what is run beside it",
+            CONTAINERS,
+            first("lifecycle", json!({"postStart": {"exec": {"command": ["x"]}}})),
+        ),
+        denied(
+            Who::Controller,
+            "nor as a probe",
+            CONTAINERS,
+            first("livenessProbe", json!({"exec": {"command": ["x"]}})),
+        ),
+        denied(Who::Controller, "nor with another right", CONTAINERS, first("securityContext", capable())),
+        denied(
+            Who::Controller,
+            "nor on a port of the node",
+            CONTAINERS,
+            first("ports", json!([{"containerPort": 80, "hostPort": 80}])),
+        ),
+        denied(Who::Controller, "nor with other environment", BESIDE, first("env", variable())),
+        denied(
+            Who::Controller,
+            "nor as if it were the template's",
+            CONTAINERS,
+            listed("web/env/NODE_OPTIONS", "/spec/containers/0/env", variable()),
+        ),
+        denied(
+            Who::Controller,
+            "nor with a Secret as environment",
+            CONTAINERS,
+            first("envFrom", json!([{"secretRef": {"name": "login"}}])),
+        ),
+        denied(Who::Controller, "nor with a volume", BESIDE, one("/spec/volumes", volume())),
+        denied(
+            Who::Controller,
+            "nor with a mount",
+            BESIDE,
+            make("opted", &[("/spec/volumes", volume()), ("/spec/containers/0/volumeMounts", mount())]),
+        ),
+        denied(Who::Controller, "nor a Secret", BESIDE, one("/spec/volumes", secret.clone())),
+        denied(
+            Who::Controller,
+            "nor as if it were the template's",
+            volumes,
+            listed("volume/v", "/spec/volumes", secret),
+        ),
         denied(
             Who::Controller,
             "nor another command there",
-            containers,
+            CONTAINERS,
             one("/spec/initContainers/1/command", json!(["/bin/sh"])),
         ),
-        denied(Who::Controller, "with all init containers", containers, one("/spec/initContainers", json!([]))),
+        denied(Who::Controller, "with all init containers", CONTAINERS, one("/spec/initContainers", json!([]))),
+        denied(Who::Controller, "nothing of the node is mounted", BESIDE, one("/spec/volumes", host)),
+    ]
+}
+
+/// What the pod is beside its containers.
+fn place() -> Vec<Row> {
+    let (place, labels) = ("the place that the template", "has the labels and annotations that the template");
+    let tolerations = json!([{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]);
+    vec![
         denied(Who::Controller, "nor with the node's processes", place, one("/spec/hostPID", json!(true))),
         denied(Who::Controller, "nor as another user", place, one("/spec/securityContext", json!({"runAsUser": 0}))),
         denied(Who::Controller, "nor with another account", place, one("/spec/serviceAccountName", json!("other"))),
@@ -197,29 +254,14 @@ pub(super) fn rows() -> Vec<Row> {
             place,
             one("/spec/priorityClassName", json!("system-node-critical")),
         ),
-        denied(Who::Controller, "nothing of the node is mounted", beside, one("/spec/volumes", host)),
-        denied(Who::Controller, "it has no labels of others", beside, one("/metadata/labels/role", json!("db"))),
+        denied(Who::Controller, "it has no labels of others", BESIDE, one("/metadata/labels/role", json!("db"))),
         denied(Who::Controller, "nor of a ReplicaSet", "label", one("/metadata/labels/pod-template-hash", json!("0"))),
         denied(Who::Controller, "and all of its own", labels, one("/metadata/labels/app", json!("other"))),
         denied(
             Who::Controller,
             "nor annotations that others obey",
-            beside,
+            BESIDE,
             one("/metadata/annotations/iam.example.com~1role", json!("admin")),
         ),
-        denied(Who::Controller, "none is beside hitless", "hitless-controller-companion", {
-            let group_kind = GroupKind::new("apps", "Deployment");
-            let owner = ObjectRef {
-                group_kind,
-                namespace: SYSTEM_NAMESPACE.to_owned(),
-                name: "hitless-controller".to_owned(),
-                uid: "u".to_owned(),
-            };
-            let own = workload("hitless-controller", 1, &json!({}))["spec"]["template"].clone();
-            Call::create(pods(SYSTEM_NAMESPACE), manifest(&owner, &key(&owner, "r"), &own, &BTreeMap::new(), "n1"))
-        }),
-        denied(Who::Controller, "it has the gate", form, one("/spec/readinessGates", json!([]))),
-        denied(Who::Controller, "and belongs to somebody", form, one("/metadata/ownerReferences", json!([]))),
-        denied(Who::Uninstall, "who leaves makes none", "make and delete pods that fetch", make("opted", &[])),
     ]
 }

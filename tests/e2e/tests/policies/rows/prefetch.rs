@@ -12,8 +12,10 @@ use crate::request::{Call, Who};
 
 /// The pod that fetches an image, as the controller makes it, and with one thing changed.
 pub(super) fn rows() -> Vec<Row> {
-    let (ours, nothing, no_right) = ("make and delete pods that fetch", "nothing that would run", "without any right");
-    let system = "no pod in kube-system";
+    [form(), runs_nothing()].into_iter().flatten().collect()
+}
+
+fn pod() -> Value {
     let pull = Pull {
         namespace: NAMESPACE.to_owned(),
         node: "n1".to_owned(),
@@ -23,31 +25,40 @@ pub(super) fn rows() -> Vec<Row> {
     };
     let group_kind = GroupKind::new("apps", "Deployment");
     let owner = ObjectRef { group_kind, namespace: NAMESPACE.to_owned(), name: "held".to_owned(), uid: "u".to_owned() };
-    let pod = manifest(&pull, 1, &owner);
-    let make = |changes: &[(&str, Value)]| {
-        let mut pod = pod.clone();
-        for (path, value) in changes {
-            if let Some(at) = path.rsplit_once('/').and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key])) {
-                *at = value.clone();
-            }
+    manifest(&pull, 1, &owner)
+}
+
+fn make(changes: &[(&str, Value)]) -> Call {
+    let mut pod = pod();
+    for (path, value) in changes {
+        if let Some(at) = path.rsplit_once('/').and_then(|(parent, key)| Some(&mut pod.pointer_mut(parent)?[key])) {
+            *at = value.clone();
         }
-        Call::create(pods(NAMESPACE), pod)
-    };
-    let one = |path: &str, value: Value| make(&[(path, value)]);
+    }
+    Call::create(pods(NAMESPACE), pod)
+}
+
+fn one(path: &str, value: Value) -> Call {
+    make(&[(path, value)])
+}
+
+fn first(field: &str, value: Value) -> Call {
+    one(&format!("/spec/containers/0/{field}"), value)
+}
+
+fn mounted(path: &str, volume: &Value) -> Call {
+    let mounts = json!([{"name": "v", "mountPath": path}]);
+    make(&[("/spec/containers/0/volumeMounts", mounts), ("/spec/volumes", json!([volume]))])
+}
+
+fn form() -> Vec<Row> {
+    let (ours, nothing, no_right) = ("make and delete pods that fetch", "nothing that would run", "without any right");
+    let system = "no pod in kube-system";
     let token = json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
-    let mounted = |path: &str, volume: &Value| {
-        let mounts = json!([{"name": "v", "mountPath": path}]);
-        make(&[("/spec/containers/0/volumeMounts", mounts), ("/spec/volumes", json!([volume]))])
-    };
-    let host = json!({"name": "v", "hostPath": {"path": "/"}});
-    let secret = json!({"name": "v", "secret": {"secretName": "login"}});
-    let hidden = json!({"name": "v", "projected": {"sources": [{"secret": {"name": "login"}}]}});
-    let first = |field: &str, value: Value| one(&format!("/spec/containers/0/{field}"), value);
-    let from_secret = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "login", "key": "a"}}}]);
     let plain =
         json!([{"name": "A", "value": "b"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]);
     let elsewhere = |namespace: &str| {
-        let mut pod = pod.clone();
+        let mut pod = pod();
         pod["metadata"]["namespace"] = json!(namespace);
         Call::create(pods(namespace), pod)
     };
@@ -58,6 +69,47 @@ pub(super) fn rows() -> Vec<Row> {
         denied(Who::Controller, "no other pod", ours, one("/metadata/labels", json!({}))),
         denied(Who::Controller, "under no other name", ours, one("/metadata/name", json!("web"))),
         allowed(Who::Controller, "or environment", first("env", plain)),
+        denied(Who::Controller, "none in kube-system", system, elsewhere(KUBE_SYSTEM)),
+        denied(Who::Controller, "nor beside hitless", system, elsewhere(SYSTEM_NAMESPACE)),
+        denied(
+            Who::Controller,
+            "it does not live for ever",
+            no_right,
+            one("/spec/activeDeadlineSeconds", json!(86_400)),
+        ),
+        denied(
+            Who::Controller,
+            "it puts nobody out",
+            no_right,
+            one("/spec/priorityClassName", json!("system-node-critical")),
+        ),
+        denied(
+            Who::Controller,
+            "it does not share the node's network",
+            no_right,
+            one("/spec/hostNetwork", json!(true)),
+        ),
+        denied(Who::Controller, "it gets no token", no_right, one("/spec/automountServiceAccountToken", json!(true))),
+        denied(Who::Controller, "nor a privilege", no_right, one(escalation, json!(true))),
+        denied(Who::Controller, "and belongs to somebody", no_right, one("/metadata/ownerReferences", json!([]))),
+        denied(Who::Uninstall, "who leaves makes none", nothing, make(&[])),
+        denied(
+            Who::Controller,
+            "the controller deletes no other pod",
+            ours,
+            Call::delete(format!("{}/free", pods(NAMESPACE))),
+        ),
+        denied(Who::Uninstall, "nor does who leaves", ours, Call::delete(format!("{}/free", pods(NAMESPACE)))),
+    ]
+}
+
+fn runs_nothing() -> Vec<Row> {
+    let nothing = "nothing that would run";
+    let host = json!({"name": "v", "hostPath": {"path": "/"}});
+    let secret = json!({"name": "v", "secret": {"secretName": "login"}});
+    let hidden = json!({"name": "v", "projected": {"sources": [{"secret": {"name": "login"}}]}});
+    let from_secret = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "login", "key": "a"}}}]);
+    vec![
         denied(Who::Controller, "it runs nothing", nothing, first("command", json!(["/bin/sh"]))),
         denied(Who::Controller, "nor what the image runs", nothing, first("command", json!([]))),
         denied(
@@ -84,37 +136,6 @@ pub(super) fn rows() -> Vec<Row> {
         denied(Who::Controller, "nor in a roundabout way", nothing, mounted("/x", &hidden)),
         denied(Who::Controller, "nor as environment", nothing, first("env", from_secret)),
         denied(Who::Controller, "nor all of one", nothing, first("envFrom", json!([{"secretRef": {"name": "login"}}]))),
-        denied(Who::Controller, "none in kube-system", system, elsewhere(KUBE_SYSTEM)),
-        denied(Who::Controller, "nor beside hitless", system, elsewhere(SYSTEM_NAMESPACE)),
-        denied(
-            Who::Controller,
-            "it does not live for ever",
-            no_right,
-            one("/spec/activeDeadlineSeconds", json!(86_400)),
-        ),
-        denied(
-            Who::Controller,
-            "it puts nobody out",
-            no_right,
-            one("/spec/priorityClassName", json!("system-node-critical")),
-        ),
         denied(Who::Controller, "nothing of the node is mounted", nothing, mounted("/host", &host)),
-        denied(
-            Who::Controller,
-            "it does not share the node's network",
-            no_right,
-            one("/spec/hostNetwork", json!(true)),
-        ),
-        denied(Who::Controller, "it gets no token", no_right, one("/spec/automountServiceAccountToken", json!(true))),
-        denied(Who::Controller, "nor a privilege", no_right, one(escalation, json!(true))),
-        denied(Who::Controller, "and belongs to somebody", no_right, one("/metadata/ownerReferences", json!([]))),
-        denied(Who::Uninstall, "who leaves makes none", nothing, make(&[])),
-        denied(
-            Who::Controller,
-            "the controller deletes no other pod",
-            ours,
-            Call::delete(format!("{}/free", pods(NAMESPACE))),
-        ),
-        denied(Who::Uninstall, "nor does who leaves", ours, Call::delete(format!("{}/free", pods(NAMESPACE)))),
     ]
 }
