@@ -14,6 +14,8 @@ use crate::request::{Call, Who};
 
 const BESIDE: &str = "nor the pods that run";
 const CONTAINERS: &str = "has the containers that the template";
+/// What the template does not have is refused by either of two policies, and the API server names one of them.
+const EITHER: &str = "a companion pod has ";
 const LIST: &str = "/metadata/annotations/hitless.dev~1from-template";
 
 /// The companion of a Deployment, as the controller makes it, and with one thing changed.
@@ -129,7 +131,7 @@ fn added() -> Vec<Row> {
         denied(
             Who::Controller,
             "whatever it says that the template has",
-            CONTAINERS,
+            EITHER,
             listed("mesh,mesh/env/MESH", "/spec/containers", json!([web(), sidecar()])),
         ),
     ]
@@ -169,7 +171,6 @@ fn images() -> Vec<Row> {
 
 /// What a container runs and sees.
 fn contents() -> Vec<Row> {
-    let volumes = "has the volumes that the template";
     let host = json!([{"name": "v", "hostPath": {"path": "/"}}]);
     let secret = json!([{"name": "v", "secret": {"secretName": "login"}}]);
     vec![
@@ -197,7 +198,7 @@ fn contents() -> Vec<Row> {
         denied(
             Who::Controller,
             "nor as if it were the template's",
-            CONTAINERS,
+            EITHER,
             listed("web/env/NODE_OPTIONS", "/spec/containers/0/env", variable()),
         ),
         denied(
@@ -217,7 +218,7 @@ fn contents() -> Vec<Row> {
         denied(
             Who::Controller,
             "nor as if it were the template's",
-            volumes,
+            EITHER,
             listed("volume/v", "/spec/volumes", secret),
         ),
         denied(
