@@ -7,7 +7,6 @@
     reason = "the whole crate is a test; clippy looks for #[test] on each function"
 )]
 
-mod alone;
 mod close;
 mod crowd;
 mod exec;
