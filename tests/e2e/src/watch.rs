@@ -1,16 +1,17 @@
 //! A live copy of some objects, fed by `kubectl get --watch`, to wait on without polling.
 
-use std::collections::BTreeMap;
-use std::process::{Child, Stdio};
+mod feed;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::Kubectl;
+use feed::Feed;
 
 /// Objects by name.
 pub type Objects = BTreeMap<String, Value>;
@@ -26,7 +27,8 @@ struct Shared {
 /// A running watch of one kind in one namespace; ends when dropped.
 pub struct Watch {
     what: String,
-    child: Child,
+    /// Only a test has none.
+    feed: Option<Arc<Feed>>,
     shared: Arc<Shared>,
     reader: Option<JoinHandle<()>>,
 }
@@ -52,25 +54,25 @@ impl Watch {
         arguments: &[&str],
         mut see: impl FnMut(&Value) + Send + 'static,
     ) -> anyhow::Result<Self> {
-        let mut command =
-            kubectl.command(&[&["get", "--watch", "--output-watch-events", "-o", "json"], arguments].concat())?;
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("start kubectl get --watch")?;
-        let stdout = child.stdout.take().context("kubectl has no standard output")?;
-        let shared = Arc::new(Shared::default());
+        let (feed, mut events) = Feed::start(kubectl, arguments)?;
+        let (feed, shared) = (Arc::new(feed), Arc::new(Shared::default()));
         let reader = std::thread::spawn({
-            let shared = Arc::clone(&shared);
+            let (feed, shared) = (Arc::clone(&feed), Arc::clone(&shared));
             move || {
-                // The stream ends with an error when kubectl is killed: that is how a watch stops.
-                for event in serde_json::Deserializer::from_reader(std::io::BufReader::new(stdout)).into_iter::<Value>()
-                {
-                    let Ok(event) = event else { return };
-                    see(&event);
-                    shared.apply(&event);
+                loop {
+                    let stream = serde_json::Deserializer::from_reader(std::io::BufReader::new(events));
+                    // It ends with an error when kubectl is killed in the middle of an event.
+                    for event in stream.into_iter::<Value>().map_while(Result::ok) {
+                        see(&event);
+                        shared.apply(&event);
+                    }
+                    let Some((next, names)) = feed.again() else { return };
+                    shared.retain(&names);
+                    events = next;
                 }
             }
         });
-        Ok(Self { what: arguments.join(" "), child, shared, reader: Some(reader) })
+        Ok(Self { what: arguments.join(" "), feed: Some(feed), shared, reader: Some(reader) })
     }
 
     /// A copy of what is there now.
@@ -156,6 +158,17 @@ impl Shared {
         } else {
             objects.insert(name, object.clone());
         }
+        self.tell(&objects);
+    }
+
+    /// Who is not among these has gone while nobody looked.
+    fn retain(&self, names: &BTreeSet<String>) {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.retain(|name, _| names.contains(name));
+        self.tell(&objects);
+    }
+
+    fn tell(&self, objects: &Objects) {
         let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
         // Who has gone does not take it.
         followers.retain(|follower| follower.send(objects.clone()).is_ok());
@@ -165,9 +178,9 @@ impl Shared {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Nothing to do about a child that is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(feed) = &self.feed {
+            feed.end();
+        }
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
@@ -181,9 +194,8 @@ mod tests {
     use super::*;
 
     /// A watch that nothing feeds but the test.
-    fn watch() -> anyhow::Result<Watch> {
-        let child = std::process::Command::new("true").spawn()?;
-        Ok(Watch { what: "pods".to_owned(), child, shared: Arc::default(), reader: None })
+    fn watch() -> Watch {
+        Watch { what: "pods".to_owned(), feed: None, shared: Arc::default(), reader: None }
     }
 
     fn see(watch: &Watch, what: &str, state: &str) {
@@ -196,7 +208,7 @@ mod tests {
 
     #[test]
     fn who_follows_sees_what_is_over_and_in_order() -> anyhow::Result<()> {
-        let watch = watch()?;
+        let watch = watch();
         see(&watch, "ADDED", "first");
         let mut states = watch.follow();
         for state in ["second", "third"] {
@@ -214,11 +226,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_who_has_gone() -> anyhow::Result<()> {
-        let watch = watch()?;
+    fn who_has_gone_between_two_feeds_is_not_there() {
+        let watch = watch();
+        see(&watch, "ADDED", "first");
+        let mut states = watch.follow();
+        watch.shared.retain(&BTreeSet::from(["b".to_owned()]));
+        assert!(states.wait("its end", Duration::ZERO, |objects| objects.is_empty().then_some(())).is_ok());
+    }
+
+    #[test]
+    fn nobody_is_told_who_has_gone() {
+        let watch = watch();
         drop(watch.follow());
         see(&watch, "ADDED", "first");
         assert!(watch.shared.followers.lock().unwrap().is_empty());
-        Ok(())
     }
 }
