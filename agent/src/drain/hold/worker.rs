@@ -8,9 +8,9 @@ use hitless_kernel::{HoldSpec, KernelError, PodNetns, SynHold, exposure, sweep_h
 
 use super::job::{JobHandle, Target};
 use crate::decision::{Direction, Hold};
-use crate::drain::ensure_listened;
 use crate::drain::in_flight::InFlight;
 use crate::drain::restart::Restart;
+use crate::drain::{ensure_listened, ensure_no_sctp};
 use crate::view::{Held, HoldNumbers, Listening, Stage};
 
 /// Between two looks for the new listener while clients wait and the old process has ended. A look costs some 15 µs, and the
@@ -140,6 +140,8 @@ impl<'a> HoldSession<'a> {
     fn open(job: &'a JobHandle<'a>, target: &Target, listened: &mut ListenedPorts) -> Result<Self, KernelError> {
         let netns = PodNetns::open(job.proc_root(), job.uid)?;
         sweep_holds(&netns)?;
+        // Who still comes to a pod that has left is held all the same, where that is possible.
+        ensure_no_sctp(job.uid, target.sctp.filter(|_| !target.has_left))?;
         ensure_listened(&netns, job.uid, target.must_listen)?;
         let (proc_root, drain) = (job.proc_root(), &target.drain);
         let restart = Restart::note(proc_root, job.uid, &netns, &target.containers, &listened.0, drain)?;
