@@ -116,8 +116,17 @@ impl World {
     /// No pod of a StatefulSet or DaemonSet is made from a version that was judged bad: its template was put back.
     fn bad_versions_at_rest(&self) -> Option<String> {
         let server = &self.ground.server;
+        // A restart that fails where nothing is rolled says nothing of the version.
+        let is_restart = |grant: &Grant| {
+            let name = |image: &str| image.split('@').next().map(str::to_owned);
+            !grant.containers.is_empty()
+                && grant.containers.values().all(|change| name(&change.from) == name(&change.to))
+        };
         let judged = server.transitions.values().flat_map(|node| {
             let is_bad = |grant: &&Grant| {
+                if is_restart(grant) {
+                    return false;
+                }
                 let result = node.view.transition(grant).and_then(|transition| transition.result.as_ref());
                 result.is_some_and(|result| result.outcome == Outcome::RolledBack)
             };
