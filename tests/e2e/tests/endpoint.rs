@@ -121,10 +121,7 @@ fn a_deleted_pod_drains_through_prestop_and_none_of_its_requests_is_lost() -> an
 #[test]
 fn a_load_balancer_is_told_when_a_pod_leaves_and_when_it_is_back_and_a_stranger_sees_no_more() -> anyhow::Result<()> {
     let stack = Stack::attach()?;
-    let annotations =
-        json!({"hitless.dev/drain": "{\"minSeconds\":3,\"stragglerAfterSeconds\":4,\"deadlineSeconds\":6}"});
-    let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
-    let app = App::start(&stack.cluster, "t-lb", &Shape { patch, ..Shape::default() })?;
+    let app = App::start(&stack.cluster, "t-lb", &Shape::default().out_for(3))?;
     let stranger = |pod: &Value, path: &str| -> anyhow::Result<(u16, String)> {
         let address: IpAddr = pod["status"]["hostIP"].as_str().context("no hostIP")?.parse()?;
         let name = pod["metadata"]["name"].as_str().context("no name")?;
