@@ -85,7 +85,7 @@ enum Verb {
 
 #[derive(Args)]
 struct Version {
-    /// The version of Kubernetes: 1.36, 1.37 or 1.35.
+    /// The version of Kubernetes: 1.36, 1.37, 1.35, or 1.35-beta, which has mutating admission policies.
     #[arg(long, default_value_t)]
     kubernetes: Kubernetes,
 }

@@ -30,7 +30,8 @@ pub(crate) struct Test {
     /// Leave the cluster of the end-to-end tests up.
     #[arg(long)]
     keep: bool,
-    /// The version of Kubernetes of the end-to-end tests: 1.36, 1.37, or 1.35, on which `refusing` runs.
+    /// The version of Kubernetes of the end-to-end tests: 1.36, 1.37, 1.35-beta (with mutating admission policies), or 1.35, on which
+    /// `refusing` runs alone.
     #[arg(long, default_value_t)]
     kubernetes: Kubernetes,
     /// The addresses of the end-to-end tests' cluster: ipv4, ipv6, or dual for both.

@@ -60,7 +60,7 @@ const GATE_BINDINGS: [&str; 2] = ["hitless-gate-pods", "hitless-gate-namespaces"
 fn install_policies(facts: &Facts) -> &'static str {
     match facts.server.known() {
         Some((major, minor, _)) if (*major, *minor) < FIRST_SERVER => {
-            "install them again: kubectl apply -k overlays/refusing"
+            "install them again: kubectl apply -k overlays/refusing (overlays/v1beta1 where the API server serves MutatingAdmissionPolicy as v1beta1)"
         }
         Some(_) | None => INSTALL,
     }
@@ -89,11 +89,11 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
 fn server(facts: &Facts) -> Option<Finding> {
     let (major, minor, version) = facts.server.known()?;
     let can_hold = (*major, *minor) >= FIRST_SERVER;
-    Some(if !can_hold && facts.guards.known().is_none_or(|guards| !refuses(guards)) {
+    Some(if !can_hold && facts.guards.known().is_none_or(|guards| !refuses(guards) && !holds(guards)) {
         Finding::error(
             format!("the API server is {version}"),
-            "mutating admission policies are served from Kubernetes 1.36 on; without them no workload is held, and its changes roll natively",
-            "upgrade the cluster to 1.36 or later, or let such changes be refused: kubectl apply -k overlays/refusing",
+            "mutating admission policies are served from Kubernetes 1.36 on, before only where somebody has switched them on; without them no workload is held, and its changes roll natively",
+            "upgrade the cluster to 1.36 or later, or let such changes be refused: kubectl apply -k overlays/refusing (overlays/v1beta1 where they are switched on)",
         )
     } else {
         Finding::ok(format!("API server {version}, kubectl-hitless {}", facts.client))
@@ -143,6 +143,11 @@ fn missing<'n>(there: &BTreeSet<String>, names: impl IntoIterator<Item = &'n str
 fn refuses(guards: &Guards) -> bool {
     let mut all = KINDS.iter().filter_map(|kind| kind.guard());
     all.all(|guard| !guards.policies.contains(guard.holds) && guards.policies.contains(guard.refuses))
+}
+
+/// Whether the policies are there that hold changes, of every kind.
+fn holds(guards: &Guards) -> bool {
+    KINDS.iter().filter_map(|kind| kind.guard()).all(|guard| guards.policies.contains(guard.holds))
 }
 
 fn guard(facts: &Facts) -> Option<Finding> {

@@ -117,6 +117,13 @@ fn an_old_cluster_has_no_guard_at_all() {
 }
 
 #[test]
+fn an_old_cluster_that_has_the_guard_in_its_beta_version_is_told_nothing() {
+    let mut facts = healthy();
+    facts.server = Seen::Known((1, 35, "v1.35.1".to_owned()));
+    assert!(findings(&facts).iter().all(|finding| finding.level == Level::Ok), "{:?}", findings(&facts));
+}
+
+#[test]
 fn a_definition_that_is_missing_is_named() {
     let mut facts = healthy();
     facts.definitions = names(&[
@@ -149,7 +156,10 @@ fn a_kind_that_is_not_there_is_no_missing_right() {
 fn every_finding_that_is_not_fine_says_what_why_and_what_to_do() {
     let gone = Program { image: "c:1".to_owned(), wanted: 2, ready: 0 };
     let changes: [fn(&mut Facts, &Program); 12] = [
-        |facts, _| facts.server = Seen::Known((1, 35, "v1.35.1".to_owned())),
+        |facts, _| {
+            facts.server = Seen::Known((1, 35, "v1.35.1".to_owned()));
+            facts.guards = guards(&[], &[]);
+        },
         |facts, _| facts.definitions = names(&[]),
         |facts, _| facts.guards = guards(&[], &[]),
         |facts, _| facts.guards = guards(&REFUSES, &REFUSES),

@@ -50,7 +50,7 @@ impl Guards {
 
 /// What follows, and what to do about it.
 const TO_DO: &str = "a change of a template is not held: the native controller rolls it at once, and requests are lost; install hitless \
-                     again: kubectl apply -k manifests (Kubernetes 1.36), or kubectl apply -k overlays/refusing";
+                     again: kubectl apply -k manifests (Kubernetes 1.36), or overlays/refusing, or overlays/v1beta1 (manifests/README.md)";
 
 /// For people, on each of them.
 pub(crate) fn notes(snapshot: &Snapshot) -> Vec<EventNote> {

@@ -81,13 +81,14 @@ impl Cluster {
         let mut state = State {
             name: cluster.name.clone(),
             nodes: cluster.nodes,
+            kubernetes: options.kubernetes,
             ip_family: cluster.ip_family,
             created: Timestamp::now(),
             complete: false,
             tools: cluster.tools.clone(),
         };
         state.write()?;
-        cluster.start(progress)?;
+        cluster.start(options.kubernetes, progress)?;
         state.complete = true;
         state.write()?;
         Ok(cluster)
@@ -294,6 +295,12 @@ impl Cluster {
                 state.name, state.nodes
             )));
         }
+        if state.kubernetes != options.kubernetes {
+            return Err(Error::Invalid(format!(
+                "cluster {0} is up with Kubernetes {1}; `cargo xtask cluster down --name {0}` removes it",
+                state.name, state.kubernetes
+            )));
+        }
         if state.ip_family != options.ip_family {
             return Err(Error::Invalid(format!(
                 "cluster {0} is up with {1} addresses; `cargo xtask cluster down --name {0}` removes it",
@@ -311,14 +318,14 @@ impl Cluster {
         Ok(Some(cluster))
     }
 
-    fn start(&self, progress: Progress<'_>) -> Result<()> {
+    fn start(&self, kubernetes: Kubernetes, progress: Progress<'_>) -> Result<()> {
         self.parts.prepare()?;
         Hierarchies::find()?.make(&self.name, self.nodes)?;
         network::make(&self.name, self.nodes, self.ip_family)?;
         let pki = Pki::make(&self.directory.join("pki"))?;
         let (cluster, ip_family, directory) = (self.name.as_str(), self.ip_family, self.directory.as_path());
         let (tools, parts) = (&self.tools, &self.parts);
-        let control_plane = ControlPlane { cluster, ip_family, directory, tools, parts };
+        let control_plane = ControlPlane { cluster, kubernetes, ip_family, directory, tools, parts };
         let node = |index| Node { cluster, index, ip_family, directory, tools, parts };
         let nodes: Vec<Node> = (1..=self.nodes).map(node).collect();
         progress("starting etcd, kube-apiserver and the image registry");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::address::{API_SERVER_PORT, Family};
 use crate::part::Parts;
 use crate::pki::Pki;
-use crate::{Error, IpFamily, Place, Result, Tools, http, network, run};
+use crate::{Error, IpFamily, Kubernetes, Place, Result, Tools, http, network, run};
 
 /// The audit log in a cluster's directory.
 pub(crate) const AUDIT_LOG: &str = "log/audit.jsonl";
@@ -30,6 +30,7 @@ rules:
 /// Everything needed to start parts in the control plane's namespace.
 pub(crate) struct ControlPlane<'a> {
     pub(crate) cluster: &'a str,
+    pub(crate) kubernetes: Kubernetes,
     pub(crate) ip_family: IpFamily,
     pub(crate) directory: &'a Path,
     pub(crate) tools: &'a Tools,
@@ -154,7 +155,7 @@ impl ControlPlane<'_> {
         server.args(["--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"]);
         // Node names cannot be resolved here; and webhooks are reached at their pods: there is no kube-proxy here.
         server.args(["--kubelet-preferred-address-types=InternalIP", "--enable-aggregator-routing=true"]);
-        server.arg("--profiling=false");
+        server.arg("--profiling=false").args(self.kubernetes.api_server_flags());
         self.parts.start("kube-apiserver", &server)
     }
 

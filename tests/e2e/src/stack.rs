@@ -103,7 +103,7 @@ impl Stack {
 
     /// `kubectl apply -k` of the manifests with these images, and waits until all parts are ready.
     pub fn install(&self) -> anyhow::Result<()> {
-        if !self.can_hold()? {
+        if self.mutating_policies()?.is_none() {
             return self.install_refusing();
         }
         let overlay = self.write_overlay()?;
@@ -127,15 +127,24 @@ impl Stack {
         }
     }
 
-    /// Whether the API server has mutating admission policies (Kubernetes 1.36).
-    pub fn can_hold(&self) -> anyhow::Result<bool> {
-        let served = self.system().run(&["get", "--raw", "/apis/admissionregistration.k8s.io/v1"])?;
-        Ok(served.contains("\"mutatingadmissionpolicies\""))
+    /// The version of the mutating admission policies that the API server has, if it has any: `v1` from Kubernetes 1.36 on.
+    pub fn mutating_policies(&self) -> anyhow::Result<Option<&'static str>> {
+        let versions = self.system().run(&["get", "--raw", "/apis/admissionregistration.k8s.io"])?;
+        let versions: Value = serde_json::from_str(&versions)?;
+        let all: Vec<&Value> = versions["versions"].as_array().into_iter().flatten().collect();
+        let is_there = |version: &&str| all.iter().any(|there| there["version"] == **version);
+        for version in ["v1", "v1beta1"].into_iter().filter(is_there) {
+            let path = format!("/apis/admissionregistration.k8s.io/{version}");
+            if self.system().run(&["get", "--raw", &path])?.contains("\"mutatingadmissionpolicies\"") {
+                return Ok(Some(version));
+            }
+        }
+        Ok(None)
     }
 
     /// The same as [`Self::install`] for API servers that have none: `manifests/refusing`.
     pub fn install_refusing(&self) -> anyhow::Result<()> {
-        let overlay = self.write_overlay_with("refusing")?;
+        let overlay = self.write_overlay_with(&["refusing"])?;
         self.system().run(&["apply", "--server-side", "-k", &overlay.to_string_lossy()])?;
         self.wait_ready()
     }
@@ -143,7 +152,7 @@ impl Stack {
     /// Whatever policies would hold a change, or refuse one, are gone.
     pub fn remove_guards(&self) -> anyhow::Result<()> {
         let mut kinds = vec!["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
-        if self.can_hold()? {
+        if self.mutating_policies()?.is_some() {
             kinds.extend(["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"]);
         }
         self.system().run(&["delete", &kinds.join(","), "-l", hitless_rollout::guard::LABEL]).map(drop)
@@ -273,16 +282,21 @@ impl Stack {
     /// A kustomization over the manifests that names this build's images.
     /// Pushes the programs and writes what a user writes who has them in a registry of their own; returns the directory.
     pub fn write_overlay(&self) -> anyhow::Result<PathBuf> {
-        self.write_overlay_with("kusionstack")
+        match self.mutating_policies()? {
+            Some("v1beta1") => self.write_overlay_with(&["kusionstack", "v1beta1"]),
+            Some(_) | None => self.write_overlay_with(&["kusionstack"]),
+        }
     }
 
-    fn write_overlay_with(&self, component: &str) -> anyhow::Result<PathBuf> {
+    fn write_overlay_with(&self, components: &[&str]) -> anyhow::Result<PathBuf> {
         let agent = self.push("agent", &self.programs.agent)?;
         let controller = self.push("controller", &self.programs.controller)?;
         let directory = workspace().join(".cache/install").join(self.cluster.name());
         fs::create_dir_all(&directory)?;
+        let components: Vec<String> = components.iter().map(|name| format!("../../../manifests/{name}")).collect();
+        let components = components.join(", ");
         let text = format!(
-            "resources: [../../../manifests]\ncomponents: [../../../manifests/{component}]\nimages:\n- {{name: hitless/agent, newTag: \"{agent}\"}}\n- {{name: hitless/controller, newTag: \"{controller}\"}}\n"
+            "resources: [../../../manifests]\ncomponents: [{components}]\nimages:\n- {{name: hitless/agent, newTag: \"{agent}\"}}\n- {{name: hitless/controller, newTag: \"{controller}\"}}\n"
         );
         fs::write(directory.join("kustomization.yaml"), text)?;
         Ok(directory)

@@ -98,7 +98,8 @@ const POLICY: &str = "images-test-admission";
 
 /// An admission policy of somebody else for new pods of that namespace with that image; there until it is removed.
 fn with_policy(scene: &Scene, kind: &str, image: &str, spec: &Value) -> anyhow::Result<()> {
-    let api = "admissionregistration.k8s.io/v1";
+    let version = if kind.starts_with("Mutating") { scene.stack.mutating_policies()? } else { None };
+    let api = format!("admissionregistration.k8s.io/{}", version.unwrap_or("v1"));
     let namespace = scene.app.kubectl.namespace();
     let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]);
     let mut policy = json!({"apiVersion": api, "kind": kind, "metadata": {"name": POLICY}, "spec": spec});

@@ -47,6 +47,8 @@ const AT_A_TIME: usize = 2;
 const THREADS: &str = "3";
 /// These leave an installation that is minutes younger, or other policies for a moment.
 const LAST: [&str; 2] = ["refusing", "uninstall"];
+/// What runs where the API server has no mutating admission policies: all others need a workload to be held.
+const WITHOUT_HOLDING: &str = "refusing";
 
 /// Where everything is run, this file has a cluster of its own, whose pods have addresses of both families.
 const DUAL_STACK: &str = "families";
@@ -55,7 +57,13 @@ pub(super) fn run(options: &Test, minutes: &Minutes, programs: Programs, binarie
     let (file, filter) = chosen(options, binaries);
     let is_everything = options.filter.is_none() && options.ip_family == IpFamily::default();
     let all = || binaries.iter().filter(|binary| binary.is_end_to_end());
-    let wanted = |binary: &&Binary| file.is_none_or(|file| binary.name == file);
+    let kubernetes = options.kubernetes;
+    let can_run = |binary: &Binary| kubernetes.has_mutating_policies() || binary.name == WITHOUT_HOLDING;
+    let wanted = |binary: &&Binary| file.is_none_or(|file| binary.name == file) && can_run(binary);
+    ensure!(
+        all().any(|binary| wanted(&binary)),
+        "Kubernetes {kubernetes} as it is has no mutating admission policies: there {WITHOUT_HOLDING} runs alone"
+    );
     let (dual_stack, others): (Vec<&Binary>, Vec<&Binary>) =
         all().filter(wanted).partition(|binary| is_everything && binary.name == DUAL_STACK);
     on_cluster(options, options.ip_family, minutes, programs.clone(), &others, filter)?;
@@ -167,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_shares_the_cluster_is_there_and_uninstall_comes_last() {
-        for name in SHARING.into_iter().chain(CALM).chain(LAST).chain([DUAL_STACK]) {
+        for name in SHARING.into_iter().chain(CALM).chain(LAST).chain([DUAL_STACK, WITHOUT_HOLDING]) {
             let file = workspace().join(format!("tests/e2e/tests/{name}.rs"));
             assert!(file.is_file(), "{}", file.display());
         }
