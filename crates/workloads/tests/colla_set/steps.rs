@@ -228,6 +228,24 @@ fn no_revision_goes_while_a_pod_of_the_new_one_is_being_operated() {
     assert_eq!(revisions, 1, "once it is over");
 }
 
+/// A new leader may see the condition before the grant that it was written for.
+#[test]
+fn a_pod_that_leaves_for_a_grant_that_is_not_seen_yet_is_not_deleted() {
+    let mut cluster = running(1, &json!({}));
+    cluster.change(|spec| spec["replicas"] = json!(0));
+    let name = cluster.pod_names()[0].to_owned();
+    let mut deletes = |reason: &str| {
+        let conditions = json!([
+            {"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"},
+            {"type": "hitless.dev/InService", "status": "False", "reason": reason, "message": "grant"}]);
+        cluster.objects.get_mut(&("Pod".to_owned(), name.clone())).unwrap()["status"]["conditions"] = conditions;
+        let plan = Seen::of(&cluster).plan(&BTreeSet::new());
+        plan.writes.iter().any(|write| write.verb == "delete-pod")
+    };
+    assert!(!deletes("Leaving"), "clients may be connected to it");
+    assert!(deletes("Drained"), "nobody is");
+}
+
 /// One can follow, the other one can't: what is under way ends.
 #[test]
 fn an_operation_is_not_taken_back_because_other_pods_are_refused() {

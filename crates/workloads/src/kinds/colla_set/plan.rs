@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_api::PodRef;
 use hitless_api::event::{EventNote, Severity};
 use hitless_api::grant::ImageChange;
-use hitless_api::names::GATES_NOT_READY;
+use hitless_api::names::{DRAINED, GATES_NOT_READY};
 use hitless_api::pod::{ConditionView, PodView};
 
 use super::claims::Claims;
@@ -176,7 +176,7 @@ impl<'a> Work<'a, '_> {
     /// Whether it has to leave service before it may go.
     pub(super) fn leaves_first(&self, pod: &PodView) -> bool {
         let uid = &pod.id.uid;
-        let serves = pod.available() || is_returning(pod) || self.world.operating.contains(uid);
+        let serves = pod.available() || is_returning(pod) || is_leaving(pod) || self.world.operating.contains(uid);
         serves && !self.world.left.contains(uid)
     }
 
@@ -319,6 +319,13 @@ fn is_returning(pod: &PodView) -> bool {
     let waits_for_gates = |ready: &ConditionView| !ready.is_true && ready.reason == GATES_NOT_READY;
     let is_there = !pod.terminating && !pod.finished && pod.in_service().is_some_and(|condition| condition.is_true);
     is_there && pod.conditions.get("Ready").is_some_and(waits_for_gates)
+}
+
+/// An agent has taken it out of service and has not said that it is drained. A new leader may see that before it sees the grant.
+fn is_leaving(pod: &PodView) -> bool {
+    let is_out = |condition: &ConditionView| !condition.is_true && condition.reason != DRAINED;
+    let runs = pod.conditions.get("ContainersReady").is_some_and(|condition| condition.is_true);
+    !pod.terminating && !pod.finished && runs && pod.in_service().is_some_and(is_out)
 }
 
 pub(super) fn warning(set: CollaSet<'_>, reason: &'static str, text: String) -> EventNote {
