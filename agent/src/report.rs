@@ -11,7 +11,7 @@ use crate::decision::Decision;
 use crate::hooks;
 use crate::instant::after;
 use crate::memory::Memory;
-use crate::view::{Count, HoldNumbers, Listening, Observation, Stage};
+use crate::view::{Count, HoldNumbers, Listening, Losses, Observation, Stage};
 
 /// Longest message, in bytes (the CRD's limit is in characters).
 const LONGEST_MESSAGE: usize = 512;
@@ -102,11 +102,16 @@ fn numbers(memory: &Memory, now: Timestamp) -> BTreeMap<String, i64> {
     let mut add = |name: &str, number: i64| numbers.insert(name.to_owned(), number);
     let operated = memory.operated.as_ref().map(|operated| operated.at);
     if let Some(count) = memory.drained {
-        let Count { most, closed, destroyed, inbound, unused, newcomers, came_until, .. } = count;
+        let Count { most, closed, destroyed, inbound, unused, newcomers, came_until, losses, .. } = count;
         add_connections(&mut add, most, closed, destroyed, inbound.saturating_add(unused));
         add("newAfterLeaving", newcomers.into());
         if let (Some(lowered), Some(until)) = (memory.lowered, came_until) {
             add(Propagation::REPORTED, milliseconds(lowered, until).max(0));
+        }
+        if let Some(Losses { open, reset, unanswered }) = losses {
+            add(TransitionResult::OPEN_WHEN_NOT_READY, open.into());
+            add(TransitionResult::RESET_WHEN_NOT_READY, reset.into());
+            add(TransitionResult::UNANSWERED_WHEN_NOT_READY, unanswered.into());
         }
     }
     if let Some(held) = memory.held {

@@ -125,8 +125,21 @@ pub struct Count {
     pub newcomers: u32,
     /// More have been opened since all were listed, so there may be others.
     pub unlisted: bool,
+    /// What became of them when the pod became not Ready, where that was looked at.
+    pub losses: Option<Losses>,
     /// The new processes listen.
     pub listening: Option<Listening>,
+}
+
+/// Connections that were lost right after the pod had become not Ready, by nothing that the agent did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Those that were open when it became not Ready.
+    pub open: u32,
+    /// Those of them that were reset by somebody else.
+    pub reset: u32,
+    /// Those on which the pod sends and nobody acknowledges it any more, the most at once.
+    pub unanswered: u32,
 }
 
 impl Count {

@@ -1,6 +1,7 @@
 //! One pod that is looked at.
 
 mod answers;
+mod losses;
 mod node_connections;
 mod tally;
 mod target;
@@ -23,6 +24,7 @@ use super::stragglers;
 use super::{ensure_listened, ensure_no_sctp};
 use crate::view::{Count, Observation};
 use answers::Answers;
+use losses::LossWatch;
 use node_connections::NodeConnections;
 use tally::{Ends, Tally};
 pub use target::{Stage, Target};
@@ -70,6 +72,7 @@ pub(super) struct Observed {
     answers: Answers,
     restart: Option<Restart>,
     count: Count,
+    losses: LossWatch,
     /// Who is to be closed or reset next.
     ends: Ends,
     /// So many of a crowd that could not be closed are passed over, once.
@@ -104,6 +107,7 @@ impl Observed {
             answers: Answers::default(),
             restart: None,
             count: Count::default(),
+            losses: LossWatch::default(),
             ends: Ends::default(),
             skipped: 0,
             longest_busy: Duration::ZERO,
@@ -180,7 +184,7 @@ impl Observed {
                 // What the namespace was is not certain any more; quiet must be shown anew.
                 (self.netns, self.has_listened) = (None, false);
                 self.watch.forget();
-                self.ends = Ends::default();
+                (self.ends, self.losses, self.count.losses) = (Ends::default(), LossWatch::default(), None);
                 self.forget_quiet();
                 self.next = now + RETRY;
                 Observation::Failed(error.to_string())
@@ -269,6 +273,7 @@ impl Observed {
         if is_due || has_changed || self.count.unlisted || self.has_busy_sibling || is_last {
             self.list(proc_root, netns, node, now)?;
         }
+        self.losses.look(self.target.stage, counters.resets, &mut self.count, now);
         if self.established != counters.curr_estab || self.count.quiet != was_quiet {
             self.changed = now;
         }
@@ -391,7 +396,7 @@ impl Observed {
         let tallied = tally.end(*longest_busy, count);
         count.unlisted = !is_complete;
         (self.longest_busy, self.has_busy_sibling) = (tallied.longest_busy, tallied.has_busy_sibling);
-        self.ends = tallied.ends;
+        (self.losses.unanswered, self.ends) = (tallied.unanswered, tallied.ends);
         Ok(())
     }
 }

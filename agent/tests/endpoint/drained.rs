@@ -23,6 +23,7 @@ pub(crate) const GONE: Count = Count {
     destroyed: 0,
     newcomers: 0,
     unlisted: false,
+    losses: None,
     listening: None,
 };
 

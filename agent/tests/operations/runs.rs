@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_agent::decision::{Direction, Hold};
+use hitless_agent::view::Losses;
 use hitless_api::{Cancel, Grant, GrantOp, MicroTime, Outcome, StragglerPolicy, VerifySpec};
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -40,6 +41,18 @@ fn a_good_image_is_done_within_two_seconds_and_four_writes() {
     assert_eq!(world.writes, ["pods/status", "pods", "pods/status", "nodetransitions/status"]);
     let patched = world.patches[0];
     assert!(patched.at >= start().checked_add(SignedDuration::from_secs(1)).unwrap(), "not before minSeconds");
+}
+
+#[test]
+fn connections_that_were_lost_are_in_the_report_where_that_was_looked_at() {
+    let numbers = |losses| {
+        let world = run(Image::Good(200), |world| world.losses = losses);
+        let report = world.transition.transition(world.grant()).unwrap().result.clone().unwrap().report;
+        ["openWhenNotReady", "resetWhenNotReady", "unansweredWhenNotReady"].map(|name| report.get(name).copied())
+    };
+    assert_eq!(numbers(Some(Losses { open: 9, reset: 4, unanswered: 2 })), [Some(9), Some(4), Some(2)]);
+    assert_eq!(numbers(Some(Losses::default())), [Some(0); 3]);
+    assert_eq!(numbers(None), [None; 3], "nothing is no zero");
 }
 
 #[test]

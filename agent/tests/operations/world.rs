@@ -16,7 +16,7 @@ use hitless_agent::decision::{Action, Direction, Hold, Watch};
 use hitless_agent::memory::Memory;
 use hitless_agent::report::{self, Pace};
 use hitless_agent::round::{NodeView, round};
-use hitless_agent::view::{Count, NodeIdentity, NodePod, Observation};
+use hitless_agent::view::{Count, Losses, NodeIdentity, NodePod, Observation};
 use hitless_api::{Cancel, Grant, MicroTime, NodeTransition, NodeTransitionSpec, names};
 use jiff::{SignedDuration, Timestamp};
 
@@ -76,6 +76,8 @@ pub(crate) struct World {
     pub(crate) holder: Holder,
     pub(crate) app: App,
     pub(crate) clients: Clients,
+    /// What became of connections when the pod became not Ready.
+    pub(crate) losses: Option<Losses>,
     /// How long the API server takes to answer a question, in milliseconds.
     pub(crate) answers_after: u32,
     pub(crate) rules: Rules,
@@ -111,6 +113,7 @@ impl World {
             app: App::default(),
             answers_after: 8,
             clients: Clients::Leave(0),
+            losses: None,
             rules: Rules::NeverPass,
             alarms: Vec::new(),
             faults: Vec::new(),
@@ -214,7 +217,7 @@ impl World {
             (Watch::Draining | Watch::Destroying, Clients::Leave(_)) => {
                 let gone = self.next_count().is_none();
                 let inbound = if gone { 0 } else { 3 };
-                Observation::Counted(Count { inbound, quiet: gone, ..Count::default() })
+                Observation::Counted(Count { inbound, quiet: gone, losses: self.losses, ..Count::default() })
             }
         }
     }

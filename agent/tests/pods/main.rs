@@ -20,6 +20,7 @@ mod server;
 
 mod deletion;
 mod leaving;
+mod losses;
 mod siblings;
 
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 17] = [
+    let tests: [(&str, Test); 19] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
@@ -65,6 +66,8 @@ fn main() {
         ("what a killed agent has left behind is removed when its time is over", leftover),
         ("who comes to a pod that has left waits for its new process, and nothing is told", leaving::late_comers),
         ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leaving::leave),
+        ("connections that are reset when Ready falls are told of, and closed ones are not", losses::reset),
+        ("connections that are given to another pod when Ready falls are told of", losses::given_to_another),
         ("an answer in pieces that is asked for late is not broken off", leaving::late),
         ("connections that nobody uses are not waited for where that is wished", leaving::unused),
         ("a pod whose sockets can't be seen is neither drained nor held", leaving::silent),

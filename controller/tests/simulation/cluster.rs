@@ -56,6 +56,8 @@ pub(crate) struct Cluster {
     pub(crate) agent: AgentInfo,
     /// What agents report of an operation that is done.
     pub(crate) gap_milliseconds: Option<u32>,
+    /// Of four connections that were open when the pod became not Ready so many were reset, as they report.
+    pub(crate) resets: Option<i64>,
     /// What they report of how long new connections came.
     pub(crate) propagation: Option<i64>,
     /// Successful writes by kind.
@@ -109,6 +111,7 @@ impl Cluster {
             installed: Installed::default(),
             agent: AgentInfo { features: vec!["Leave".to_owned(), "Hold".to_owned()], ..AgentInfo::default() },
             gap_milliseconds: None,
+            resets: None,
             propagation: None,
             written: BTreeMap::new(),
         };

@@ -13,6 +13,8 @@ mod late_writes;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod losses;
+#[cfg(test)]
 mod native;
 #[cfg(test)]
 mod node;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Propagation, Transition, TransitionResult};
+use hitless_api::{
+    Change, Grant, GrantMode, MicroTime, Outcome, Phase, PostCheck, Propagation, Transition, TransitionResult,
+};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NAMESPACE, view};
@@ -35,8 +37,14 @@ impl Cluster {
     pub(crate) fn report(&mut self, grant: &Grant, phase: Phase, result: Option<(Outcome, &str)>) {
         let (version, since) = (self.bump(), MicroTime(self.now));
         let gap_milliseconds = self.gap_milliseconds.filter(|_| result.is_some());
+        let resets = self.resets.filter(|_| grant.mode == GrantMode::Leave);
+        let numbers = [
+            (Propagation::REPORTED, self.propagation),
+            (TransitionResult::OPEN_WHEN_NOT_READY, resets.map(|_| 4)),
+            (TransitionResult::RESET_WHEN_NOT_READY, resets),
+        ];
         let report: BTreeMap<String, i64> =
-            self.propagation.map(|milliseconds| (Propagation::REPORTED.to_owned(), milliseconds)).into_iter().collect();
+            numbers.into_iter().filter_map(|(name, number)| Some((name.to_owned(), number?))).collect();
         let Some(node) =
             self.transitions.values_mut().find(|node| node.spec.grants.iter().any(|each| each.id == grant.id))
         else {

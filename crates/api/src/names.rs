@@ -79,6 +79,9 @@ pub mod annotations {
     /// On a Deployment: JSON `{"<revision>": milliseconds, …}`, how long its containers were away (image patch → LISTEN) when
     /// they were brought to each of the last revisions, the newest last. Written by the controller.
     pub const GAP: &str = "hitless.dev/gap";
+    /// On a workload: JSON `{"pod": …, "lost": …, "open": …, "at": …}`, connections of a pod that were cut off when it became not
+    /// Ready. Written by the controller.
+    pub const LOSSES: &str = "hitless.dev/losses";
     /// On a Service with the label [`super::labels::CONTROL`]: the pools of external load balancers that its pods are in, as
     /// `<TrafficProvider>/<pool>`, separated by commas; with `<port name>=` before it where the Service has several ports.
     pub const TRAFFIC: &str = "hitless.dev/traffic";

@@ -116,6 +116,13 @@ impl TransitionResult {
     /// Reason of a refusal: the application says never, by a hook's answer or by itself.
     pub const TASK_REFUSED: &str = "TaskRefused";
 
+    /// Number in the report: connections that were open when the pod became not Ready. With it come the next two.
+    pub const OPEN_WHEN_NOT_READY: &str = "openWhenNotReady";
+    /// Number in the report: those of them that somebody else reset within the next seconds.
+    pub const RESET_WHEN_NOT_READY: &str = "resetWhenNotReady";
+    /// Number in the report: those of them on which nobody acknowledged any more what the pod sent.
+    pub const UNANSWERED_WHEN_NOT_READY: &str = "unansweredWhenNotReady";
+
     /// Whether the same operation would end the same way again: nothing goes on until a person has looked. Some refusals are
     /// only a matter of time.
     #[must_use]

@@ -26,11 +26,19 @@ pub enum Activity {
 #[must_use]
 pub fn classify(connection: &Connection) -> Activity {
     let Connection { rqueue, wqueue, .. } = *connection;
-    let Some(TcpInfo { last_data_sent, last_data_recv, last_ack_recv, bytes_acked, bytes_received, notsent_bytes }) =
-        connection.info
-    else {
+    let Some(info) = connection.info else {
         return if rqueue > 0 { Activity::Busy } else { Activity::Ambiguous };
     };
+    // How often something was sent again says nothing of the request.
+    let TcpInfo {
+        last_data_sent,
+        last_data_recv,
+        last_ack_recv,
+        bytes_acked,
+        bytes_received,
+        notsent_bytes,
+        timeouts: _,
+    } = info;
     let never_answered = bytes_received > 0 && bytes_acked == 0 && wqueue == 0;
     if rqueue > 0 || notsent_bytes > 0 || last_data_recv < last_data_sent || never_answered {
         Activity::Busy
@@ -94,6 +102,7 @@ mod tests {
                 bytes_acked: row.acked,
                 bytes_received: row.received,
                 notsent_bytes: row.notsent,
+                timeouts: 0,
             }),
         }
     }

@@ -82,6 +82,8 @@ pub struct TcpInfo {
     pub bytes_received: u64,
     /// Bytes written by the application and not yet sent.
     pub notsent_bytes: u32,
+    /// So many times in a row the client has acknowledged nothing in time, and the pod's kernel has sent again.
+    pub timeouts: u8,
 }
 
 /// A TCP connection as the pod's side sees it.
@@ -244,6 +246,7 @@ mod tests {
             bytes_acked: 1,
             bytes_received: 1,
             notsent_bytes: 0,
+            timeouts: 0,
         });
         assert_eq!(connection.unused_for(), Some(Duration::from_millis(30)));
         assert_eq!(connection.silent_for(), Some(Duration::ZERO));

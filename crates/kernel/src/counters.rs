@@ -15,6 +15,29 @@ pub struct TcpCounters {
     /// Connections accepted by the kernel since the namespace was made, those over loopback included. No growth over a
     /// while means that nobody sends new connections any more.
     pub passive_opens: u64,
+    /// Absent where the kernel does not have these counters.
+    pub resets: Option<ResetCounters>,
+}
+
+/// Counters from which it can be told how many connections others have reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResetCounters {
+    /// `EstabResets`: connections that went from ESTABLISHED or CLOSE_WAIT to CLOSED (`tcp_set_state`). A reset that came in does that.
+    /// So does one that the pod sends, because its program aborts a connection or somebody destroys its socket, and the end of
+    /// all retransmissions. A close by FIN does not.
+    pub ended: u64,
+    /// `OutRsts`: resets that the namespace has sent, for whatever reason.
+    pub sent: u64,
+}
+
+impl ResetCounters {
+    /// How many connections were reset by their other side since `before`, at least: whatever the pod has reset itself it has sent a
+    /// reset for. `None`: the counters are those of another namespace.
+    #[must_use]
+    pub fn received_since(self, before: Self) -> Option<u64> {
+        let (ended, sent) = (self.ended.checked_sub(before.ended)?, self.sent.checked_sub(before.sent)?);
+        Some(ended.saturating_sub(sent))
+    }
 }
 
 /// The files have less than 5000 bytes on every known kernel; a counter that is cut off would be an error.
@@ -29,7 +52,8 @@ impl TcpCounters {
     /// The file holds two lines a protocol: names, then values in the same order.
     pub(crate) fn parse(snmp: &str) -> Result<Self, KernelError> {
         let counter = |wanted| counter(snmp, "Tcp: ", wanted);
-        Ok(Self { curr_estab: counter("CurrEstab")?, passive_opens: counter("PassiveOpens")? })
+        let resets = || Some(ResetCounters { ended: counter("EstabResets").ok()?, sent: counter("OutRsts").ok()? });
+        Ok(Self { curr_estab: counter("CurrEstab")?, passive_opens: counter("PassiveOpens")?, resets: resets() })
     }
 }
 
@@ -106,8 +130,8 @@ mod tests {
     const SNMP: &str = "\
 Icmp: InMsgs InErrors
 Icmp: 3 0
-Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab InSegs OutSegs
-Tcp: 1 200 120000 -1 52 41 3 2 7 9016 8872
+Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab InSegs OutSegs RetransSegs InErrs OutRsts
+Tcp: 1 200 120000 -1 52 41 3 2 7 9016 8872 4 0 5
 Udp: InDatagrams NoPorts InErrors OutDatagrams
 Udp: 11 2 1 40
 UdpLite: InDatagrams NoPorts InErrors
@@ -124,7 +148,23 @@ Udp6OutDatagrams                \t8
 
     #[test]
     fn counters_are_found_by_name() {
-        assert_eq!(TcpCounters::parse(SNMP).unwrap(), TcpCounters { curr_estab: 7, passive_opens: 41 });
+        let resets = Some(ResetCounters { ended: 2, sent: 5 });
+        assert_eq!(TcpCounters::parse(SNMP).unwrap(), TcpCounters { curr_estab: 7, passive_opens: 41, resets });
+    }
+
+    #[test]
+    fn counters_of_resets_are_no_condition_for_the_others() {
+        let old = "Tcp: PassiveOpens EstabResets CurrEstab\nTcp: 41 2 7\n";
+        assert_eq!(TcpCounters::parse(old).unwrap(), TcpCounters { curr_estab: 7, passive_opens: 41, resets: None });
+    }
+
+    #[test]
+    fn resets_that_the_pod_has_sent_are_not_those_of_others() {
+        let before = ResetCounters { ended: 10, sent: 100 };
+        let since = |ended, sent| ResetCounters { ended, sent }.received_since(before);
+        assert_eq!((since(10, 100), since(14, 100), since(14, 103)), (Some(0), Some(4), Some(1)));
+        assert_eq!(since(14, 120), Some(0), "most were answers to strangers");
+        assert_eq!((since(9, 100), since(10, 99)), (None, None), "another namespace");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub use capability::{Capability, MissingCapability, check_capabilities};
 pub use classify::{Activity, classify};
 pub use close::{ClosedReport, close_idle, close_unused, close_unused_if, is_between_requests};
 pub use connection::{Connection, Connections, Listener, TcpInfo, TcpState};
-pub use counters::{TcpCounters, UdpCounters};
+pub use counters::{ResetCounters, TcpCounters, UdpCounters};
 pub use destroy_events::DestroyEvents;
 pub use error::KernelError;
 pub use exit::ProcessExit;

@@ -1,9 +1,10 @@
 //! How a pod is kept from losing requests: which policies hold for it, whether it leaves service or is held, and what its
-//! Services need for that (docs/contract.md 5, 6, 13, 28).
+//! Services need for that (docs/contract.md 5, 6, 13, 28, 42).
 
 mod choice;
 mod forecast;
 mod gap;
+mod losses;
 mod not_operable;
 mod policy;
 mod service;
@@ -13,6 +14,7 @@ mod traffic;
 pub use choice::{Mode, ModeInputs, choose};
 pub use forecast::Forecast;
 pub use gap::Gaps;
+pub use losses::ConnectionLosses;
 pub use not_operable::NotOperable;
 pub use policy::{Policies, PolicyView, Resolved};
 pub use service::{Control, ServiceView, Target};

@@ -24,6 +24,7 @@ mod inoperable;
 mod last_endpoint;
 mod lasting;
 mod lifecycle;
+mod losses;
 mod policy_notes;
 mod pool_wait;
 mod pools;
@@ -186,6 +187,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let reloads = reload::decide(&wishes, snapshot, now);
         wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, snapshot));
         let companions = companions::Companions::new(snapshot, now);
+        let losses = losses::known(&wishes, snapshot, now);
         let (learned, ready_within) = (gaps::learned(&wishes, snapshot), start_up::ready_within(&wishes));
         Ok(Self {
             basis: Basis {
@@ -201,6 +203,7 @@ impl<'a, 'g> Pass<'a, 'g> {
                 companions,
                 ready_within,
                 learned,
+                losses,
                 reloads,
             },
             draft,
@@ -215,7 +218,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let Granted { draft, verdicts } = granted;
         let prefetches = prefetch::decide(&basis, &verdicts, draft.now);
         let companions = companions::decide(&basis, &verdicts, &draft);
-        let Basis { snapshot, wishes, ended, gate, policies, learned, reloads, pools, .. } = basis;
+        let Basis { snapshot, wishes, ended, gate, policies, learned, losses, reloads, pools, .. } = basis;
         asked.add_all(&verdicts, &wishes);
 
         let mut events = events::notes(&wishes, &ended, &verdicts, &snapshot.own_writes);
@@ -240,7 +243,7 @@ impl<'a, 'g> Pass<'a, 'g> {
         let planned = wishes.plans.iter().filter_map(|plan| plan.wake_at);
         let wake_at = wake_at.chain(reloads.wake_at).chain(requested.wake_at).chain(planned).min();
         let workloads = wishes.plans.iter().flat_map(|plan| &plan.writes).cloned().map(Change::Workload);
-        let draft = draft.with(closed).with(gaps::changes(&wishes, &learned, &reloads)).with(workloads);
+        let draft = draft.with(closed).with(gaps::changes(&wishes, &learned, &losses, &reloads)).with(workloads);
         let draft = draft.with(reloads.changes()).with(lifecycle::changes(&wishes, snapshot, now));
         let draft = draft.with(requested.writes.into_iter().map(Change::Workload));
         let draft = draft.with(halts::changes(&wishes, &ended, gate)).with(fallback.changes).with(statuses.changes);

@@ -137,6 +137,8 @@ pub struct Plan {
     pub prefetch_only: bool,
     /// What was learned of how long its containers are away (annotation `hitless.dev/gap`).
     pub gaps: Option<String>,
+    /// Connections of a pod that were cut off when it became not Ready (annotation `hitless.dev/losses`).
+    pub losses: Option<String>,
     /// When a companion pod tries its next version first (annotation `hitless.dev/companion`).
     pub companion: CompanionWish,
     /// What became of the last one (annotation `hitless.dev/tried`).
@@ -165,6 +167,7 @@ impl Plan {
             progress_deadline_seconds: None,
             prefetch_only: root.annotations.get(annotations::PREFETCH).is_some_and(|value| value == PREFETCH_ONLY),
             gaps: root.annotations.get(annotations::GAP).cloned(),
+            losses: root.annotations.get(annotations::LOSSES).cloned(),
             companion: CompanionWish::of(root),
             tried: root.annotations.get(annotations::TRIED).cloned(),
             wake_at: None,

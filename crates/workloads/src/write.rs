@@ -109,10 +109,16 @@ impl Write {
     /// Sets an annotation of an object.
     #[must_use]
     pub fn annotate(verb: &'static str, object: &Object, name: &str, value: &str) -> Self {
+        Self::annotate_all(verb, object, &[(name, value)])
+    }
+
+    /// Sets annotations of an object, by name and value.
+    #[must_use]
+    pub fn annotate_all(verb: &'static str, object: &Object, annotations: &[(&str, &str)]) -> Self {
         let all = ["metadata", "annotations"];
         Self::patch(verb, object, |patch| {
             let patch = if object.annotations.is_empty() { patch.new_map(&all) } else { patch };
-            patch.add(&["metadata", "annotations", name], value)
+            annotations.iter().fold(patch, |patch, (name, value)| patch.add(&["metadata", "annotations", name], *value))
         })
     }
 

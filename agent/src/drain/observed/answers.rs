@@ -112,6 +112,7 @@ mod tests {
             bytes_acked: sent,
             bytes_received: received,
             notsent_bytes: 0,
+            timeouts: 0,
         };
         let state = TcpState::Established;
         Connection { local: address, peer: address, state, inode: 1, cookie: 7, rqueue: 0, wqueue: 0, info: Some(info) }

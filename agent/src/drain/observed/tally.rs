@@ -15,6 +15,8 @@ use crate::view::Count;
 /// A connection that one side has closed is not waited for once nothing has passed for so long: with an application that forgets
 /// them the pod would never be drained.
 const HALF_CLOSED_LASTS: Duration = Duration::from_secs(30);
+/// The other end of a connection is gone if it has acknowledged nothing so often in a row: 0.6 s and more.
+const UNANSWERED: u8 = 2;
 /// Of a crowd at most so many are closed or reset after one look.
 const BATCH: usize = 8192;
 
@@ -38,6 +40,7 @@ pub(super) struct Tally<'a> {
     idle: u32,
     busy: u32,
     unused: u32,
+    unanswered: u32,
     longest_busy: Duration,
     /// Those on HTTP/1 ports that the pod's other containers have opened, a proxy for its clients for instance.
     siblings: Vec<Connection>,
@@ -69,6 +72,8 @@ pub(super) struct Tallied {
     pub(super) longest_busy: Duration,
     /// One of the pod's other containers has a request in flight, or may have.
     pub(super) has_busy_sibling: bool,
+    /// On so many nobody acknowledges any more what the pod sends.
+    pub(super) unanswered: u32,
     /// Whom to end next.
     pub(super) ends: Ends,
 }
@@ -99,6 +104,7 @@ impl<'a> Tally<'a> {
             idle: 0,
             busy: 0,
             unused: 0,
+            unanswered: 0,
             longest_busy: Duration::ZERO,
             siblings: Vec::new(),
             ends: Ends::default(),
@@ -142,6 +148,7 @@ impl<'a> Tally<'a> {
             self.nodes.may_be_probe(connection, self.now, || origin(connection))
         };
         let Some(treatment) = self.treatment(connection) else { return };
+        self.unanswered += u32::from(connection.info.is_some_and(|info| info.timeouts >= UNANSWERED));
         if may_be_probe && self.target.stage != Stage::Leaving {
             self.may_be_probes += 1;
             return;
@@ -242,7 +249,8 @@ impl<'a> Tally<'a> {
         (count.idle, count.busy, count.unused) = (self.idle, self.busy, self.unused);
         count.inbound = self.busy.saturating_add(self.idle);
         count.most = count.most.max(count.inbound.saturating_add(self.unused));
-        Tallied { longest_busy: longest_busy.max(self.longest_busy), has_busy_sibling, ends: self.ends }
+        let Self { unanswered, ends, .. } = self;
+        Tallied { longest_busy: longest_busy.max(self.longest_busy), has_busy_sibling, unanswered, ends }
     }
 }
 

@@ -125,6 +125,7 @@ fn parse_tcp_info(info: &[u8]) -> Result<TcpInfo, DumpError> {
         bytes_acked: u64::from_ne_bytes(array_at(info, 120)?),
         bytes_received: u64::from_ne_bytes(array_at(info, 128)?),
         notsent_bytes: u32_at(info, 144)?,
+        timeouts: u8::from_ne_bytes(array_at(info, 2)?),
     })
 }
 

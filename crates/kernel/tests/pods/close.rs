@@ -114,6 +114,68 @@ fn release_all(server: &mut crate::lab::Server, clients: &[TcpStream]) {
     }
 }
 
+/// The client goes without a word, as when a data plane resets both sides.
+fn reset(client: TcpStream) {
+    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+    drop(client);
+}
+
+#[test]
+fn resets_by_others_are_told_from_closes_and_from_the_pods_own() {
+    let Some(lab) = Lab::new() else { return };
+    let mut server = lab.start_server();
+    let netns = open(&lab);
+    let counters = || netns.counters().unwrap().resets.unwrap();
+    let connect = |port| lab.in_client(|| TcpStream::connect((POD_V4, port)).unwrap());
+    let left = |what: &str, number| {
+        eventually(what, || {
+            let found = netns.connections().unwrap();
+            (found.inbound.len() + found.half_closed.len() == number).then_some(())
+        });
+    };
+    let asked = |port| {
+        let client = connect(port);
+        ask(&client, "fast");
+        (port == DUAL_STACK).then(|| assert_eq!(answer(&client), "done\n"));
+        client
+    };
+
+    let [closed, destroyed] = [(); 2].map(|()| asked(DUAL_STACK));
+    let unread = asked(QUEUE_ONLY);
+    let before = counters();
+    let since = || counters().received_since(before);
+    drop(closed);
+    left("it is closed", 2);
+    assert_eq!((since(), counters().ended), (Some(0), before.ended), "by FIN");
+    netns.destroy(&[find(&netns, &destroyed).unwrap()]).unwrap();
+    assert_eq!((since(), counters().ended), (Some(0), before.ended + 1), "by the agent");
+    drop(unread);
+    let by_clients = [(); 3].map(|()| asked(DUAL_STACK));
+    by_clients.into_iter().for_each(reset);
+    eventually("all of them are counted", || (since() == Some(3)).then_some(()));
+    let v6 = lab.in_client(|| TcpStream::connect((POD_V6, DUAL_STACK)).unwrap());
+    ask(&v6, "fast");
+    assert_eq!(answer(&v6), "done\n");
+    reset(v6);
+    eventually("IPv6, too", || (since() == Some(4)).then_some(()));
+    server.command("release");
+}
+
+#[test]
+fn a_client_that_acknowledges_nothing_any_more_is_seen() {
+    let Some(lab) = Lab::routed() else { return };
+    let _server = lab.start_server();
+    let netns = open(&lab);
+    let client = lab.in_client(|| TcpStream::connect((SERVICE_V4, DUAL_STACK)).unwrap());
+    ask(&client, "pieces");
+    let timeouts = || netns.connections().unwrap().inbound.pop().and_then(|found| found.info).unwrap().timeouts;
+    eventually("an answer begins", || client.peek(&mut [0]).ok());
+    assert_eq!(timeouts(), 0);
+    lab.give_connections_to_another();
+    eventually("nobody acknowledges it", || (timeouts() >= 2).then_some(()));
+    assert_eq!(netns.counters().unwrap().resets.unwrap().ended, 0, "the pod was told nothing");
+}
+
 #[test]
 fn silence_of_udp_is_seen_by_its_datagrams() {
     let Some(lab) = Lab::new() else { return };

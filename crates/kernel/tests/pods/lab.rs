@@ -130,6 +130,16 @@ impl Lab {
         self.router.as_ref().unwrap().inside(run)
     }
 
+    /// From now on the router answers for another pod that knows none of the client's connections: the client is reset with its next
+    /// packet, and the pod hears of it no more. So does a data plane that has given a connection to another pod.
+    pub(crate) fn give_connections_to_another(&self) {
+        self.router.as_ref().unwrap().nft(
+            "table inet other {
+                chain forward { type filter hook forward priority 0; iifname client meta l4proto tcp reject with tcp reset; }
+            }",
+        );
+    }
+
     /// Where the node's namespace is, in a routed lab.
     pub(crate) fn router_path(&self) -> PathBuf {
         self.router.as_ref().unwrap().path()

@@ -36,6 +36,8 @@ pub struct ModeInputs {
     pub node_local_service: Option<String>,
     /// A Service sends connections to the pod whether it is Ready or not, by its owner's wish.
     pub always_published: bool,
+    /// Connections of a pod of its workload were lost when it became not Ready, in words: a drain does not spare them.
+    pub connections_lost: Option<String>,
     /// A load balancer outside of the cluster sends connections to the pod's own address whether it is Ready or not; what shows that.
     pub load_balancer_keeps_it: Option<String>,
     /// The containers that are replaced serve nobody as far as their spec tells, another one stays, and the agent can look and has
@@ -101,7 +103,10 @@ pub fn choose(inputs: &ModeInputs) -> Result<Mode, NotOperable> {
         None
     };
     match (inputs.wish, no_hold) {
-        (ModeWish::Leave, _) => leave(inputs, format!("Wished: by {}", inputs.origin), "and Leave is wished"),
+        (ModeWish::Leave, _) => {
+            let lost = inputs.connections_lost.as_ref().map(|words| format!("; {words}")).unwrap_or_default();
+            leave(inputs, format!("Wished: by {}{lost}", inputs.origin), "and Leave is wished")
+        }
         (ModeWish::Hold | ModeWish::Auto, Some((reason, because))) => leave(inputs, reason.to_owned(), because),
         // Nobody is connected to it, and a pod that has left tells by its times which container is the new one.
         (ModeWish::Hold, None) if inputs.gated && !inputs.serving && !inputs.always_published => Ok(not_serving()),
@@ -136,6 +141,10 @@ fn auto(inputs: &ModeInputs) -> Mode {
     }
     if inputs.always_published {
         return hold("AlwaysPublished: a Service sends it connections whether it is Ready or not".to_owned());
+    }
+    // Before the next one: a drain that lets connections end by themselves is of no use where they are cut off at its beginning.
+    if let (Some(words), true) = (&inputs.connections_lost, gap.is_none_or(|gap| gap <= cap)) {
+        return hold(format!("ConnectionsLost: {words}"));
     }
     if let (Some(port), true) = (inputs.long_lived_port, inputs.another_serves) {
         let reason = format!("LongConnections: those to port {port} outlast a request, and another pod serves");
@@ -202,6 +211,7 @@ mod tests {
             another_serves: true,
             node_local_service: None,
             always_published: false,
+            connections_lost: None,
             load_balancer_keeps_it: None,
             serves_nobody: false,
         }
@@ -240,6 +250,29 @@ mod tests {
         check(&|s| s.gap_milliseconds = Some(2501), GrantMode::Leave, "LongGap");
         check(&|s| s.long_lived_port = Some(5432), GrantMode::Leave, "LongConnections");
         check(&|s| s.wish = ModeWish::Leave, GrantMode::Leave, "Wished");
+    }
+
+    #[test]
+    fn where_connections_are_lost_at_readys_fall_a_pod_is_held_unless_it_is_away_for_too_long() {
+        let words = "3 of 4 connections of pod a were cut off";
+        let check = |change: &dyn Fn(&mut ModeInputs), mode: GrantMode, reason: &str| {
+            check(|s| (s.connections_lost, ()) = (Some(words.to_owned()), change(s)), mode, reason);
+        };
+        check(&|_| {}, GrantMode::Hold, "ConnectionsLost");
+        check(&|s| s.gap_milliseconds = Some(2500), GrantMode::Hold, "ConnectionsLost");
+        check(&|s| s.long_lived_port = Some(5432), GrantMode::Hold, "ConnectionsLost");
+        check(&|s| s.gap_milliseconds = Some(2501), GrantMode::Leave, "LongGap");
+        check(
+            &|s| (s.long_lived_port, s.gap_milliseconds) = (Some(5432), Some(2501)),
+            GrantMode::Leave,
+            "LongConnections",
+        );
+        check(&|s| s.agent_can_hold = Some(false), GrantMode::Leave, "AgentCannotHold");
+        check(&|s| s.serving = false, GrantMode::Leave, "NotServing");
+        check(&|s| s.wish = ModeWish::Leave, GrantMode::Leave, "Wished");
+        let wished = ModeInputs { wish: ModeWish::Leave, connections_lost: Some(words.to_owned()), ..usual() };
+        let reason = choose(&wished).unwrap().reason;
+        assert_eq!(reason, format!("Wished: by DrainPolicy shop/a; {words}"), "its owner is told");
     }
 
     #[test]

@@ -7,11 +7,11 @@ use hitless_api::{
 };
 use hitless_workloads::{Operation, Plan};
 
-use super::Gaps;
 use super::choice::{self, Mode, ModeInputs};
 use super::not_operable::NotOperable;
 use super::policy::Policies;
 use super::traffic::{ServiceReadiness, Serving, StandIn, Traffic};
+use super::{ConnectionLosses, Gaps};
 
 /// What is known of a pod that is to be operated.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub struct PodContext<'a> {
     /// The pod.
     pub pod: &'a PodView,
     /// What its workload says.
-    pub workload: WorkloadFacts,
+    pub workload: WorkloadFacts<'a>,
     /// A rule of stage PostCheck concerns it.
     pub post_check: bool,
     /// What the agent of its node has said.
@@ -45,16 +45,18 @@ impl PodContext<'_> {
 
 /// What a workload says of how its pods are operated; nothing where a pod has none that is looked after.
 #[derive(Clone, Copy, Default)]
-pub struct WorkloadFacts {
+pub struct WorkloadFacts<'a> {
     /// How long a new version may take, in seconds.
     pub progress_deadline_seconds: Option<u32>,
     /// How long it may take judged by the version before, in seconds.
     pub ready_within_seconds: Option<u32>,
     /// The longest time of late that its containers were away, in milliseconds (annotation `hitless.dev/gap`).
     pub gap_milliseconds: Option<u32>,
+    /// Connections of one of its pods were lost when it became not Ready.
+    pub losses: Option<&'a ConnectionLosses>,
 }
 
-impl WorkloadFacts {
+impl WorkloadFacts<'_> {
     /// Of the workload that this is planned for.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
@@ -62,6 +64,7 @@ impl WorkloadFacts {
             progress_deadline_seconds: plan.progress_deadline_seconds,
             ready_within_seconds: None,
             gap_milliseconds: Gaps::parse(plan.gaps.as_deref()).longest(),
+            losses: None,
         }
     }
 }
@@ -183,6 +186,7 @@ impl OperationSettings {
             another_serves: false,
             node_local_service: None,
             always_published: traffic.always_published(pod),
+            connections_lost: workload.losses.map(ConnectionLosses::words),
             load_balancer_keeps_it: traffic.load_balancer_keeps(pod),
             serves_nobody: context.serves_nobody(),
         };

@@ -15,6 +15,7 @@ use super::companions::Companions;
 use super::draft::Draft;
 use super::endings::{Ended, Failure};
 use super::images::Images;
+use super::losses::Known;
 use super::pools::Members;
 use super::reload::Reloads;
 use super::wait_reason::{self, WaitReason};
@@ -46,6 +47,8 @@ pub(super) struct Basis<'a, 'g> {
     pub(super) ready_within: BTreeMap<usize, u32>,
     /// What was learned of gaps and does not stand on the workload yet, by index of the plan.
     pub(super) learned: BTreeMap<usize, Gaps>,
+    /// Connections that were lost when a pod became not Ready, by index of the plan.
+    pub(super) losses: BTreeMap<usize, Known>,
     /// Workloads that reload.
     pub(super) reloads: Reloads,
 }
@@ -296,13 +299,14 @@ impl<'a> Basis<'a, '_> {
         settings.map_err(|why| WaitReason::not_operable(why, node))
     }
 
-    fn facts(&self, index: usize) -> WorkloadFacts {
+    fn facts(&self, index: usize) -> WorkloadFacts<'_> {
         let known = WorkloadFacts::of(&self.wishes.plans[index]);
         let longest = self.learned.get(&index).and_then(Gaps::longest).max(known.gap_milliseconds);
         // What the next version needs to start counts, too.
         let longest = longest.max(self.companions.start_milliseconds(&self.wishes.plans[index]));
         let ready_within_seconds = self.ready_within.get(&index).copied();
-        WorkloadFacts { gap_milliseconds: longest, ready_within_seconds, ..known }
+        let losses = self.losses.get(&index).map(|known| &known.losses);
+        WorkloadFacts { gap_milliseconds: longest, ready_within_seconds, losses, ..known }
     }
 
     /// The pod of the same workload that is being operated as the first one, and that will teach how long the workload is away.

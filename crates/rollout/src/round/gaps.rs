@@ -1,6 +1,6 @@
 //! Learns how long workloads' containers are away when they are operated, and keeps it on the workload (docs/contract.md 6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::mode::Gaps;
 use hitless_api::names::annotations;
@@ -10,6 +10,7 @@ use hitless_workloads::{OptIn, Write};
 use jiff::SignedDuration;
 
 use super::change::Change;
+use super::losses::Known;
 use super::reload::Reloads;
 use super::wishes::Wishes;
 use crate::snapshot::Snapshot;
@@ -62,14 +63,25 @@ fn plausible(gap: u32, transition: &Transition, pod: &PodView) -> Option<u32> {
     Some(longest)
 }
 
-/// At most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
+/// Gaps and losses together: at most one write for each workload, and only if it has no other: both would be conditional on the same version. What is
 /// left out comes in a later round, because agents' reports stay until their next write.
-pub(super) fn changes<'a>(wishes: &Wishes<'a>, learned: &BTreeMap<usize, Gaps>, reloads: &Reloads) -> Vec<Change<'a>> {
-    let changes = learned.iter().filter_map(|(index, gaps)| {
+pub(super) fn changes<'a>(
+    wishes: &Wishes<'a>,
+    learned: &BTreeMap<usize, Gaps>,
+    losses: &BTreeMap<usize, Known>,
+    reloads: &Reloads,
+) -> Vec<Change<'a>> {
+    let news = |index: &usize| losses.get(index).filter(|known| known.is_news).map(|known| known.losses.text());
+    let indexes: BTreeSet<usize> = learned.keys().chain(losses.keys()).copied().collect();
+    let changes = indexes.iter().filter_map(|index| {
         let plan = &wishes.plans[*index];
         let object = wishes.world.object(&plan.workload.uid)?;
         let is_free = plan.writes.is_empty() && !reloads.writes(*index) && plan.opt_in != OptIn::No;
-        is_free.then(|| Change::Workload(Write::annotate("record-gap", object, annotations::GAP, &gaps.text())))
+        let gaps = learned.get(index).map(|gaps| (annotations::GAP, gaps.text()));
+        let all = gaps.into_iter().chain(news(index).map(|losses| (annotations::LOSSES, losses)));
+        let all: Vec<(&str, String)> = all.filter(|_| is_free).collect();
+        let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        (!all.is_empty()).then(|| Change::Workload(Write::annotate_all("record-gap", object, &all)))
     });
     changes.collect()
 }

@@ -16,6 +16,7 @@ fn idle(cookie: u64, port: u16, milliseconds: u64) -> Connection {
         bytes_acked: 10,
         bytes_received: 10,
         notsent_bytes: 0,
+        timeouts: 0,
     };
     Connection {
         local: ([10, 0, 0, 2], port).into(),

@@ -120,7 +120,10 @@ pub(super) fn rows() -> Vec<Row> {
         allowed(
             Who::Controller,
             "it writes down what it has learned",
-            Call::merge(set(), json!({"metadata": {"annotations": {"hitless.dev/gap": "{}"}}})),
+            Call::merge(
+                set(),
+                json!({"metadata": {"annotations": {"hitless.dev/gap": "{}", "hitless.dev/losses": "{}"}}}),
+            ),
         ),
         denied(
             Who::Controller,

@@ -1,0 +1,41 @@
+//! Learns whose connections are lost when a pod becomes not Ready, and keeps it on the workload (docs/contract.md 42).
+
+use std::collections::BTreeMap;
+
+use hitless_api::Grant;
+use jiff::Timestamp;
+
+use super::wishes::Wishes;
+use crate::mode::ConnectionLosses;
+use crate::snapshot::Snapshot;
+
+/// What is known of one workload.
+pub(super) struct Known {
+    pub(super) losses: ConnectionLosses,
+    /// It does not stand on the workload yet.
+    pub(super) is_news: bool,
+}
+
+/// What workloads remember and reports show, by index of the plan.
+pub(super) fn known(wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timestamp) -> BTreeMap<usize, Known> {
+    let remembered = wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
+        let losses = ConnectionLosses::parse(plan.losses.as_deref(), now)?;
+        Some((index, Known { losses, is_news: false }))
+    });
+    let mut known: BTreeMap<usize, Known> = remembered.collect();
+    for (node, transitions) in &snapshot.node_transitions {
+        for transition in &transitions.transitions {
+            let Some(pod) = Grant::pod_uid_of(&transition.id).and_then(|uid| wishes.pods.get(uid)) else { continue };
+            // Of pods of other nodes an agent has seen nothing.
+            if pod.node.as_ref() != Some(node) {
+                continue;
+            }
+            let Some(losses) = ConnectionLosses::reported(&pod.id.name, transition, now) else { continue };
+            let Some(workload) = wishes.workload_of(pod) else { continue };
+            if losses.is_news(known.get(&workload).map(|known| &known.losses)) {
+                known.insert(workload, Known { losses, is_news: true });
+            }
+        }
+    }
+    known
+}
