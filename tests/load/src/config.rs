@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Most requests per second, fresh and keep-alive together.
 pub const MAX_PER_SECOND: u32 = 2_000;
-/// Longest run; together with [`MAX_PER_SECOND`] it bounds a run to 7.2 million requests.
+/// Longest run; together with [`MAX_PER_SECOND`] it bounds a run to 43 million requests.
 pub const MAX_DURATION: Duration = Duration::from_hours(6);
 /// Most kept-alive connections.
 pub const MAX_CONNECTIONS: u32 = 1_000;
