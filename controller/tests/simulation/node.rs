@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::{Change, Grant, MicroTime, Outcome, Phase, PostCheck, Propagation, Transition, TransitionResult};
+use hitless_api::{
+    Cancel, Change, Grant, MicroTime, Outcome, Phase, PostCheck, Propagation, Transition, TransitionResult,
+};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NAMESPACE, view};
@@ -122,7 +124,10 @@ impl Cluster {
                 });
                 self.report(grant, Phase::Verifying, None);
             }
-            Some(_) if matches!(fate, Fate::RolledBack | Fate::Failed) || grant.cancel.is_some() => {
+            Some(_)
+                if matches!(fate, Fate::RolledBack | Fate::Failed)
+                    || grant.cancel.as_ref().is_some_and(Cancel::undoes) =>
+            {
                 self.change_pod(uid, |pod| {
                     pod["spec"]["containers"][0]["image"] = json!(change.from);
                     annotate(pod, &grant.annotations, |change| change.from.as_ref());
