@@ -3,6 +3,7 @@
 mod carry_out;
 mod info;
 mod kernel_targets;
+mod orphaned_holds;
 mod pods;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use carry_out::carry_out;
+use orphaned_holds::OrphanedHolds;
 use pods::Pods;
 use this_node::ThisNode;
 
@@ -65,6 +67,7 @@ pub struct Agent {
     wake: Arc<Notify>,
     metrics: Metrics,
     memories: BTreeMap<String, Memory>,
+    orphaned_holds: OrphanedHolds,
     pace: Pace,
     /// No report is written before.
     report_after: Option<Instant>,
@@ -100,6 +103,7 @@ impl Agent {
             wake,
             metrics,
             memories: BTreeMap::new(),
+            orphaned_holds: OrphanedHolds::default(),
             pace: Pace::default(),
             report_after: None,
             has_decided: false,
@@ -170,8 +174,11 @@ impl Agent {
         let pods: BTreeMap<String, Arc<NodePod>> =
             self.caches.pods.values().into_iter().map(|pod| (pod.view.id.uid.clone(), pod)).collect();
         let transition = self.caches.transitions.get("", &self.node.identity.name);
-        let observations = self.threads.observations();
+        let mut observations = self.threads.observations();
         self.remember_grants(transition.as_deref(), now);
+        if self.orphaned_holds.update(&pods, &mut observations, now) {
+            self.wake.notify_one();
+        }
         self.hooks.tell(&mut self.memories, now);
         let (node, memories) = (self.node.identity.clone(), self.memories.clone());
         let view = NodeView {
@@ -193,7 +200,8 @@ impl Agent {
         let is_live = |uid: &str| steps.iter().any(|(grant, step)| grant.pod.uid == uid && step.result.is_none());
         observed.extend(self.waiters.targets(pods.values().map(Arc::as_ref), is_live, now));
         self.threads.observer.set_targets(observed);
-        self.threads.holds.set_targets(kernel_targets::hold(&steps, &view, self.has_decided));
+        let held = kernel_targets::hold(&steps, &view, self.has_decided);
+        self.threads.holds.set_targets(self.orphaned_holds.join(held));
         self.hooks.set_calls(runner::calls(&steps, &pods));
         self.has_decided |= view.synced;
 
@@ -250,8 +258,7 @@ impl Agent {
     /// Forgets grants that are gone.
     fn remember_grants(&mut self, transition: Option<&NodeTransition>, now: Timestamp) {
         let grants = transition.map(|transition| transition.spec.grants.as_slice()).unwrap_or_default();
-        let ids: BTreeSet<&str> = grants.iter().map(|grant| grant.id.as_str()).collect();
-        self.memories.retain(|id, _| ids.contains(id.as_str()));
+        self.orphaned_holds.forget(&mut self.memories, grants);
         for grant in grants {
             let memory = self.memories.entry(grant.id.clone()).or_default();
             memory.see(grant, now);

@@ -13,7 +13,7 @@ pub(crate) fn turns(cluster: &mut Cluster, controller: &mut TestController, coun
 
 /// One replica behind these Services, changed, with its grant given and not begun.
 #[allow(clippy::unwrap_used, reason = "a test")]
-fn held(services: &[&str]) -> (Cluster, TestController, Grant) {
+pub(crate) fn held(services: &[&str]) -> (Cluster, TestController, Grant) {
     let mut cluster = services.iter().fold(Cluster::new(1, 1), |cluster, name| cluster.service(name));
     let mut controller = TestController::new(1, &cluster);
     cluster.set_image(2);

@@ -6,6 +6,7 @@
 mod cluster;
 #[cfg(test)]
 mod companions;
+mod deleted;
 mod holds;
 mod images;
 #[cfg(test)]

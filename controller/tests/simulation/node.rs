@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::{
-    Change, Grant, GrantMode, MicroTime, Outcome, Phase, PostCheck, Propagation, Transition, TransitionResult,
+    Cancel, Change, Grant, GrantMode, MicroTime, Outcome, Phase, PostCheck, Propagation, Transition, TransitionResult,
 };
 use serde_json::{Value, json};
 
@@ -130,7 +130,10 @@ impl Cluster {
                 });
                 self.report(grant, Phase::Verifying, None);
             }
-            Some(_) if matches!(fate, Fate::RolledBack | Fate::Failed) || grant.cancel.is_some() => {
+            Some(_)
+                if matches!(fate, Fate::RolledBack | Fate::Failed)
+                    || grant.cancel.as_ref().is_some_and(Cancel::undoes) =>
+            {
                 self.change_pod(uid, |pod| {
                     pod["spec"]["containers"][0]["image"] = json!(change.from);
                     annotate(pod, &grant.annotations, |change| change.from.as_ref());

@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, view};
 /// Kinds whose watch events arrive in [`TestController::refresh`].
 pub(crate) const PODS: u8 = 1;
 pub(crate) const TRANSITIONS: u8 = 2;
-const LEDGERS: u8 = 4;
+pub(crate) const LEDGERS: u8 = 4;
 const OTHERS: u8 = 8;
 pub(crate) const ALL: u8 = 15;
 

@@ -94,8 +94,7 @@ pub struct ImageChange {
     pub to: String,
 }
 
-/// A wish to end a grant early: honoured until the container is operated; rolls back after, unless it [only brings the pod
-/// back](Self::LAST_ENDPOINT).
+/// A wish to end a grant early: honoured until the container is operated; rolls back after, where it [undoes](Self::undoes).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cancel {
     /// Why, in CamelCase.
@@ -110,11 +109,14 @@ impl Cancel {
     pub const LAST_ENDPOINT: &str = "LastEndpoint";
     /// Feature of agents that do not undo for that reason.
     pub const LAST_ENDPOINT_FEATURE: &str = "lastEndpoint";
+    /// Reason: somebody has deleted the pod's reservation, and admission refuses its patch. The pod is granted anew. Once its
+    /// containers are replaced it needs no reservation to return, and could not be patched back without one.
+    pub const NO_RESERVATION: &str = "NoReservation";
 
     /// Whether an operation that has been carried out is undone.
     #[must_use]
     pub fn undoes(&self) -> bool {
-        self.reason != Self::LAST_ENDPOINT
+        ![Self::LAST_ENDPOINT, Self::NO_RESERVATION].contains(&self.reason.as_str())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which operations have ended, and on what evidence a pod's reservation is freed (docs/contract.md 10).
 
 mod orphans;
+mod without_reservation;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,12 +148,16 @@ fn running<'a>(
         return;
     }
     ended.busy.insert(&grant.pod.uid);
-    if !wishes.pods.contains_key(grant.pod.uid.as_str()) {
+    let Some(pod) = wishes.pods.get(grant.pod.uid.as_str()) else {
         ended.reads.push(granted.read());
-    } else if !grant.cancel.as_ref().is_some_and(Cancel::undoes) && is_given_up(grant, wishes, snapshot) {
+        return;
+    };
+    if !grant.cancel.as_ref().is_some_and(Cancel::undoes) && is_given_up(grant, wishes, snapshot) {
         let cancel = Cancel { reason: "WishGone".to_owned(), since: micro(now) };
         changes.push(Change::Cancel { node, grant, cancel });
+        return;
     }
+    changes.extend(without_reservation::take_back(node, grant, pod, snapshot, now));
 }
 
 /// Nobody wishes it any more. Of a kind that is left alone what is under way ends, but no pod leaves service for good.

@@ -370,12 +370,14 @@ fn failed(ended: &Ended<'_>) -> BTreeSet<String> {
     bad.map(|failure| failure.grant.pod.uid.clone()).collect()
 }
 
-/// Reservations in the ledgers, and operations that are under way without one: somebody may have deleted a ledger.
+/// Reservations in the ledgers, and operations without one that are under way, or whose pods are not known to be back: somebody may
+/// have deleted a ledger.
 fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Reserved> {
-    let running =
-        draft.snapshot.node_transitions.values().flat_map(|node| {
-            node.unfinished().map(|grant| (grant.pod.uid.clone(), Reserved { since: grant.granted.0 }))
-        });
+    let running = draft.snapshot.node_transitions.iter().flat_map(|(node, view)| {
+        let counts = |grant: &&Grant| !view.has_ended(grant) || ended.is_taken(&grant.pod.uid);
+        let grants = draft.grants(node).iter().filter(counts);
+        grants.map(|grant| (grant.pod.uid.clone(), Reserved { since: grant.granted.0 }))
+    });
     let ledgers = draft.snapshot.ledgers.keys().filter_map(|namespace| draft.ledger(namespace));
     let reservations = ledgers
         .flat_map(|ledger| &ledger.reservations)

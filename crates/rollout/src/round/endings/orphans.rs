@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitless_api::ledger::CLUSTER;
-use hitless_api::{PodRef, digest};
+use hitless_api::pod::{ContainerView, PodView};
+use hitless_api::{PodRef, Reservation, digest};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -15,6 +16,8 @@ use crate::snapshot::{Evidence, OperationKey, Snapshot};
 /// Orphaned reservations younger than this are granted after all if the wish is still there; an older one would reach the
 /// agent expired.
 const REGRANT_SECONDS: i64 = 30;
+/// For so long a pod is waited for that was patched and whose grant is gone.
+const BACK_WITHIN_SECONDS: i64 = 120;
 
 /// Reservations without a grant: this controller or an earlier one was stopped between the two writes.
 pub(super) fn in_namespaces<'a>(
@@ -58,9 +61,19 @@ pub(super) fn in_namespaces<'a>(
                 continue;
             }
             ended.busy.insert(uid);
-            if !wishes.pods.contains_key(uid.as_str()) {
-                let (namespace, name) = (namespace.clone(), reservation.pod.clone());
-                ended.reads.push(Read { operation: key.clone(), pod: PodRef { namespace, name, uid: uid.clone() } });
+            match wishes.pods.get(uid.as_str()) {
+                None => {
+                    let (namespace, name) = (namespace.clone(), reservation.pod.clone());
+                    ended
+                        .reads
+                        .push(Read { operation: key.clone(), pod: PodRef { namespace, name, uid: uid.clone() } });
+                }
+                Some(pod) => {
+                    if let Some(until) = awaited_until(reservation, pod).filter(|until| now < *until) {
+                        ended.wake_at = Some(ended.wake_at.map_or(until, |other| other.min(until)));
+                        continue;
+                    }
+                }
             }
             fenced.entry(node).or_default().push((namespace, uid, key));
         }
@@ -70,13 +83,44 @@ pub(super) fn in_namespaces<'a>(
     }
 }
 
+/// The pod was patched for this reservation, and somebody has deleted the NodeTransition with its grant: until when it is waited for.
+/// `None`: it is back, or was not patched. Meanwhile it counts, and its Service stays open.
+fn awaited_until(reservation: &Reservation, pod: &PodView) -> Option<Timestamp> {
+    let since = reservation.since.0;
+    let containers = || reservation.images.keys().filter_map(|name| pod.container(name));
+    let is_patched = |(name, image): (&String, &String)| {
+        pod.container(name).is_some_and(|container| is_set(container, image, reservation.from_images.get(name)))
+    };
+    let is_new = |container: &ContainerView| {
+        let started = container.status.as_ref().and_then(|status| status.running_since);
+        // The kubelet writes whole seconds.
+        started.is_some_and(|started| started.as_second() >= since.as_second())
+    };
+    let is_back = pod.ready() && containers().all(is_new);
+    let is_awaited = !reservation.images.is_empty() && reservation.images.iter().all(is_patched) && !is_back;
+    let until = since.saturating_add(SignedDuration::from_secs(BACK_WITHIN_SECONDS)).ok()?;
+    is_awaited.then_some(until)
+}
+
+/// Whether the container has this image of an operation. Admission may have added a digest to it; where that makes it the one before, it
+/// is the one before.
+pub(super) fn is_set(container: &ContainerView, image: &str, before: Option<&String>) -> bool {
+    let has_digest = || container.image.strip_prefix(image).is_some_and(|rest| rest.starts_with('@'));
+    before.is_none_or(|before| *before != container.image) && (container.image == image || has_digest())
+}
+
 /// A write to the ledger that was not answered may have freed the reservation, and still arrive: before anything rests on the
 /// reservation, the ledger is written, so that it can't. None: nothing is to be written before.
 fn fence_writes<'a>(namespace: &'a str, snapshot: &Snapshot, now: Timestamp) -> Vec<Change<'a>> {
     let unsettled =
         [namespace, CLUSTER].into_iter().filter(|ledger| snapshot.own_writes.unanswered_ledgers.contains(*ledger));
+    unsettled.map(|namespace| fence(namespace, now)).collect()
+}
+
+/// A write of the ledger behind which nothing older arrives any more, and that fails if the ledger is not as it is seen.
+pub(super) fn fence(namespace: &str, now: Timestamp) -> Change<'_> {
     // With the time in it, because a write that changes nothing would be no write.
-    unsettled.map(|namespace| Change::FenceLedger { namespace, fence: now.as_microsecond().to_string() }).collect()
+    Change::FenceLedger { namespace, fence: now.as_microsecond().to_string() }
 }
 
 /// Before a reservation is freed that may have a grant on its way, the NodeTransition is rewritten (docs/contract.md 11): what was
