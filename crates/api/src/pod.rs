@@ -161,13 +161,7 @@ impl From<&Pod> for PodView {
             generation: meta.generation.unwrap_or_default(),
             observed_generation: status.and_then(|s| s.observed_generation).unwrap_or_default(),
             labels: meta.labels.clone().unwrap_or_default(),
-            annotations: meta
-                .annotations
-                .iter()
-                .flatten()
-                .filter(|(key, _)| is_read(key))
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
+            annotations: meta.annotations.as_ref().map(annotations_of).unwrap_or_default(),
             owner: ObjectRef::controller_of(meta),
             node: spec.and_then(|s| s.node_name.clone()),
             containers: spec.map(|spec| container::containers(spec, status)).unwrap_or_default(),
@@ -218,6 +212,23 @@ fn pull_identity(spec: &PodSpec) -> PullIdentity {
     }
 }
 
+/// Bytes of one annotation's value that are kept: more than any that can be meant. What is cut off is no JSON, and is refused as such.
+const LONGEST_VALUE: usize = 8 << 10;
+/// Bytes of all values of a pod that are kept: whoever may annotate pods decides how much memory they take in controllers and agents.
+const LONGEST_VALUES: usize = 32 << 10;
+
+/// Those that somebody reads.
+fn annotations_of(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut room = LONGEST_VALUES;
+    let read = all.iter().filter(|(key, _)| is_read(key));
+    read.map(|(key, value)| {
+        let kept = &value[..value.floor_char_boundary(room.min(LONGEST_VALUE))];
+        room -= kept.len();
+        (key.clone(), kept.to_owned())
+    })
+    .collect()
+}
+
 fn is_read(annotation: &str) -> bool {
     annotation.starts_with("hitless.dev/")
         || matches!(annotation, annotations::MIRROR | annotations::SKIP_RULES | annotations::DECORATIONS)
@@ -241,6 +252,17 @@ mod tests {
         );
         let failed = serde_json::json!({"phase": "Failed", "conditions": [{"type": "Ready", "status": "True"}]});
         assert!(!pod(serde_json::json!({"metadata": {}, "status": failed})).available());
+    }
+
+    #[test]
+    fn of_annotations_of_any_length_so_much_is_kept_as_can_be_meant() {
+        let long = |letter: &str, length: usize| serde_json::Value::from(letter.repeat(length));
+        let annotations = serde_json::json!({"hitless.dev/drain": long("a", 8 << 10), "hitless.dev/hooks": long("ä", 100_000),
+            "hitless.dev/x": long("a", 100_000), "hitless.dev/y": long("a", 100_000), "hitless.dev/z": long("a", 100_000),
+            "example.com/own": "not read"});
+        let kept = pod(serde_json::json!({"metadata": {"annotations": annotations}})).annotations;
+        let lengths: Vec<usize> = kept.values().map(String::len).collect();
+        assert_eq!(lengths, [8 << 10, 8 << 10, 8 << 10, 8 << 10, 0], "{:?}", kept.keys());
     }
 
     #[test]
