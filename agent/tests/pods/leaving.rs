@@ -40,7 +40,15 @@ pub(crate) fn late_comers(lab: &Lab) {
     // What an agent that was killed has left is removed at once.
     let mut hold = SynHold::open(&netns).unwrap();
     let long = Duration::from_mins(1);
-    hold.begin(HoldSpec { ports: vec![PORT], cap: long, expires_after: long, exempt: Vec::new() }).unwrap();
+    hold.begin(HoldSpec {
+        ports: vec![PORT],
+        cap: long,
+        expires_after: long,
+        lease: long,
+        is_settled: true,
+        exempt: Vec::new(),
+    })
+    .unwrap();
     std::mem::forget(hold);
     shop.set_target(Hold::Continue(Direction::Forward));
     eventually("that block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));

@@ -57,12 +57,13 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "serve") {
         return server::main();
     }
-    let tests: [(&str, Test); 19] = [
+    let tests: [(&str, Test); 20] = [
         ("a restart under a hold fails no client and closes the idle ones kindly", restart),
         ("an operation that ends before the patch lets clients in by replay", cancel),
         ("a restart that is too slow lets clients in at the cap", overrun),
         ("who serves on until it is killed is held for once more, and fails no client", deaf),
         ("requests in flight are waited for, and given up or reset when their time is over", stragglers),
+        ("clients are held for as long as requests in flight take, and afterwards", renewed),
         ("what a killed agent has left behind is removed when its time is over", leftover),
         ("who comes to a pod that has left waits for its new process, and nothing is told", leaving::late_comers),
         ("a pod that leaves: idle ones are closed, others reset, and the new listener is seen", leaving::leave),
@@ -316,12 +317,47 @@ fn stragglers(lab: &Lab) {
     assert_eq!(answer(&slow).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
 }
 
+/// Settling takes longer than an agent's word that it lives, and so does what comes after it.
+fn renewed(lab: &Lab) {
+    let mut server = lab.start_server();
+    let slow = connect(lab);
+    let settle = |patience: Duration| {
+        begin_slow_request(lab, &slow);
+        let shop = Shop::new(lab, drain());
+        shop.set_target(Hold::Prepare(Direction::Forward));
+        shop.until("everything is open", |stage| matches!(stage, Stage::Prepared(ports) if *ports > 0));
+        shop.set_target(Hold::Begin(Direction::Forward));
+        shop.until("a request is in flight", |stage| matches!(stage, Stage::Settling(_)));
+        let clients = newcomers(lab, 3);
+        let held = shop.until("the time is over", |stage| matches!(stage, Stage::Settled(_)));
+        assert_eq!(held.stage, Stage::Settled(1), "new clients are held, and not in flight");
+        thread::sleep(patience);
+        assert!(clients.iter().all(|client| !client.is_finished()), "they are held");
+        drop(shop);
+        for client in clients {
+            assert!(client.join().unwrap().unwrap() >= REPETITION + patience);
+        }
+    };
+    settle(Duration::ZERO);
+    server.command("release");
+    assert_eq!(answer(&slow).unwrap(), "done\n");
+    settle(Duration::from_secs(2));
+}
+
 fn leftover(lab: &Lab) {
     let _server = lab.start_server();
     let netns = netns(lab);
     let mut hold = SynHold::open(&netns).unwrap();
     let long = Duration::from_mins(1);
-    hold.begin(HoldSpec { ports: vec![PORT], cap: long, expires_after: long, exempt: Vec::new() }).unwrap();
+    hold.begin(HoldSpec {
+        ports: vec![PORT],
+        cap: long,
+        expires_after: long,
+        lease: long,
+        is_settled: true,
+        exempt: Vec::new(),
+    })
+    .unwrap();
     // As if its process had been killed.
     std::mem::forget(hold);
     let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 300, ..drain() });

@@ -70,7 +70,14 @@ fn restart(gap: Duration) -> Option<Run> {
     eventually("a third of the clients have come", || (load.begun() > CLIENTS / 3).then_some(()));
 
     let (mut hold, open) = timed(|| SynHold::open(&netns).unwrap());
-    let spec = HoldSpec { ports: vec![PORT], cap: PATIENCE, expires_after: PATIENCE, exempt: Vec::new() };
+    let spec = HoldSpec {
+        ports: vec![PORT],
+        cap: PATIENCE,
+        expires_after: PATIENCE,
+        lease: PATIENCE,
+        is_settled: true,
+        exempt: Vec::new(),
+    };
     let ((), begin) = timed(|| hold.begin(spec).unwrap());
     let ((), accept_queue) = timed(|| {
         assert!(netns.empty_accept_queue(&[PORT], PATIENCE).unwrap().is_none());

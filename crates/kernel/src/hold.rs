@@ -4,13 +4,14 @@
 //! each client is sent once more. Everything happens in the pod's own namespace: neither the network plug-in nor
 //! address translation on the way takes part. Connections that are open are not touched.
 //!
-//! All of it ends by itself. The block has its timers in the kernel; without the agent it degrades to dropped SYNs,
-//! which clients repeat after a second, until the block ends.
+//! All of it ends by itself. The block has its timers in the kernel, and sees there when the new process listens; without the agent
+//! it degrades to dropped SYNs, which clients repeat after a second.
 
 pub(crate) mod block;
 pub(crate) mod frame;
 pub(crate) mod held_syns;
 mod replay;
+mod rules;
 mod tap;
 
 use std::fs::File;
@@ -36,6 +37,11 @@ pub struct HoldSpec {
     pub cap: Duration,
     /// When the block ends even if no client has come. Whole milliseconds.
     pub expires_after: Duration,
+    /// Unless it is [renewed](SynHold::renew) within this time, the hold lets clients in by itself where a new process listens, and
+    /// as long as it is not settled to the old one. Kernels without `nft_socket` hold until the cap.
+    pub lease: Duration,
+    /// Whether the old process is about to end, and is to get no client in any case.
+    pub is_settled: bool,
     /// Sources that are let through. An address of the node is also the address of every client whose packets the node
     /// translates (masquerade): exempt it only where that does not happen, or those clients are refused.
     pub exempt: Vec<IpAddr>,
@@ -113,6 +119,7 @@ impl SynHold {
             || spec.ports.len() > MOST_PORTS
             || !is_millisecond(spec.cap)
             || !is_millisecond(spec.expires_after)
+            || !is_millisecond(spec.lease)
         {
             return Err(KernelError::HoldSpec { ports: spec.ports.len() });
         }
@@ -135,6 +142,28 @@ impl SynHold {
                 Err(error)
             }
         }
+    }
+
+    /// Begins the lease anew. `false`: it was over, and clients may have been let in. Those who wait for a process that listens are
+    /// left to their own repetition then: to replay who has been served would puzzle that process.
+    pub fn renew(&mut self) -> Result<bool, KernelError> {
+        self.renew_with(false)
+    }
+
+    /// The same, and from now on the old process is about to end.
+    pub fn settle(&mut self) -> Result<bool, KernelError> {
+        self.renew_with(true)
+    }
+
+    fn renew_with(&mut self, settle: bool) -> Result<bool, KernelError> {
+        let failed = |error| KernelError::of_call("renew a block (nf_tables)", error, NEEDS);
+        let is_kept = self.block.renew(settle).map_err(failed)?;
+        if !is_kept {
+            self.collect()?;
+            let listeners = self.sockets.listeners()?;
+            self.syns.leave(|flow| listeners.iter().any(|listener| listener.accepts(flow.server)));
+        }
+        Ok(is_kept)
     }
 
     /// Takes what has been held since the last time out of the kernel's buffer, which has room for some two thousand SYNs
@@ -186,8 +215,9 @@ impl SynHold {
     }
 
     fn install(&mut self, spec: &HoldSpec) -> Result<(), KernelError> {
-        let HoldSpec { ports, cap, expires_after, exempt } = spec;
-        let rules = Rules { ports, cap: *cap, expires_after: *expires_after, exempt };
+        let HoldSpec { ports, cap, expires_after, lease, is_settled, exempt } = spec;
+        let (cap, expires_after, lease, is_settled) = (*cap, *expires_after, *lease, *is_settled);
+        let rules = Rules { ports, cap, expires_after, lease, is_settled, exempt };
         let action = "block new connections (nf_tables)";
         self.block.install(&rules).map_err(|error| KernelError::of_call(action, error, NEEDS))
     }

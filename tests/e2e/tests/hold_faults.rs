@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use hitless_e2e::app::{Identity, LONGEST_HOLD, PATIENCE, Shape, is_closed, is_opened, is_ready};
-use hitless_e2e::stack::main_process;
+use hitless_e2e::app::{Identity, LONGEST_HOLD, PATIENCE, Shape, image_of, is_closed, is_opened, is_ready};
+use hitless_e2e::stack::{echo_image, main_process};
 use hitless_e2e::traffic::Rate;
 use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Stack, Traffic, Watch};
@@ -142,6 +142,28 @@ fn an_agent_killed_at_any_moment_of_a_hold_loses_nothing() -> anyhow::Result<()>
         agent_killed_after(milliseconds, &shape)
             .with_context(|| format!("killed {milliseconds} ms after the Service was opened"))
     })
+}
+
+/// Clients come all the time, so some find that nobody listens any more. From then on the kernel alone lets them in to the new process,
+/// by the repetition that comes a second later at most.
+#[test]
+fn clients_of_an_agent_killed_in_a_hold_wait_for_the_new_process_and_not_for_the_cap() -> anyhow::Result<()> {
+    let _turn = turn();
+    let scene = Scene::start("t-hold-kill-patched", &Shape { mode: None, ..Shape::default() }.parking())?;
+    scene.app.set_version("v2")?;
+    scene.app.pods.wait("the image patch", PATIENCE, |pods| {
+        pods.values().any(|pod| image_of(pod) == echo_image("v2")).then_some(())
+    })?;
+    scene.stack.kill_agent(&scene.node)?;
+    scene.app.rollout_status()?;
+    scene.app.wait_version("v2", 1)?;
+    scene.stack.renew_agent(&scene.node)?;
+    let reports = scene.reports()?;
+    assert_none_failed(&reports)?;
+    for report in reports {
+        ensure!(report.fresh.latency.max_ms < 3900.0, "somebody waited for the cap: {:?}", report.fresh.latency);
+    }
+    Ok(())
 }
 
 /// Agents are replaced by SIGTERM, in a rollout of their own for instance.

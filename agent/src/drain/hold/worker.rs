@@ -28,6 +28,11 @@ const IN_FLIGHT_EVERY: Duration = Duration::from_millis(5);
 const QUEUE: Duration = Duration::from_millis(200);
 /// Longest wait for requests in flight, and never more than half of the cap: the restart needs the rest.
 const IN_FLIGHT_MOST: Duration = Duration::from_millis(1500);
+/// After so long without this thread the kernel lets clients in by itself: to the new process, and to the old one as long as it is not
+/// about to end. Less than the second after which they repeat their SYN, and longer than a busy machine usually keeps a thread waiting.
+const LEASE: Duration = Duration::from_millis(800);
+/// How often that begins anew.
+const RENEW_EVERY: Duration = Duration::from_millis(100);
 /// The block ends after so long even if no client comes.
 const EXPIRES: Duration = Duration::from_secs(20);
 /// A pod's namespace that can't be opened may be about to be made; so often it is tried again ...
@@ -56,7 +61,8 @@ pub(super) fn run(job: &JobHandle<'_>, listened: &mut ListenedPorts) {
     match job.wait_for(LONG, |hold| !matches!(hold, Hold::Prepare(_))) {
         None => return,
         Some(target) if matches!(target.hold, Hold::Begin(_)) && !session.restart.ports().is_empty() => {
-            if let Err(error) = session.begin() {
+            // The containers of a pod that has left are being stopped already.
+            if let Err(error) = session.begin(session.target.has_left) {
                 session.report(Stage::Failed(error.to_string()));
             } else {
                 session.hold_until_the_end();
@@ -130,6 +136,8 @@ struct HoldSession<'a> {
     hold: SynHold,
     restart: Restart,
     begun: Instant,
+    /// When the hold was begun or renewed.
+    renewed: Instant,
     numbers: HoldNumbers,
     listening: Option<Listening>,
     /// The cap was over while the old process ran: clients are held once more when it has ended, or at this time.
@@ -148,7 +156,8 @@ impl<'a> HoldSession<'a> {
         listened.0.extend(restart.ports());
         let hold = SynHold::open(&netns)?;
         let (target, numbers) = (target.clone(), HoldNumbers::default());
-        Ok(Self { job, target, netns, hold, restart, begun: Instant::now(), numbers, listening: None, again: None })
+        let begun = Instant::now();
+        Ok(Self { job, target, netns, hold, restart, begun, renewed: begun, numbers, listening: None, again: None })
     }
 
     fn report(&self, stage: Stage) {
@@ -160,10 +169,37 @@ impl<'a> HoldSession<'a> {
         Duration::from_millis(self.target.drain.hold_cap_milliseconds.max(1).into())
     }
 
-    fn begin(&mut self) -> Result<(), KernelError> {
-        let ports = self.restart.ports().to_vec();
+    fn begin(&mut self, is_settled: bool) -> Result<(), KernelError> {
+        let (ports, cap) = (self.restart.ports().to_vec(), self.cap());
         self.begun = Instant::now();
-        self.hold.begin(HoldSpec { ports, cap: self.cap(), expires_after: EXPIRES, exempt: Vec::new() })
+        self.renewed = self.begun;
+        let exempt = Vec::new();
+        self.hold.begin(HoldSpec { ports, cap, expires_after: EXPIRES, lease: LEASE, is_settled, exempt })
+    }
+
+    /// This thread is there: the hold goes on, if it is time to say so.
+    fn renew(&mut self, now: Instant) {
+        if now.duration_since(self.renewed) >= RENEW_EVERY {
+            self.renewed = now;
+            let renewed = self.hold.renew();
+            self.tell(renewed);
+        }
+    }
+
+    /// Whether nobody has been let in.
+    fn tell(&self, renewed: Result<bool, KernelError>) -> bool {
+        let pod_uid = self.job.uid;
+        match renewed {
+            Ok(true) => true,
+            Ok(false) => {
+                tracing::info!(pod_uid, "this thread got no processor, and the kernel may have let clients in");
+                false
+            }
+            Err(error) => {
+                tracing::debug!(pod_uid, %error, "a hold is not renewed; the kernel may let clients in");
+                true
+            }
+        }
     }
 
     /// Clients are held: whatever happens, they are let in in the end.
@@ -185,7 +221,7 @@ impl<'a> HoldSession<'a> {
     /// The old process, which had served on when the cap was over, has ended or is about to be killed.
     fn hold_again(&mut self) {
         self.again = None;
-        if let Err(error) = self.begin() {
+        if let Err(error) = self.begin(true) {
             tracing::warn!(pod_uid = self.job.uid, %error, "clients are not held a second time");
             return;
         }
@@ -213,6 +249,7 @@ impl<'a> HoldSession<'a> {
         let closed = self.numbers.closed;
         loop {
             let now = Instant::now();
+            self.renew(now);
             match in_flight.look(&self.netns, now) {
                 Ok(waited) => left = waited,
                 Err(error) => {
@@ -225,7 +262,11 @@ impl<'a> HoldSession<'a> {
             self.numbers.closed = closed.saturating_add(in_flight.closed);
             self.collect();
             if left == 0 || now.duration_since(self.begun) >= most {
-                break;
+                // Who was let in since the last look is to be seen, too.
+                let settled = self.hold.settle();
+                if self.tell(settled) {
+                    break;
+                }
             }
             // The first number is enough: each one wakes the agent's loop.
             if !std::mem::replace(&mut is_told, true) {
@@ -255,6 +296,7 @@ impl<'a> HoldSession<'a> {
                 return;
             }
             let now = Instant::now();
+            self.renew(now);
             if now.duration_since(asked) >= ASK_EVERY {
                 asked = now;
                 // The kernel's timer has let clients in by itself; those who wait are still to be replayed.

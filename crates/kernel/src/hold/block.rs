@@ -5,12 +5,20 @@
 //!   set ports    { type inet_service; flags timeout }            each port, for as long as the hold may last at all
 //!   set window   { flags dynamic,timeout; timeout <cap> }        filled by the first held SYN
 //!   set started  { flags dynamic,timeout; timeout <longer> }     the same, but it outlives the ports
+//!   set gone4    { type ipv4_addr . inet_service; … }            where nobody listens any more; gone6 for IPv6
+//!   set renewed  { flags timeout; timeout <lease> }              its element is added anew while the agent lives
+//!   set settled  { flags timeout; timeout <longer> }             has its element once the old process is about to end
 //!   chain input  { hook input priority -300
 //!     tcp flags & (fin|syn|rst|ack) == syn, port in ports: jump held }
 //!   chain held {
 //!     address exempt: return
+//!     not in renewed, server's address and port in gone, somebody listens: return
+//!     not in renewed, not in settled, somebody listens: return
 //!     not in started: add to window, add to started
-//!     in window: drop }
+//!     not in window: return
+//!     somebody listens: drop
+//!     add server's address and port to gone
+//!     drop }
 //! }
 //! ```
 //!
@@ -18,51 +26,50 @@
 //! later SYN from opening it again. So no client is held for longer than the cap, whether the agent lives or not. It is
 //! added to `window` first, or another processor could for a moment see a hold that has started and is over.
 //!
+//! An agent that is killed, or that gets no processor for a while, makes nobody wait for the cap: `renewed` runs out. A SYN that finds
+//! no socket tells that the old process has gone; whoever listens at that address and port afterwards is its successor, and SYNs reach
+//! it, those which are repeated among them. While the old process listens, it gets new connections again unless it is about to end.
+//! In neither case is anybody refused: where nobody listens, only the end of the cap lets a SYN in.
+//!
+//! A SYN that fits the remains of a closed connection (TIME_WAIT) finds a socket. It is dropped; or it is let in, and where nobody
+//! listens the kernel answers it so that its client tries again.
+//!
 //! The match is stateless. `ct state new` would switch connection tracking on in the pod's namespace, which then takes
 //! every existing connection for a new one.
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE};
+use netlink_packet_core::NLM_F_CREATE;
 use netlink_packet_netfilter::nftables::{
-    Bitwise, ChainAttribute, ChainMessage, Cmp, DataAttribute, Expressions, Hook, Immediate, InetHookNumber,
-    ListAttribute, Lookup, Meta, MetaKey, NfTablesMessage, Operator, Payload, Register, RuleAttribute, RuleMessage,
-    SetAttribute, SetElementAttribute, SetElementList, SetElementMessage, SetFlags, SetMessage, TableAttribute,
-    TableMessage, Verdict, VerdictAttribute,
+    ChainAttribute, ChainMessage, DataAttribute, Hook, InetHookNumber, ListAttribute, NfTablesMessage, SetAttribute,
+    SetElementAttribute, SetElementList, SetElementMessage, SetFlags, SetMessage, TableAttribute, TableMessage,
 };
+use rustix::io::Errno;
 
+use super::rules::{
+    FAMILIES, INET_SERVICE, divert_new_connections, drop_all, drop_while_listened_to, exempt, let_in_behind_window,
+    let_in_to_predecessor, let_in_to_successor, note_gone, open_window, rule,
+};
 use crate::nfnetlink::{Change, Nfnetlink, attribute, attributes};
 
 /// All tables of this crate are named so; see [`crate::sweep_holds`].
 const PREFIX: &str = "hitless-";
-const TABLE: &str = "hitless-hold";
+pub(super) const TABLE: &str = "hitless-hold";
 
 /// Before connection tracking and address translation of the pod's own, if it has any.
 const PRIORITY: i32 = -300;
 
-/// `NFT_REG_1`: the one register that the expressions need.
-const REGISTER: Register = Register::Reg1;
-/// `NF_DROP`, which the library has no name for.
-const DROP: Verdict = Verdict::Other(0);
-/// `NFT_LOOKUP_F_INV`.
-const NOT_IN: u32 = 1;
-
-const NETWORK_HEADER: u32 = 1;
-const TRANSPORT_HEADER: u32 = 2;
-const TCP: u8 = 6;
-const IPV4: u8 = 2;
-const IPV6: u8 = 10;
-/// FIN, SYN, RST, ACK.
-const FLAGS_MASK: u8 = 0x17;
-const SYN: u8 = 0x02;
-
 /// How `nft` shows the keys of a set.
-const INET_SERVICE: u32 = 13;
 const MARK: u32 = 19;
-/// The only element of `window` and `started`.
-const KEY: [u8; 4] = [0; 4];
+/// The only element of `window`, `started`, `renewed` and `settled`.
+pub(super) const KEY: [u8; 4] = [0; 4];
+
+/// Whether the kernel has refused to look for sockets (`nft_socket`): it may be built without. Asked again it would look for the
+/// module again, while clients come.
+static IS_BLIND: AtomicBool = AtomicBool::new(false);
 
 /// What the block is to do.
 #[derive(Debug)]
@@ -70,6 +77,9 @@ pub(super) struct Rules<'a> {
     pub(super) ports: &'a [u16],
     pub(super) cap: Duration,
     pub(super) expires_after: Duration,
+    /// How long it lets nobody in by itself unless it is renewed.
+    pub(super) lease: Duration,
+    pub(super) is_settled: bool,
     pub(super) exempt: &'a [IpAddr],
 }
 
@@ -86,23 +96,59 @@ pub(super) struct Block {
     nft: Nfnetlink,
     /// Of `started`, while the table is there.
     memory: Option<Duration>,
+    /// Of `renewed`, if the block looks for sockets.
+    lease: Option<Duration>,
 }
 
 impl Block {
     pub(super) fn new(nft: Nfnetlink) -> Self {
-        Self { nft, memory: None }
+        Self { nft, memory: None, lease: None }
     }
 
     /// Begins to block. A block that is there already, even another process's, is replaced in one step.
+    ///
+    /// On a kernel that can't look for sockets all clients wait for the agent or the cap.
     pub(super) fn install(&mut self, rules: &Rules<'_>) -> io::Result<()> {
-        self.nft.commit(changes(rules))?;
+        self.lease = None;
+        if !IS_BLIND.load(Ordering::Relaxed) {
+            match self.nft.commit(changes(rules, true)) {
+                Ok(()) => self.lease = Some(rules.lease),
+                // What else is wrong shows with the next attempt.
+                Err(error) => {
+                    let unknown = [Errno::NOENT, Errno::OPNOTSUPP].map(|errno| Some(errno.raw_os_error()));
+                    IS_BLIND.fetch_or(unknown.contains(&error.raw_os_error()), Ordering::Relaxed);
+                }
+            }
+        }
+        if self.lease.is_none() {
+            self.nft.commit(changes(rules, false))?;
+        }
         self.memory = Some(rules.memory());
         Ok(())
     }
 
+    /// Lets nobody in by itself for the length of the lease from now on. `false` when it has, or may have. `settle`: the old process
+    /// is about to end, and gets nobody any more.
+    pub(super) fn renew(&mut self, settle: bool) -> io::Result<bool> {
+        let (Some(memory), Some(lease)) = (self.memory, self.lease) else { return Ok(true) };
+        let renewal = || {
+            let settled = settle.then(|| add_key("settled", memory));
+            settled.into_iter().chain([add_key("renewed", lease)])
+        };
+        // An element that is there keeps its time, whatever is added. In one batch no SYN sees that it was away.
+        let lapse =
+            Change { flags: 0, message: NfTablesMessage::DeleteSetElement(elements("renewed", [KEY.to_vec()])) };
+        match self.nft.commit([lapse].into_iter().chain(renewal()).collect()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => return result.map(|()| true),
+        }
+        self.nft.commit(renewal().collect())?;
+        Ok(false)
+    }
+
     /// Ends the block. `false` when there was none any more.
     pub(super) fn lift(&mut self) -> io::Result<bool> {
-        self.memory = None;
+        (self.memory, self.lease) = (None, None);
         delete(&mut self.nft, TABLE)
     }
 
@@ -146,27 +192,50 @@ pub(crate) fn expiration(object: &[u8]) -> io::Result<Duration> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an element without expiration"))
 }
 
-/// Whatever was there before, the table is there afterwards as the module's text shows it.
-fn changes(rules: &Rules<'_>) -> Vec<Change> {
+/// Whatever was there before, the table is there afterwards as the module's text shows it, or without all that looks for sockets.
+fn changes(rules: &Rules<'_>, sees: bool) -> Vec<Change> {
     let create = |message| Change { flags: NLM_F_CREATE, message };
     let set = |name, id, flags, key, timeout| create(NfTablesMessage::NewSet(set(name, id, flags, key, timeout)));
+    let filled = SetFlags::Timeout | SetFlags::Eval;
     let ports = rules.ports.iter().map(|port| port.to_be_bytes().to_vec());
     let mut changes = vec![
         create(NfTablesMessage::NewTable(table(TABLE))),
         Change { flags: 0, message: NfTablesMessage::DeleteTable(table(TABLE)) },
         create(NfTablesMessage::NewTable(table(TABLE))),
         set("ports", 1, SetFlags::Timeout, (INET_SERVICE, 2), rules.expires_after),
-        set("window", 2, SetFlags::Timeout | SetFlags::Eval, (MARK, 4), rules.cap),
-        set("started", 3, SetFlags::Timeout | SetFlags::Eval, (MARK, 4), rules.memory()),
+        set("window", 2, filled, (MARK, 4), rules.cap),
+        set("started", 3, filled, (MARK, 4), rules.memory()),
         create(NfTablesMessage::NewSetElement(elements("ports", ports))),
         create(NfTablesMessage::NewChain(chain("held", false))),
         create(NfTablesMessage::NewChain(chain("input", true))),
     ];
-    changes.extend(rules.exempt.iter().map(|address| rule("held", exempt(*address))));
-    changes.push(rule("held", open_window()));
-    changes.push(rule("held", drop_in_window()));
+    if sees {
+        let gone = FAMILIES.iter().zip(5..);
+        changes.extend(gone.map(|(family, id)| set(family.gone, id, filled, family.key, rules.memory())));
+        changes.push(set("renewed", 4, SetFlags::Timeout, (MARK, 4), rules.lease));
+        changes.push(set("settled", 7, SetFlags::Timeout, (MARK, 4), rules.memory()));
+        changes.push(add_key("renewed", rules.lease));
+        changes.extend(rules.is_settled.then(|| add_key("settled", rules.memory())));
+    }
+    let exempt = rules.exempt.iter().map(|address| exempt(*address));
+    let seeing = |expressions: Vec<_>| expressions.into_iter().filter(move |_| sees);
+    let mut held: Vec<_> = exempt.collect();
+    held.extend(seeing(FAMILIES.iter().map(let_in_to_successor).collect()));
+    held.extend(seeing(vec![let_in_to_predecessor()]));
+    held.extend([open_window(), let_in_behind_window()]);
+    held.extend(seeing(vec![drop_while_listened_to()]));
+    held.extend(seeing(FAMILIES.iter().map(note_gone).collect()));
+    held.push(drop_all());
+    changes.extend(held.into_iter().map(|expressions| rule("held", expressions)));
     changes.push(rule("input", divert_new_connections()));
     changes
+}
+
+fn add_key(set: &str, timeout: Duration) -> Change {
+    let timeout = SetElementAttribute::Timeout(milliseconds(timeout));
+    let key = SetElementAttribute::Key(DataAttribute::Value(KEY.to_vec()));
+    let elements = element_list(set, vec![ListAttribute::Element(vec![key, timeout])]);
+    Change { flags: NLM_F_CREATE, message: NfTablesMessage::NewSetElement(elements) }
 }
 
 fn table(name: &str) -> TableMessage {
@@ -182,17 +251,25 @@ fn set(name: &str, id: u32, flags: SetFlags, key: (u32, u32), timeout: Duration)
         SetAttribute::KeyType(key.0),
         SetAttribute::KeyLen(key.1),
         SetAttribute::Id(id),
-        SetAttribute::Timeout(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+        SetAttribute::Timeout(milliseconds(timeout)),
     ];
     SetMessage { attributes }
 }
 
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn elements(set: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> SetElementMessage {
     let element = |key| ListAttribute::Element(vec![SetElementAttribute::Key(DataAttribute::Value(key))]);
+    element_list(set, keys.into_iter().map(element).collect())
+}
+
+fn element_list(set: &str, elements: Vec<ListAttribute<SetElementAttribute>>) -> SetElementMessage {
     let attributes = vec![
         SetElementList::Table(TABLE.to_owned()),
         SetElementList::Set(set.to_owned()),
-        SetElementList::Elements(keys.into_iter().map(element).collect()),
+        SetElementList::Elements(elements),
     ];
     SetElementMessage { attributes }
 }
@@ -204,107 +281,4 @@ fn chain(name: &str, is_hook: bool) -> ChainMessage {
         attributes.extend([ChainAttribute::Hook(hook), ChainAttribute::Type("filter".to_owned())]);
     }
     ChainMessage { attributes }
-}
-
-fn rule(chain: &str, expressions: Vec<Expressions>) -> Change {
-    let attributes = vec![
-        RuleAttribute::Table(TABLE.to_owned()),
-        RuleAttribute::Chain(chain.to_owned()),
-        RuleAttribute::Expressions(expressions.into_iter().map(ListAttribute::from).collect()),
-    ];
-    let message = NfTablesMessage::NewRule(RuleMessage { attributes });
-    Change { flags: NLM_F_CREATE | NLM_F_APPEND, message }
-}
-
-/// `tcp flags & (fin|syn|rst|ack) == syn, port in ports: jump held`
-fn divert_new_connections() -> Vec<Expressions> {
-    let mask = Expressions::Bitwise(vec![
-        Bitwise::SourceRegister(REGISTER),
-        Bitwise::DestinationRegister(REGISTER),
-        Bitwise::Length(1),
-        Bitwise::Mask(DataAttribute::Value(vec![FLAGS_MASK])),
-        Bitwise::Xor(DataAttribute::Value(vec![0])),
-    ]);
-    vec![
-        load_meta(MetaKey::L4Proto),
-        compare(&[TCP]),
-        load_payload(TRANSPORT_HEADER, 13, 1),
-        mask,
-        compare(&[SYN]),
-        load_payload(TRANSPORT_HEADER, 2, 2),
-        look_up("ports", 0),
-        verdict(Verdict::Jump, Some("held")),
-    ]
-}
-
-/// `not in started: add to window, add to started`
-fn open_window() -> Vec<Expressions> {
-    vec![load_key(), look_up("started", NOT_IN), add_to("window"), add_to("started")]
-}
-
-/// `in window: drop`
-fn drop_in_window() -> Vec<Expressions> {
-    vec![load_key(), look_up("window", 0), verdict(DROP, None)]
-}
-
-/// `source address is …: return`
-fn exempt(address: IpAddr) -> Vec<Expressions> {
-    let (family, load, value) = match address {
-        IpAddr::V4(v4) => (IPV4, load_payload(NETWORK_HEADER, 12, 4), v4.octets().to_vec()),
-        IpAddr::V6(v6) => (IPV6, load_payload(NETWORK_HEADER, 8, 16), v6.octets().to_vec()),
-    };
-    vec![load_meta(MetaKey::Nfproto), compare(&[family]), load, compare(&value), verdict(Verdict::Return, None)]
-}
-
-fn load_meta(key: MetaKey) -> Expressions {
-    Expressions::Meta(vec![Meta::DestinationRegister(REGISTER), Meta::Key(key)])
-}
-
-fn load_payload(base: u32, offset: u32, length: u32) -> Expressions {
-    Expressions::Payload(vec![
-        Payload::DestinationRegister(REGISTER),
-        Payload::Base(base),
-        Payload::Offset(offset),
-        Payload::Len(length),
-    ])
-}
-
-fn load_key() -> Expressions {
-    immediate(REGISTER, DataAttribute::Value(KEY.to_vec()))
-}
-
-fn immediate(register: Register, data: DataAttribute) -> Expressions {
-    Expressions::Immediate(vec![Immediate::DestinationRegister(register), Immediate::Data(data)])
-}
-
-/// Goes on with the rule only if the register equals `value`.
-fn compare(value: &[u8]) -> Expressions {
-    Expressions::Cmp(vec![
-        Cmp::SourceRegister(REGISTER),
-        Cmp::Op(Operator::Equal),
-        Cmp::Data(DataAttribute::Value(value.to_vec())),
-    ])
-}
-
-/// Goes on with the rule only if the register is in the set, or with [`NOT_IN`] is not.
-fn look_up(set: &str, flags: u32) -> Expressions {
-    let flags = (flags != 0).then_some(Lookup::Flags(flags));
-    let attributes = [Lookup::Set(set.to_owned()), Lookup::SourceRegister(REGISTER)];
-    Expressions::Lookup(attributes.into_iter().chain(flags).collect())
-}
-
-/// `dynset`, which the library has no type for: name of the set, what to do (0: add), register with the key.
-fn add_to(set: &str) -> Expressions {
-    let attributes = vec![
-        DefaultNla::new(1, [set.as_bytes(), &[0]].concat()),
-        DefaultNla::new(3, 0_u32.to_be_bytes().to_vec()),
-        DefaultNla::new(4, u32::from(REGISTER).to_be_bytes().to_vec()),
-    ];
-    Expressions::Other { expression_type: "dynset".to_owned(), attributes }
-}
-
-fn verdict(code: Verdict, chain: Option<&str>) -> Expressions {
-    let chain = chain.map(|chain| VerdictAttribute::Chain(chain.to_owned()));
-    let attributes = [VerdictAttribute::Code(code)].into_iter().chain(chain);
-    immediate(Register::Verdict, DataAttribute::Verdict(attributes.collect()))
 }

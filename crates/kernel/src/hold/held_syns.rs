@@ -35,6 +35,19 @@ impl HeldSyns {
         self.syns.len()
     }
 
+    /// Remembers the SYNs of these clients no longer: they count with those that did not find room.
+    pub(super) fn leave(&mut self, who: impl Fn(&Flow) -> bool) {
+        let (syns, overflow) = self.take();
+        self.overflow = overflow;
+        for syn in syns {
+            if who(&syn.flow) {
+                self.overflow += 1;
+            } else {
+                self.add(syn);
+            }
+        }
+    }
+
     /// The SYNs in their clients' order, and how many more did not find room. Empty afterwards.
     pub(crate) fn take(&mut self) -> (Vec<Syn>, usize) {
         let Self { syns, overflow, .. } = std::mem::take(self);
@@ -60,6 +73,17 @@ mod tests {
         assert_eq!(held.len(), 3);
         assert_eq!(held.take(), (vec![syn(1, 3), syn(2, 2), syn(3, 4)], 0));
         assert_eq!(held.take(), (vec![], 0));
+    }
+
+    #[test]
+    fn who_is_left_keeps_nobody_else_from_a_place() {
+        let mut held = HeldSyns::default();
+        for syn in [syn(1, 1), syn(2, 2), syn(3, 3)] {
+            held.add(syn);
+        }
+        held.leave(|flow| *flow == syn(2, 0).flow);
+        held.add(syn(3, 4));
+        assert_eq!(held.take(), (vec![syn(1, 1), syn(3, 4)], 1));
     }
 
     #[test]

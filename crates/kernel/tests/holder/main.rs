@@ -17,6 +17,8 @@ fn main() {
         ports: vec![arguments[1].parse().unwrap()],
         cap: milliseconds(2),
         expires_after: milliseconds(3),
+        lease: Duration::from_millis(300),
+        is_settled: true,
         exempt: Vec::new(),
     };
     let netns = PodNetns::open(Path::new("/proc"), &arguments[0]).unwrap();

@@ -28,12 +28,15 @@ struct Releases {
     said: Condvar,
 }
 
+/// Room for all clients of a hold that ends at its cap. Who comes while the queue is full gets a SYN cookie, and some of those are reset.
+const CROWD: i32 = 4096;
+
 pub(crate) fn main() {
     let releases = Arc::new(Releases::default());
     let _unserved = TcpListener::bind(("::", QUEUE_ONLY)).unwrap();
     let at_once = Duration::ZERO;
     for (host, port, queue, rest) in [
-        ("::", DUAL_STACK, 128, at_once),
+        ("::", DUAL_STACK, CROWD, at_once),
         ("0.0.0.0", V4_ONLY, 128, at_once),
         ("::", SLOW_TO_ACCEPT, 1024, Duration::from_millis(4)),
         ("::", SHORT_QUEUE, 4, at_once),

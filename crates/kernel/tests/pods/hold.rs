@@ -29,6 +29,8 @@ pub(crate) fn spec(ports: &[u16]) -> HoldSpec {
         ports: ports.to_vec(),
         cap: Duration::from_secs(10),
         expires_after: Duration::from_secs(30),
+        lease: Duration::from_mins(1),
+        is_settled: true,
         exempt: Vec::new(),
     }
 }
@@ -38,7 +40,7 @@ pub(crate) fn held_clients(hold: &mut SynHold) -> usize {
 }
 
 /// Clients that try to connect, each on a thread of its own in the client's namespace.
-fn connect_all(lab: &Lab, servers: &[SocketAddr]) -> Vec<thread::JoinHandle<io::Result<TcpStream>>> {
+pub(crate) fn connect_all(lab: &Lab, servers: &[SocketAddr]) -> Vec<thread::JoinHandle<io::Result<TcpStream>>> {
     lab.in_client(|| {
         let connect = |server: SocketAddr| thread::spawn(move || TcpStream::connect_timeout(&server, PATIENCE));
         servers.iter().map(|server| connect(*server)).collect()
@@ -277,10 +279,10 @@ fn the_cap_counts_from_the_first_held_client_and_nobody_is_held_a_second_time() 
 }
 
 /// A hold in a process of its own.
-struct Holder(Child);
+pub(crate) struct Holder(Child);
 
 impl Holder {
-    fn start(lab: &Lab, port: u16, cap: Duration, expires_after: Duration) -> Self {
+    pub(crate) fn start(lab: &Lab, port: u16, cap: Duration, expires_after: Duration) -> Self {
         let limits = [cap, expires_after].map(|limit| limit.as_millis().to_string());
         let mut command = Command::new(env!("CARGO_BIN_EXE_holder"));
         Self(start_ready(command.args([&lab.pod_uid, &port.to_string()]).args(limits)))

@@ -15,7 +15,14 @@ use crate::ports::{DUAL_STACK, SHORT_QUEUE, SLOW_TO_ACCEPT};
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn spec(port: u16) -> HoldSpec {
-    HoldSpec { ports: vec![port], cap: PATIENCE, expires_after: PATIENCE, exempt: Vec::new() }
+    HoldSpec {
+        ports: vec![port],
+        cap: PATIENCE,
+        expires_after: PATIENCE,
+        lease: PATIENCE,
+        is_settled: true,
+        exempt: Vec::new(),
+    }
 }
 
 /// Clients that connect at once, ask at once and wait for the answer: whether each got it.
