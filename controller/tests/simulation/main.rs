@@ -14,6 +14,8 @@ mod late_writes;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod made_meanwhile;
+#[cfg(test)]
 mod native;
 #[cfg(test)]
 mod node;
