@@ -100,11 +100,10 @@ fn a_reservation_that_is_only_missing_in_an_old_cache_is_not_taken_for_deleted()
 /// The kubelet says that the pod's container runs since `ago` seconds, and is Ready or not.
 fn kubelet_says(cluster: &mut Cluster, uid: &str, ago: i64, is_ready: bool) {
     let now = cluster.now;
-    cluster.now = now - jiff::SignedDuration::from_secs(ago);
-    let started = cluster.now.to_string();
+    cluster.now -= jiff::SignedDuration::from_secs(ago);
+    let running = json!({"running": {"startedAt": cluster.now.to_string()}});
     cluster.set_ready(uid, is_ready);
     cluster.now = now;
-    let running = json!({"running": {"startedAt": started}});
     let status = json!([{"name": "web", "image": "web:v1", "imageID": "web@sha256:1", "containerID": format!("c://{ago}"),
         "ready": is_ready, "restartCount": 0, "state": running}]);
     cluster.change_pod(uid, |pod| pod["status"]["containerStatuses"] = status);

@@ -16,6 +16,8 @@ mod lifecycle;
 #[cfg(test)]
 mod losses;
 #[cfg(test)]
+mod made_meanwhile;
+#[cfg(test)]
 mod native;
 #[cfg(test)]
 mod node;
