@@ -31,6 +31,7 @@ fn values() -> Value {
         "resourceClaimStatuses": [{"name": "x"}],
         "resources": {"requests": {"cpu": "7"}},
         "startTime": "2020-01-01T00:00:00Z",
+        "volumeHealth": [{"name": "x", "conditions": [{"status": "Degraded", "reason": "Forged"}]}],
     })
 }
 
