@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::process::{cpu_time, memory_mib};
 use crowd::Crowd;
 use holding::Holding;
-use many::Many;
+use many::{Many, What};
 
 #[derive(Args)]
 pub(super) struct Footprint {
@@ -33,6 +33,9 @@ pub(super) struct Footprint {
     /// ReplicaSets of about 25 KiB that have not opted in. 0: that is left out.
     #[arg(long, default_value_t = 20_000)]
     replica_sets: usize,
+    /// Pods that have not opted in, on no node. 0: that is left out.
+    #[arg(long, default_value_t = 150_000)]
+    other_pods: usize,
     /// Connections of one pod that nobody uses; full tens of thousands. 0: that is left out.
     #[arg(long, default_value_t = 200_000)]
     connections: u32,
@@ -52,7 +55,8 @@ struct Figures {
     pods: u32,
     processes: Vec<Process>,
     holding: Holding,
-    many: Option<Many>,
+    replica_sets: Option<Many>,
+    other_pods: Option<Many>,
     crowd: Option<Crowd>,
     binary_mib: Vec<(String, f64)>,
 }
@@ -85,10 +89,14 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
         programs.iter().map(|(name, path)| Ok(((*name).to_owned(), file_mib(path)?))).collect::<anyhow::Result<_>>()?;
     drop(app);
     let holding = holding::measure(stack, options.holds)?;
-    let many = Some(options.replica_sets).filter(|count| *count > 0);
-    let many = many.map(|count| many::measure(stack, count)).transpose()?;
+    let many = |what: What, count: usize| {
+        let count = Some(count).filter(|count| *count > 0);
+        count.map(|count| many::measure(stack, what, count)).transpose()
+    };
+    let replica_sets = many(What::ReplicaSets, options.replica_sets)?;
     let crowd = Some(options.connections).filter(|count| *count > 0).map(crowd::measure).transpose()?;
-    let figures = Figures { pods: options.pods, processes: rows, holding, many, crowd, binary_mib };
+    let other_pods = many(What::Pods, options.other_pods)?;
+    let figures = Figures { pods: options.pods, processes: rows, holding, replica_sets, other_pods, crowd, binary_mib };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
         return Ok(());
@@ -103,10 +111,12 @@ pub(super) fn run(options: &Footprint, stack: &Stack, json: bool) -> anyhow::Res
     let Holding { pods, at_once, rss_mib, most_mib, after_mib } = &figures.holding;
     println!("{pods} single replicas of one node changed at once: {at_once} in a Hold at the same moment");
     println!("their agent: {rss_mib:.1} MiB RSS then, {most_mib:.1} at most, {after_mib:.1} afterwards");
-    if let Some(Many { replica_sets, kib_each, rss_mib, most_mib }) = &figures.many {
-        println!(
-            "controllers beside {replica_sets} ReplicaSets of {kib_each} KiB that have not opted in: {rss_mib:.1?} MiB RSS, {most_mib:.1?} at most"
-        );
+    for (name, many) in [("ReplicaSets", &figures.replica_sets), ("pods", &figures.other_pods)] {
+        if let Some(Many { count, kib_each, rss_mib, most_mib }) = many {
+            println!(
+                "controllers beside {count} {name} of {kib_each} KiB that have not opted in: {rss_mib:.1?} MiB RSS, {most_mib:.1?} at most"
+            );
+        }
     }
     if let Some(Crowd { connections, before_kib, grown_kib, closing_seconds }) = &figures.crowd {
         println!(
