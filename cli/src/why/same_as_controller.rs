@@ -83,6 +83,7 @@ fn variant(waiting: &WaitReason) -> &'static str {
         | WaitReason::Pool { .. }
         | WaitReason::AgentTooOld { .. }
         | WaitReason::NotDrained(_)
+        | WaitReason::ApplicationRefused(_)
         | WaitReason::Halted { .. } => waiting.reason(),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use hitless_api::PostCheck;
 use hitless_api::ledger::CLUSTER;
+use hitless_api::{Outcome, Phase, PostCheck};
 use hitless_rollout::snapshot::BindingView;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::json;
 
 use crate::cluster::{Cluster, NODES};
 use crate::node::Fate;
@@ -180,6 +181,34 @@ fn a_pod_that_is_only_missing_in_an_old_cache_keeps_its_place() {
     }
     assert_eq!(cluster.grants().len(), 1);
     roll(&mut cluster, &mut second);
+    cluster.assert_at_rest();
+}
+
+#[test]
+fn a_pod_whose_application_says_never_keeps_no_other_pod_until_its_owner_overrules_it() {
+    let mut cluster = Cluster::new(3, 1);
+    let mut controller = TestController::new(1, &cluster);
+    cluster.set_image(2);
+    turns(&mut cluster, &mut controller, 3);
+    let grant = cluster.grants()[0].clone();
+    let uid = grant.pod.uid.as_str();
+    cluster.change_pod(uid, |pod| pod["metadata"]["annotations"]["hitless.dev/task"] = json!("allowed"));
+    cluster.report(&grant, Phase::Granted, Some((Outcome::Refused, "TaskRefused")));
+    let of_others = |cluster: &Cluster| cluster.grants().iter().position(|grant| grant.pod.uid != uid);
+    for _ in 0..40 {
+        turns(&mut cluster, &mut controller, 1);
+        if let Some(index) = of_others(&cluster) {
+            cluster.agent(index, Fate::Done);
+        }
+    }
+    let mut images = cluster.images();
+    images.sort();
+    assert_eq!(images, ["web:v1", "web:v2", "web:v2"], "the others have gone on");
+    assert!(cluster.deployment["metadata"]["annotations"]["hitless.dev/halted"].is_null());
+    cluster
+        .change_pod(uid, |pod| _ = pod["metadata"]["annotations"].as_object_mut().unwrap().remove("hitless.dev/task"));
+    roll(&mut cluster, &mut controller);
+    assert_eq!(cluster.images(), ["web:v2"; 3]);
     cluster.assert_at_rest();
 }
 

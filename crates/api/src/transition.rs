@@ -123,6 +123,12 @@ impl TransitionResult {
     /// Number in the report: those of them on which nobody acknowledged any more what the pod sent.
     pub const UNANSWERED_WHEN_NOT_READY: &str = "unansweredWhenNotReady";
 
+    /// Whether the application has said never, in time: nothing was touched.
+    #[must_use]
+    pub fn is_by_application(&self) -> bool {
+        self.outcome == Outcome::Refused && self.reason == Self::TASK_REFUSED
+    }
+
     /// Whether the same operation would end the same way again: nothing goes on until a person has looked. Some refusals are
     /// only a matter of time.
     #[must_use]
@@ -164,11 +170,8 @@ impl Transition {
     /// Whether the application has refused it by itself, and its pod's owner does not allow that any more.
     #[must_use]
     pub fn is_overruled(&self, pod: &PodView) -> bool {
-        let is_refused = |result: &TransitionResult| {
-            result.outcome == Outcome::Refused && result.reason == TransitionResult::TASK_REFUSED
-        };
         let by_hook = self.hooks.iter().any(|hook| hook.outcome == HookOutcome::Refused);
-        self.result.as_ref().is_some_and(is_refused) && !by_hook && !pod.may_refuse()
+        self.result.as_ref().is_some_and(TransitionResult::is_by_application) && !by_hook && !pod.may_refuse()
     }
 
     /// Whether this is about `grant`, and not about an earlier grant of the same wish.

@@ -270,13 +270,18 @@ impl<'a> Basis<'a, '_> {
         let (uid, failures) = (wish.pod.id.uid.as_str(), &self.ended.failures);
         let own = |failure: &&Failure<'_>| failure.grant.pod.uid == uid;
         let of_workload = |failure: &&Failure<'_>| failure.workload.is_some() && failure.workload == wish.workload;
-        let too_many = || failures.iter().filter(of_workload).count() >= self.gate.tolerated_failures(uid) as usize;
+        let of_others = || self.ended.halting().filter(of_workload);
+        let too_many = || of_others().count() >= self.gate.tolerated_failures(uid) as usize;
         if wish.intent.as_ref().is_ok_and(|intent| intent.operation.op == GrantOp::Foreign) {
             let is_foreign = |failure: &&Failure<'_>| failure.grant.op == GrantOp::Foreign;
             let failure = failures.iter().filter(is_foreign).find(own)?;
             return Some(WaitReason::NotDrained(failure.reason()));
         }
-        let halting = failures.iter().find(own).or_else(|| failures.iter().find(of_workload).filter(|_| too_many()))?;
+        let own = failures.iter().find(own);
+        if let Some(failure) = own.filter(|failure| failure.result.is_by_application()) {
+            return Some(WaitReason::ApplicationRefused(failure.message.to_owned()));
+        }
+        let halting = own.or_else(|| of_others().next().filter(|_| too_many()))?;
         Some(WaitReason::Halted {
             pod: halting.grant.pod.name.clone(),
             reason: halting.reason(),

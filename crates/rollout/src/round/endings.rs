@@ -67,7 +67,13 @@ pub(super) struct Ended<'a> {
 impl Ended<'_> {
     /// Whether an operation of this workload was judged bad on the way to its target.
     pub(super) fn is_halted(&self, workload: usize) -> bool {
-        self.failures.iter().any(|failure| failure.workload == Some(workload))
+        self.halting().any(|failure| failure.workload == Some(workload))
+    }
+
+    /// Those that speak against more than their own pod. What an application says of its pod does not: a pod that has been broken
+    /// into would stop the replacement of all others.
+    pub(super) fn halting(&self) -> impl Iterator<Item = &Failure<'_>> {
+        self.failures.iter().filter(|failure| !failure.result.is_by_application())
     }
 
     /// Whether the pod is being operated, or has its reservation still.

@@ -32,8 +32,7 @@ pub(super) fn notes(
     let busy = ended.busy.iter().filter_map(|uid| wishes.pods.get(uid)).filter_map(|pod| wishes.owner(pod));
     let moving: BTreeSet<&str> = busy.map(|owner| owner.uid.as_str()).collect();
     let blocked = wishes.plans.iter().zip(waiting).enumerate().filter_map(|(index, (plan, own))| {
-        let halted = ended.failures.iter().any(|failure| failure.workload == Some(index));
-        if halted || moving.contains(plan.workload.uid.as_str()) { None } else { blocked(plan, &own) }
+        if ended.is_halted(index) || moving.contains(plan.workload.uid.as_str()) { None } else { blocked(plan, &own) }
     });
     let refused = wishes.plans.iter().filter_map(|plan| refused(plan, own));
     // First: what is in the way is the newer Event.

@@ -118,7 +118,7 @@ pub fn explain(
     let Finished { round, wishes, ended, reloads, inoperable } = pass.finish();
     let mut verdicts: HashMap<&str, &PodVerdict> =
         round.verdicts.iter().map(|verdict| (verdict.pod.uid.as_str(), verdict)).collect();
-    let halting: BTreeSet<&str> = ended.failures.iter().map(|failure| failure.grant.pod.uid.as_str()).collect();
+    let halting: BTreeSet<&str> = ended.halting().map(|failure| failure.grant.pod.uid.as_str()).collect();
     let pods = snapshot.pods.iter().map(|pod| {
         let uid = pod.id.uid.as_str();
         let verdict = verdicts.remove(uid).cloned();
@@ -280,7 +280,7 @@ fn workloads(
     let report = |object: &Object| {
         let known = index.get(object.id.uid.as_str()).copied();
         let plan = known.map(|index| &wishes.plans[index]);
-        let failures = ended.failures.iter().filter(|failure| known.is_some() && failure.workload == known);
+        let failures = ended.halting().filter(|failure| known.is_some() && failure.workload == known);
         WorkloadReport {
             id: object.id.clone(),
             opted_in: object.opt_in() != OptIn::No,

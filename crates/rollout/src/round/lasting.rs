@@ -42,6 +42,7 @@ impl WaitReason {
             | Self::OwnerUnreadable(_)
             | Self::AgentTooOld { .. }
             | Self::NotDrained(_)
+            | Self::ApplicationRefused(_)
             | Self::LeftToKuperator(_)
             | Self::Halted { .. } => Lasting::BySomebody,
             Self::Obstacle(Obstacle::NotItsTurn { .. } | Obstacle::RestartNotRecorded)

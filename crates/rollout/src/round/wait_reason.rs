@@ -124,6 +124,8 @@ pub enum WaitReason {
     },
     /// It could not be taken out of service for those who are to operate it; with the result of the attempt.
     NotDrained(String),
+    /// Its application, or a hook that asks it, has said never; with its words. Other pods go on.
+    ApplicationRefused(String),
     /// An operation of its workload has failed on the way to this target.
     Halted {
         /// Name of the pod that it failed on.
@@ -207,6 +209,7 @@ impl WaitReason {
             Self::LedgerFull => "LedgerFull",
             Self::AgentTooOld { .. } => "AgentTooOld",
             Self::NotDrained(_) => "NotDrained",
+            Self::ApplicationRefused(_) => "ApplicationRefused",
             Self::Halted { .. } => "Halted",
         }
     }

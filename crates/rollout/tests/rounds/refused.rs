@@ -37,11 +37,15 @@ fn reasons(round: &Round) -> Vec<&'static str> {
 #[test]
 fn never_lasts_until_the_owner_takes_the_permission_away() {
     let allowed = json!({"hitless.dev/task": "allowed"});
-    assert_eq!(reasons(&refused(&allowed, &json!([]))), ["Halted"]);
+    assert_eq!(reasons(&refused(&allowed, &json!([]))), ["ApplicationRefused"]);
     let overruled = refused(&json!({}), &json!([]));
     assert_eq!(reasons(&overruled), [""; 0]);
     let again = grants(&overruled).unwrap();
     assert_eq!(again.iter().map(|grant| grant.granted.0).collect::<Vec<_>>(), [now()], "it is granted anew");
     let hooks = json!([{"name": "ask", "outcome": "Refused", "attempts": 1, "milliseconds": 1, "output": ""}]);
-    assert_eq!(reasons(&refused(&json!({}), &hooks)), ["Halted"], "a hook's answer is its owner's own wish");
+    assert_eq!(
+        reasons(&refused(&json!({}), &hooks)),
+        ["ApplicationRefused"],
+        "a hook's answer is its owner's own wish"
+    );
 }

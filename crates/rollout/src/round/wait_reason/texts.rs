@@ -91,6 +91,10 @@ impl WaitReason {
             Self::NotDrained(reason) => {
                 format!("it could not be taken out of service for others to operate it: {reason}")
             }
+            Self::ApplicationRefused(message) if message.is_empty() => {
+                "the application of this pod says never".to_owned()
+            }
+            Self::ApplicationRefused(message) => message.clone(),
             Self::Halted { pod, reason, way_back: false } => format!("the operation of pod {pod} ended as {reason}"),
             Self::Halted { pod, reason, way_back: true } => format!(
                 "the partition keeps pod {pod} at the version before, and its operation back to that ended as {reason}"
@@ -168,6 +172,9 @@ impl WaitReason {
             Self::AgentTooOld { .. } => Some("update the DaemonSet hitless-agent"),
             Self::NotDrained(_) => Some(
                 "it serves as before; the operator has to take its operation back (label undo-operation-type) and to begin anew; a pod that was to leave for its deletion can be deleted by hand",
+            ),
+            Self::ApplicationRefused(_) => Some(
+                "it serves as it is, and other pods go on; to overrule what it has said by itself: kubectl annotate pod POD hitless.dev/task-; a hook's answer counts until the target changes",
             ),
             Self::Halted { way_back: false, .. } => Some("set another image, or the old one again"),
             // The template has nothing to do with it.
