@@ -17,7 +17,7 @@ use super::*;
 use cluster::{Draw, draw, now};
 
 /// Snapshots over which all reasons have to come up.
-const DRAWS: usize = 1_000;
+const DRAWS: usize = 2_000;
 
 /// Every reason. A new one is added here, and has to come up.
 const REASONS: [&str; 25] = [

@@ -202,7 +202,7 @@ fn a_pod_whose_application_says_never_keeps_no_other_pod_until_its_owner_overrul
         }
     }
     let mut images = cluster.images();
-    images.sort();
+    images.sort_unstable();
     assert_eq!(images, ["web:v1", "web:v2", "web:v2"], "the others have gone on");
     assert!(cluster.deployment["metadata"]["annotations"]["hitless.dev/halted"].is_null());
     cluster

@@ -69,7 +69,7 @@ pub(super) fn tell<'g>(
     ended: &Ended<'_>,
     draft: &Draft<'_>,
 ) -> &'g hitless_gate::Gate {
-    gate.tell(&failed(ended), wishes.world.recently_ready.keys().copied(), held(wishes, ended, draft))
+    gate.tell(&failed(ended), wishes.world.recently_ready.keys().copied(), held(ended, draft))
 }
 
 impl<'a> Candidates<'a> {
@@ -370,13 +370,11 @@ fn failed(ended: &Ended<'_>) -> BTreeSet<String> {
     bad.map(|failure| failure.grant.pod.uid.clone()).collect()
 }
 
-/// Reservations in the ledgers, and operations without one that are under way, or whose pods are not seen to be back: somebody may
+/// Reservations in the ledgers, and operations without one that are under way, or whose pods are not known to be back: somebody may
 /// have deleted a ledger.
-fn held(wishes: &Wishes<'_>, ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Reserved> {
+fn held(ended: &Ended<'_>, draft: &Draft<'_>) -> BTreeMap<String, Reserved> {
     let running = draft.snapshot.node_transitions.iter().flat_map(|(node, view)| {
-        let is_back = |uid: &str| wishes.pods.get(uid).is_some_and(|pod| pod.ready());
-        let is_out = move |uid: &str| ended.is_taken(uid) && !is_back(uid);
-        let counts = move |grant: &&Grant| !view.has_ended(grant) || is_out(&grant.pod.uid);
+        let counts = |grant: &&Grant| !view.has_ended(grant) || ended.is_taken(&grant.pod.uid);
         let grants = draft.grants(node).iter().filter(counts);
         grants.map(|grant| (grant.pod.uid.clone(), Reserved { since: grant.granted.0 }))
     });

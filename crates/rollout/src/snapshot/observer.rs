@@ -1,10 +1,12 @@
 //! A snapshot of somebody who does not lead.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hitless_api::Grant;
 use jiff::Timestamp;
 
-use super::Snapshot;
+use super::{Evidence, OperationKey, Snapshot};
 
 impl Snapshot {
     /// The same snapshot for somebody who only looks at `now`: with the epoch and the holder that the ledgers and NodeTransitions name,
@@ -28,8 +30,29 @@ impl Snapshot {
                 Arc::make_mut(ledger).spec = spec;
             }
         }
+        self.evidence = freed(&self);
         self.pools = super::reported::pools(&self);
         self.approvals = super::reported::approvals(&self, now);
         self
     }
+}
+
+/// What the leader has read of pods whose operations have ended and have no reservation any more: it frees none before it knows.
+fn freed(snapshot: &Snapshot) -> BTreeMap<OperationKey, Evidence> {
+    let pods: BTreeMap<&str, bool> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), pod.ready())).collect();
+    let is_reserved = |grant: &Grant| {
+        let ledger = snapshot.ledgers.get(&grant.pod.namespace);
+        let reservation = ledger.and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
+        reservation.is_some_and(|reservation| OperationKey::reserved(reservation) == OperationKey::granted(grant))
+    };
+    let ended = snapshot
+        .node_transitions
+        .values()
+        .flat_map(|node| node.spec.grants.iter().filter(|grant| node.has_ended(grant) && !is_reserved(grant)));
+    let read = |grant: &Grant| match pods.get(grant.pod.uid.as_str()) {
+        Some(true) => Evidence::Ready,
+        Some(false) => Evidence::NotReady,
+        None => Evidence::Gone,
+    };
+    ended.map(|grant| (OperationKey::granted(grant), read(grant))).collect()
 }
