@@ -137,7 +137,13 @@ impl App {
     /// What was told of the application's pods, in order, for the message of a test that failed: whether the kubelet found them unhealthy, for
     /// instance.
     pub fn told(&self) -> anyhow::Result<Vec<String>> {
-        let events = self.kubectl.run(&["get", "events", "--no-headers", "--output=wide"])?;
+        let events = self.kubectl.run(&[
+            "get",
+            "events",
+            "--no-headers",
+            "--output=wide",
+            "--sort-by=.metadata.creationTimestamp",
+        ])?;
         Ok(events.lines().map(str::to_owned).collect())
     }
 
