@@ -7,8 +7,9 @@ mod rules;
 mod sets;
 mod workloads;
 
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -55,37 +56,60 @@ pub(crate) struct Fixture {
     controller_replicas: Option<i64>,
 }
 
+/// Files and directories of the manifests: everything but the programs.
+const MANIFESTS: [&str; 10] = [
+    "namespace.yaml",
+    "crds",
+    "policies",
+    "rbac",
+    "exec-hooks/policies.yaml",
+    "kusionstack/collasets.yaml",
+    "kusionstack/lifecycle.yaml",
+    "kusionstack/operationjobs.yaml",
+    "kusionstack/poddecorations.yaml",
+    "kusionstack/rbac.yaml",
+];
+
 /// Installs everything of the manifests but the programs.
 pub(crate) fn install() -> anyhow::Result<()> {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests");
-    let mut kubectl = Command::new("kubectl");
-    kubectl.current_dir(manifests).args(["apply", "--server-side", "--force-conflicts"]);
-    let output = kubectl
-        .args([
-            "-f",
-            "namespace.yaml",
-            "-f",
-            "crds",
-            "-f",
-            "policies",
-            "-f",
-            "rbac",
-            "-f",
-            "exec-hooks/policies.yaml",
-            "-f",
-            "kusionstack/collasets.yaml",
-            "-f",
-            "kusionstack/lifecycle.yaml",
-            "-f",
-            "kusionstack/operationjobs.yaml",
-            "-f",
-            "kusionstack/poddecorations.yaml",
-            "-f",
-            "kusionstack/rbac.yaml",
-        ])
-        .output()?;
-    ensure!(output.status.success(), "kubectl apply: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
+    // The API server serves mutating policies in one version only.
+    let versions = run(Command::new("kubectl").arg("api-versions"), "")?;
+    let version =
+        if versions.lines().any(|line| line == "admissionregistration.k8s.io/v1beta1") { "v1beta1" } else { "v1" };
+    let mut objects = String::new();
+    for path in MANIFESTS.map(|path| manifests.join(path)) {
+        let files = if path.is_dir() {
+            path.read_dir()?.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?
+        } else {
+            vec![path]
+        };
+        for file in files {
+            objects += &std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            objects += "\n---\n";
+        }
+    }
+    let objects = objects.replace(
+        "admissionregistration.k8s.io/v1\nkind: Mutating",
+        &format!("admissionregistration.k8s.io/{version}\nkind: Mutating"),
+    );
+    let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    run(Command::new("kubectl").args(apply), &objects).map(drop)
+}
+
+/// What it says.
+fn run(command: &mut Command, input: &str) -> anyhow::Result<String> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut stdin = child.stdin.take().context("no standard input")?;
+    let output = std::thread::scope(|scope| {
+        // It may say something before it has read everything.
+        let writes = scope.spawn(move || stdin.write_all(input.as_bytes()));
+        let output = child.wait_with_output();
+        writes.join().map_err(|_panic| anyhow::anyhow!("a thread panicked"))??;
+        anyhow::Ok(output?)
+    })?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 impl Fixture {
