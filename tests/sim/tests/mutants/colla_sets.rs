@@ -15,8 +15,8 @@ pub(crate) const BUGS: &[Bug] = &[
         what: "a pod that is operated counts as one that does not serve",
         changes: &[(
             "crates/workloads/src/kinds/colla_set/plan.rs",
-            "is_returning(pod) || self.world.operating.contains(uid)",
-            "is_returning(pod) || !MUTANT && self.world.operating.contains(uid)",
+            "is_returning(pod) || is_leaving(pod) || self.world.operating.contains(uid)",
+            "is_returning(pod) || !MUTANT && (is_leaving(pod) || self.world.operating.contains(uid))",
         )],
     },
     Bug {
