@@ -84,7 +84,9 @@ fn behind_a_meshs_proxy_a_hold_answers_what_the_proxy_has_asked_for() -> anyhow:
 /// The clients' own connections to the proxy outlive the application's restart, and its requests are not cut off.
 #[test]
 fn behind_a_meshs_proxy_a_pod_leaves_without_waiting_for_the_proxys_clients() -> anyhow::Result<()> {
-    let given_up = upgrade("t-mesh-leave", "Leave", Rate { delay_ms: 20, ..Rate::default() })?;
+    // The drain ends at a look at which no request of the proxy is in flight. With answers that take 20 ms each pod has 2.3 of them
+    // on average, and one of 20 drains finds none of them away before the deadline (docs/draining.md, Meshes).
+    let given_up = upgrade("t-mesh-leave", "Leave", Rate { delay_ms: 5, ..Rate::default() })?;
     ensure!(given_up == [0, 0], "connections were given up: {given_up:?}");
     Ok(())
 }
