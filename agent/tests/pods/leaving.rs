@@ -11,11 +11,11 @@ use hitless_agent::drain::observed::{self, Stage as Looking};
 use hitless_agent::drain::observer::Observer;
 use hitless_agent::view::{Count, Observation, Stage};
 use hitless_api::DrainSpec;
-use hitless_kernel::{HoldSpec, SynHold, list_holds};
+use hitless_kernel::list_holds;
 use tokio::sync::Notify;
 
 use super::lab::{Lab, eventually};
-use super::{PORT, REPETITION, Shop, answer, ask, begin_slow_request, connect, drain, netns, newcomers};
+use super::{REPETITION, Shop, answer, ask, begin_slow_request, connect, drain, leave_behind, netns, newcomers};
 
 pub(crate) fn late_comers(lab: &Lab) {
     let server = lab.start_server();
@@ -38,18 +38,7 @@ pub(crate) fn late_comers(lab: &Lab) {
     shop.holds.set_targets(BTreeMap::new());
 
     // What an agent that was killed has left is removed at once.
-    let mut hold = SynHold::open(&netns).unwrap();
-    let long = Duration::from_mins(1);
-    hold.begin(HoldSpec {
-        ports: vec![PORT],
-        cap: long,
-        expires_after: long,
-        lease: long,
-        is_settled: true,
-        exempt: Vec::new(),
-    })
-    .unwrap();
-    std::mem::forget(hold);
+    leave_behind(&netns);
     shop.set_target(Hold::Continue(Direction::Forward));
     eventually("that block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));
 }

@@ -344,10 +344,9 @@ fn renewed(lab: &Lab) {
     settle(Duration::from_secs(2));
 }
 
-fn leftover(lab: &Lab) {
-    let _server = lab.start_server();
-    let netns = netns(lab);
-    let mut hold = SynHold::open(&netns).unwrap();
+/// A hold of a process that was killed.
+fn leave_behind(netns: &PodNetns) {
+    let mut hold = SynHold::open(netns).unwrap();
     let long = Duration::from_mins(1);
     hold.begin(HoldSpec {
         ports: vec![PORT],
@@ -358,8 +357,13 @@ fn leftover(lab: &Lab) {
         exempt: Vec::new(),
     })
     .unwrap();
-    // As if its process had been killed.
     std::mem::forget(hold);
+}
+
+fn leftover(lab: &Lab) {
+    let _server = lab.start_server();
+    let netns = netns(lab);
+    leave_behind(&netns);
     let shop = Shop::new(lab, DrainSpec { hold_cap_milliseconds: 300, ..drain() });
     shop.set_target(Hold::Continue(Direction::Forward));
     eventually("the block is gone", || list_holds(&netns).unwrap().is_empty().then_some(()));

@@ -283,6 +283,13 @@ impl OwnWrites {
 }
 
 impl Snapshot {
+    /// Whether the ledger of the pod's namespace has a reservation for this very operation.
+    pub(crate) fn has_reservation(&self, grant: &Grant) -> bool {
+        let ledger = self.ledgers.get(&grant.pod.namespace);
+        let reservation = ledger.and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
+        reservation.is_some_and(|reservation| OperationKey::reserved(reservation) == OperationKey::granted(grant))
+    }
+
     /// Whether it is looked after: it is installed and on, and KusionStack's own manager is not there to do so.
     #[must_use]
     pub fn serves(&self, holder: Holder) -> bool {

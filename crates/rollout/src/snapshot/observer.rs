@@ -40,15 +40,9 @@ impl Snapshot {
 /// What the leader has read of pods whose operations have ended and have no reservation any more: it frees none before it knows.
 fn freed(snapshot: &Snapshot) -> BTreeMap<OperationKey, Evidence> {
     let pods: BTreeMap<&str, bool> = snapshot.pods.iter().map(|pod| (pod.id.uid.as_str(), pod.ready())).collect();
-    let is_reserved = |grant: &Grant| {
-        let ledger = snapshot.ledgers.get(&grant.pod.namespace);
-        let reservation = ledger.and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
-        reservation.is_some_and(|reservation| OperationKey::reserved(reservation) == OperationKey::granted(grant))
-    };
-    let ended = snapshot
-        .node_transitions
-        .values()
-        .flat_map(|node| node.spec.grants.iter().filter(|grant| node.has_ended(grant) && !is_reserved(grant)));
+    let ended = snapshot.node_transitions.values().flat_map(|node| {
+        node.spec.grants.iter().filter(|grant| node.has_ended(grant) && !snapshot.has_reservation(grant))
+    });
     let read = |grant: &Grant| match pods.get(grant.pod.uid.as_str()) {
         Some(true) => Evidence::Ready,
         Some(false) => Evidence::NotReady,

@@ -87,8 +87,7 @@ fn create(kubectl: &Kubectl, what: What, lists: &[Vec<usize>]) -> anyhow::Result
 
 fn replica_set(number: usize) -> Value {
     let name = format!("web-{number}");
-    let variable = |index: usize| json!({"name": format!("SOME_SETTING_{index}"), "value": format!("a value of {name} that is not short")});
-    let environment: Vec<Value> = (0..VARIABLES).map(variable).collect();
+    let environment = environment(&name, VARIABLES);
     json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "labels": {"app": name}},
         "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}},
             "spec": {"containers": [{"name": "web", "image": "web:1", "env": environment}]}}}})
@@ -97,8 +96,12 @@ fn replica_set(number: usize) -> Value {
 /// No scheduler of that name is there.
 fn pod(number: usize) -> Value {
     let name = format!("idle-{number}");
-    let variable = |index: usize| json!({"name": format!("SOME_SETTING_{index}"), "value": format!("a value of {name} that is not short")});
-    let environment: Vec<Value> = (0..20).map(variable).collect();
+    let environment = environment(&name, 20);
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": format!("idle-{}", number / 30)}},
         "spec": {"schedulerName": "none", "containers": [{"name": "web", "image": "web:1", "env": environment}]}})
+}
+
+fn environment(name: &str, variables: usize) -> Vec<Value> {
+    let variable = |index: usize| json!({"name": format!("SOME_SETTING_{index}"), "value": format!("a value of {name} that is not short")});
+    (0..variables).map(variable).collect()
 }

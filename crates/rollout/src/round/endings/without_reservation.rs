@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::orphans::{fence, is_set};
 use crate::round::change::Change;
 use crate::round::micro;
-use crate::snapshot::{OperationKey, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// Admission would refuse the agent's patch, and that would be taken for a failure of the version. So the grant is taken back, and the
 /// pod is granted anew. Until then it counts in all budgets by its grant.
@@ -23,11 +23,10 @@ pub(super) fn take_back<'a>(
     if !snapshot.unknown.lists(namespace) || !needs_reservation(grant, pod) {
         return None;
     }
-    let ledger = snapshot.ledgers.get(namespace);
-    let reservation = ledger.and_then(|ledger| ledger.spec.reservations.get(&grant.pod.uid));
-    if reservation.is_some_and(|reservation| OperationKey::reserved(reservation) == OperationKey::granted(grant)) {
+    if snapshot.has_reservation(grant) {
         return None;
     }
+    let ledger = snapshot.ledgers.get(namespace);
     // One that was written by somebody else may be newer than it is seen here.
     if ledger.is_none_or(|ledger| ledger.spec.leader.epoch != snapshot.epoch) {
         return Some(fence(namespace, now));
