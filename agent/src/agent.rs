@@ -379,7 +379,7 @@ impl Agent {
                 .flat_map(|status| &status.transitions)
                 .any(|stored| stored.id == entry.id && stored.granted == entry.granted && stored.result.is_some());
             if let Some(result) = entry.result.as_ref().filter(|_| !was_ended) {
-                self.metrics.ended(result.outcome, &result.reason);
+                self.metrics.ended(result);
                 tracing::info!(grant = entry.id, outcome = ?result.outcome, reason = result.reason,
                     message = entry.message, report = ?result.report, "ended");
             }

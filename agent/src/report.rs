@@ -120,17 +120,17 @@ fn numbers(memory: &Memory, now: Timestamp) -> BTreeMap<String, i64> {
         add_connections(&mut add, connections, closed, destroyed, left);
         add("parked", waited.into());
         add("replayed", replayed.into());
-        add("longestPauseMilliseconds", longest_milliseconds.into());
+        add(TransitionResult::LONGEST_PAUSE, longest_milliseconds.into());
         add("holdExpired", expired.into());
     }
     if let Some(lowered) = memory.lowered {
-        add("drainMilliseconds", milliseconds(lowered, operated.unwrap_or(now)));
+        add(TransitionResult::DRAIN, milliseconds(lowered, operated.unwrap_or(now)));
     }
     if let Some(operated) = operated {
         add("operateMilliseconds", milliseconds(operated, now));
     }
     if let Some(gap) = gap(memory) {
-        add("gapMilliseconds", gap.into());
+        add(TransitionResult::GAP, gap.into());
     }
     if let Some(Listening { killed: Some(killed), at }) = memory.listening {
         add("killToListenMilliseconds", milliseconds(killed, at));
@@ -141,9 +141,9 @@ fn numbers(memory: &Memory, now: Timestamp) -> BTreeMap<String, i64> {
 /// Where the connections at the start went. Those that came later and ended may be among the ones that ended by themselves.
 fn add_connections(add: &mut impl FnMut(&str, i64) -> Option<i64>, most: u32, closed: u32, destroyed: u32, left: u32) {
     add("connections", most.into());
-    add("closedIdle", closed.into());
-    add("destroyed", destroyed.into());
-    add("givenUp", left.into());
+    add(TransitionResult::CLOSED, closed.into());
+    add(TransitionResult::DESTROYED, destroyed.into());
+    add(TransitionResult::GIVEN_UP, left.into());
     add("endedThemselves", most.saturating_sub(closed).saturating_sub(destroyed).saturating_sub(left).into());
 }
 

@@ -46,7 +46,7 @@ const KNOWN: &[Known] = &[
         "anetd",
         "GKE Dataplane V2 (Cilium)",
         Some((
-            "its version of Cilium can't be seen; before 1.18 a pod that leaves service loses open connections of NodePorts and load balancers",
+            "its version of Cilium can't be seen; before 1.19, and before December 2025 in 1.18, a pod that leaves service loses open connections of NodePorts and load balancers",
             "prefer Hold there: DrainPolicy mode: Hold",
         )),
         true,
@@ -151,6 +151,10 @@ fn is_there(known: &Known, facts: &Facts, programs: &BTreeMap<String, Vec<String
     }
 }
 
+/// The first version of Cilium 1.18 that was made after its backport for pods that are not Ready was merged, in the middle of November
+/// 2025 (cilium/cilium#42708). Which version has it is not said there: one that may not is warned of.
+const KEEPS_UNREADY: (u32, u32, u32) = (1, 18, 5);
+
 /// Its version decides.
 fn cilium(programs: &BTreeMap<String, Vec<String>>) -> Option<Finding> {
     let (_, images) = programs.iter().find(|(name, _)| name.rsplit('/').next() == Some("cilium"))?;
@@ -161,14 +165,14 @@ fn cilium(programs: &BTreeMap<String, Vec<String>>) -> Option<Finding> {
         Some(version) if version >= (1, 19, 3) => {
             Finding::ok(format!("{name} is there; its endpoints follow a pod that leaves service within seconds"))
         }
-        Some(version) if version >= (1, 18, 0) => Finding::warning(
+        Some(version) if version >= KEEPS_UNREADY => Finding::warning(
             format!("{name} is there"),
             "up to 1.19.2 it may keep an old endpoint for half an hour after its connection to the API server broke",
             "update it to 1.19.3 or later",
         ),
         _ => Finding::warning(
             format!("{name} is there"),
-            "before 1.18 a pod that leaves service loses open connections of NodePorts and load balancers",
+            "before 1.19, and before December 2025 in 1.18, a pod that leaves service loses open connections of NodePorts and load balancers (cilium/cilium#42708)",
             "update it, or prefer Hold: DrainPolicy mode: Hold",
         ),
     })

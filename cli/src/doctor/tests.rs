@@ -288,7 +288,8 @@ fn what_else_is_there_is_said_with_what_it_means() {
     assert_eq!(means(&[proxy, ("kube-system/calico-node", "calico/node:v3")]), "");
     assert_eq!(means(&[("kube-system/cilium", "quay.io/cilium/cilium:v1.19.3@sha256:0")]), "");
     assert!(means(&[("kube-system/cilium", "quay.io/cilium/cilium:v1.17.4")]).contains("loses open connections"));
-    assert!(means(&[("kube-system/cilium", "cilium:v1.18.2")]).contains("half an hour"));
+    assert!(means(&[("kube-system/cilium", "cilium:v1.18.2")]).contains("loses open connections"));
+    assert!(means(&[("kube-system/cilium", "cilium:v1.18.9")]).contains("half an hour"));
     assert!(means(&[]).contains("no network plugin"));
     assert!(means(&[proxy, ("istio-system/ztunnel", "istio/ztunnel:1.29")]).contains("a second more"));
     assert!(

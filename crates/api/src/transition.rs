@@ -116,6 +116,19 @@ impl TransitionResult {
     /// Reason of a refusal: the application says never, by a hook's answer or by itself.
     pub const TASK_REFUSED: &str = "TaskRefused";
 
+    /// Number in the report: milliseconds from the order to leave service to the patch of the containers.
+    pub const DRAIN: &str = "drainMilliseconds";
+    /// Number in the report: milliseconds from that patch until the new processes listen.
+    pub const GAP: &str = "gapMilliseconds";
+    /// Number in the report: milliseconds for which the client waited that waited longest in a Hold.
+    pub const LONGEST_PAUSE: &str = "longestPauseMilliseconds";
+    /// Number in the report: idle connections that the agent closed.
+    pub const CLOSED: &str = "closedIdle";
+    /// Number in the report: connections that the agent reset.
+    pub const DESTROYED: &str = "destroyed";
+    /// Number in the report: connections that were still open when the containers were replaced.
+    pub const GIVEN_UP: &str = "givenUp";
+
     /// Number in the report: connections that were open when the pod became not Ready. With it come the next two.
     pub const OPEN_WHEN_NOT_READY: &str = "openWhenNotReady";
     /// Number in the report: those of them that somebody else reset within the next seconds.

@@ -40,6 +40,7 @@ mod words;
 mod write;
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use crate::mode::{Forecast, Policies, Traffic};
 use crate::pools::{PoolWish, Pools};
@@ -121,6 +122,8 @@ pub struct Round {
     pub asks: Vec<Ask>,
     /// What is wanted of pools of load balancers outside of the cluster; the same as last time as long as nothing changes.
     pub pools: Vec<PoolWish>,
+    /// How many workloads that have opted in are at each stage, by its name.
+    pub stages: BTreeMap<&'static str, usize>,
     /// What people should know; the same as last time as long as it holds.
     pub events: Vec<EventNote>,
     /// When to decide again even if nothing changes.
@@ -187,8 +190,8 @@ impl<'a, 'g> Pass<'a, 'g> {
         let reloads = reload::decide(&wishes, snapshot, now);
         wishes.by_pod.extend(companions::retiring(&wishes, &ended, &traffic, snapshot));
         let companions = companions::Companions::new(snapshot, now);
-        let losses = losses::known(&wishes, snapshot, now);
-        let (learned, ready_within) = (gaps::learned(&wishes, snapshot), start_up::ready_within(&wishes));
+        let losses = losses::known(&wishes, now);
+        let (learned, ready_within) = (gaps::learned(&wishes), start_up::ready_within(&wishes));
         Ok(Self {
             basis: Basis {
                 snapshot,
@@ -251,7 +254,8 @@ impl<'a, 'g> Pass<'a, 'g> {
         let pools = pools::wishes(&pools, &draft);
         let draft = draft.with(prefetches.changes).with(companions.changes);
         let (steps, reads) = (draft.into_steps(), ended.reads.clone());
-        let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, events, wake_at };
+        let stages = wishes.stages();
+        let round = Round { deposed: None, steps, reads, verdicts, asks: asked.asks, pools, stages, events, wake_at };
         Finished { round, wishes, ended, reloads, inoperable }
     }
 }

@@ -79,6 +79,23 @@ pub enum Stage {
     Halted(Because),
 }
 
+impl Stage {
+    /// In one word, as the metric `hitless_workloads` has it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NotOurs => "NotOurs",
+            Self::Idle => "Idle",
+            Self::Native => "Native",
+            Self::Rolling => "Rolling",
+            Self::Finishing => "Finishing",
+            Self::SteppingAside(_) => "SteppingAside",
+            Self::Refused(_) => "Refused",
+            Self::Halted(_) => "Halted",
+        }
+    }
+}
+
 /// When a companion pod tries a workload's next version before its own pods get it (docs/contract.md 33).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompanionWish {

@@ -113,7 +113,7 @@ impl NodePorts {
 }
 
 /// Whether these rules of kube-proxy send what comes to the port of Service `web`, which is served by pods of the same node, to one
-/// of them.
+/// of them. Since 1.36 the chain of the Service's own pods has their addresses, before it it jumps to a chain for each.
 fn sends_to_own_pod(rules: &str, namespace: &str, port: u16) -> bool {
     let service = format!("-{namespace}/web/");
     let mut blocks = rules.split("\n\t}\n");
@@ -121,7 +121,8 @@ fn sends_to_own_pod(rules: &str, namespace: &str, port: u16) -> bool {
         let name = block.split_once("chain ").map_or("", |(_, rest)| rest);
         name.starts_with("local-") && name.split_whitespace().next().is_some_and(|name| name.contains(&service))
     };
-    let has_pod = blocks.clone().filter(is_local).any(|chain| chain.contains("dnat"));
+    let has_pod =
+        blocks.clone().filter(is_local).any(|chain| chain.contains("dnat") || chain.contains("goto endpoint-"));
     let refused = format!("tcp . {port} ");
     let is_refused = blocks.any(|block| block.contains("map no-endpoint-nodeports") && block.contains(&refused));
     has_pod && !is_refused
@@ -150,12 +151,17 @@ mod tests {
 
 \tchain local-ABCE-b/web/tcp/ {
 \t}
+
+\tchain local-ABCF-d/web/tcp/ {
+\t\tnumgen random mod 1 vmap { 0 : goto endpoint-GH7X-d/web/tcp/__10.0.1.6/8080 }
+\t}
 }
 ";
 
     #[test]
     fn a_node_has_a_pod_if_its_rules_lead_to_one() {
         assert!(sends_to_own_pod(RULES, "a", 30001));
+        assert!(sends_to_own_pod(RULES, "d", 30005), "as kube-proxy 1.35 writes them");
         assert!(!sends_to_own_pod(RULES, "a", 30002), "the port is refused");
         assert!(!sends_to_own_pod(RULES, "b", 30003), "the chain is empty");
         assert!(!sends_to_own_pod(RULES, "c", 30004), "there is no chain");

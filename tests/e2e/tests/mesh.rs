@@ -31,6 +31,13 @@ fn redirect(pod: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the proxies have logged: the requests that they could not bring to an end.
+fn proxies_words(app: &App) -> Vec<String> {
+    let names = app.pods.objects().into_keys();
+    let logs = names.map(|name| app.kubectl.run(&["logs", &name, "--container", "proxy"]));
+    logs.map(|log| log.unwrap_or_else(|error| format!("{error:#}"))).collect()
+}
+
 /// Two pods are brought to another version under load; says what their operations report.
 fn upgrade(name: &str, mode: &str, rate: Rate) -> anyhow::Result<Vec<i64>> {
     let stack = Stack::attach()?;
@@ -69,7 +76,7 @@ fn upgrade(name: &str, mode: &str, rate: Rate) -> anyhow::Result<Vec<i64>> {
     traffic.wait_for_more(200, PATIENCE)?;
     let report = traffic.stop()?;
     println!("{}", serde_json::to_string(&report)?);
-    ensure!(report.failed() == 0, "requests failed: {:?}", report.failures);
+    ensure!(report.failed() == 0, "requests failed: {:?}; the proxies: {:#?}", report.failures, proxies_words(&app));
     ensure!(app.identities() == before, "pods were replaced");
     Ok(given_up)
 }

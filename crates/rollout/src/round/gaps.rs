@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::mode::Gaps;
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, Outcome, Transition};
+use hitless_api::{Outcome, Transition};
 use hitless_workloads::{OptIn, Write};
 use jiff::SignedDuration;
 
@@ -13,16 +13,13 @@ use super::change::Change;
 use super::losses::Known;
 use super::reload::Reloads;
 use super::wishes::Wishes;
-use crate::snapshot::Snapshot;
 
 /// What reports tell that workloads do not know yet, by index of the plan: gaps with what is new.
-pub(super) fn learned(wishes: &Wishes<'_>, snapshot: &Snapshot) -> BTreeMap<usize, Gaps> {
+pub(super) fn learned(wishes: &Wishes<'_>) -> BTreeMap<usize, Gaps> {
     let mut longest: BTreeMap<(usize, &str), u32> = BTreeMap::new();
-    for transition in snapshot.node_transitions.values().flat_map(|node| &node.transitions) {
+    for (pod, transition) in wishes.reports() {
         let is_done = transition.result.as_ref().is_some_and(|result| result.outcome == Outcome::Done);
         let Some(gap) = transition.gap_milliseconds.filter(|_| is_done) else { continue };
-        let Some(uid) = Grant::pod_uid_of(&transition.id) else { continue };
-        let Some(pod) = wishes.pods.get(uid) else { continue };
         let Some(gap) = plausible(gap, transition, pod) else { continue };
         let Some(revision) = pod.annotations.get(annotations::REVISION) else { continue };
         let Some(workload) = wishes.workload_of(pod) else { continue };

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hitless_api::Grant;
 use jiff::Timestamp;
 
 use super::wishes::Wishes;
 use crate::mode::ConnectionLosses;
-use crate::snapshot::Snapshot;
 
 /// What is known of one workload.
 pub(super) struct Known {
@@ -17,24 +15,17 @@ pub(super) struct Known {
 }
 
 /// What workloads remember and reports show, by index of the plan.
-pub(super) fn known(wishes: &Wishes<'_>, snapshot: &Snapshot, now: Timestamp) -> BTreeMap<usize, Known> {
+pub(super) fn known(wishes: &Wishes<'_>, now: Timestamp) -> BTreeMap<usize, Known> {
     let remembered = wishes.plans.iter().enumerate().filter_map(|(index, plan)| {
         let losses = ConnectionLosses::parse(plan.losses.as_deref(), now)?;
         Some((index, Known { losses, is_news: false }))
     });
     let mut known: BTreeMap<usize, Known> = remembered.collect();
-    for (node, transitions) in &snapshot.node_transitions {
-        for transition in &transitions.transitions {
-            let Some(pod) = Grant::pod_uid_of(&transition.id).and_then(|uid| wishes.pods.get(uid)) else { continue };
-            // Of pods of other nodes an agent has seen nothing.
-            if pod.node.as_ref() != Some(node) {
-                continue;
-            }
-            let Some(losses) = ConnectionLosses::reported(&pod.id.name, transition, now) else { continue };
-            let Some(workload) = wishes.workload_of(pod) else { continue };
-            if losses.is_news(known.get(&workload).map(|known| &known.losses)) {
-                known.insert(workload, Known { losses, is_news: true });
-            }
+    for (pod, transition) in wishes.reports() {
+        let Some(losses) = ConnectionLosses::reported(&pod.id.name, transition, now) else { continue };
+        let Some(workload) = wishes.workload_of(pod) else { continue };
+        if losses.is_news(known.get(&workload).map(|known| &known.losses)) {
+            known.insert(workload, Known { losses, is_news: true });
         }
     }
     known

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hitless_api::names::annotations;
 use hitless_api::pod::PodView;
-use hitless_api::{Grant, GrantOp, ObjectRef, Outcome};
+use hitless_api::{Grant, GrantOp, ObjectRef, Outcome, Transition};
 use hitless_workloads::{
     Holder, Obstacle, OptIn, Plan, PodIntent, PodWish, REQUESTS, RequestKind, Scene, Stage, World, image, restart,
 };
@@ -90,6 +90,25 @@ impl<'a> Wishes<'a> {
     /// Index of the plan of the workload that the pod belongs to, if that is looked after.
     pub(super) fn workload_of(&self, pod: &'a PodView) -> Option<usize> {
         self.by_workload.get(&self.owner(pod)?.uid).copied()
+    }
+
+    /// How many workloads that have opted in are at each stage, by its name.
+    pub(super) fn stages(&self) -> BTreeMap<&'static str, usize> {
+        let mut stages = BTreeMap::new();
+        for plan in self.plans.iter().filter(|plan| !matches!(plan.stage, Stage::NotOurs)) {
+            *stages.entry(plan.stage.name()).or_default() += 1;
+        }
+        stages
+    }
+
+    /// What agents report of pods on their own nodes. Of others an agent has seen nothing, whatever it says.
+    pub(super) fn reports(&self) -> impl Iterator<Item = (&'a PodView, &'a Transition)> {
+        self.snapshot.node_transitions.iter().flat_map(move |(node, reports)| {
+            reports.transitions.iter().filter_map(move |report| {
+                let pod = Grant::pod_uid_of(&report.id).and_then(|uid| self.pods.get(uid)).copied()?;
+                (pod.node.as_ref() == Some(node)).then_some((pod, report))
+            })
+        })
     }
 
     /// Index of the plan of the workload whose companion the pod is.
