@@ -64,7 +64,7 @@ const KNOWN: &[Known] = &[
         "ztunnel",
         "Istio ambient",
         Some((
-            "its tunnels stay open and are not waited for; what comes through them waits for the new process, and may need a second more. Not tried",
+            "its tunnels stay open and are not waited for; what comes through them counts, and waits for the new process. Its rules were tried, and not itself",
             "try one workload under load first (docs/draining.md, Meshes)",
         )),
         false,

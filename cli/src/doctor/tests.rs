@@ -291,7 +291,7 @@ fn what_else_is_there_is_said_with_what_it_means() {
     assert!(means(&[("kube-system/cilium", "cilium:v1.18.2")]).contains("loses open connections"));
     assert!(means(&[("kube-system/cilium", "cilium:v1.18.9")]).contains("half an hour"));
     assert!(means(&[]).contains("no network plugin"));
-    assert!(means(&[proxy, ("istio-system/ztunnel", "istio/ztunnel:1.29")]).contains("a second more"));
+    assert!(means(&[proxy, ("istio-system/ztunnel", "istio/ztunnel:1.29")]).contains("its tunnels stay open"));
     assert!(
         means(&[proxy, ("x/lbc", "public.ecr.aws/eks/aws-load-balancer-controller:v2")]).contains("target-type ip")
     );

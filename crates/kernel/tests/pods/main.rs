@@ -8,6 +8,7 @@
 )]
 
 mod alone;
+mod ambient;
 mod close;
 mod crowd;
 mod exec;
