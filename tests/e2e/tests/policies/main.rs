@@ -9,6 +9,7 @@ mod pod_status;
 mod request;
 mod rights;
 mod rows;
+mod template_fields;
 
 use std::time::Duration;
 
@@ -104,6 +105,7 @@ async fn judge(api: &Api, fixture: &Fixture) -> anyhow::Result<(usize, Vec<Strin
         wrong.extend(row.judge(&api).await);
     }
     wrong.extend(pod_status::judge(&api).await?);
+    wrong.extend(template_fields::judge(&api).await?);
     wrong.extend(rights::judge(&api).await?);
     Ok((rows.len(), wrong))
 }
