@@ -34,6 +34,9 @@ pub(crate) struct Bench {
     /// The name of the cluster; one that is up already is used as it is.
     #[arg(long, global = true, default_value = "bench")]
     cluster: String,
+    /// The version of Kubernetes of a cluster that is brought up: 1.36, 1.37 or 1.35-beta.
+    #[arg(long, global = true, default_value_t)]
+    kubernetes: Kubernetes,
 }
 
 #[derive(Subcommand)]
@@ -82,7 +85,7 @@ fn on_cluster(bench: &Bench, measure: impl FnOnce(&Stack) -> anyhow::Result<()>)
     let options = UpOptions {
         name: bench.cluster.clone(),
         nodes: 2,
-        kubernetes: Kubernetes::default(),
+        kubernetes: bench.kubernetes,
         ip_family: IpFamily::default(),
     };
     let cluster = Arc::new(Cluster::up(&options, &|line| eprintln!("{line}"))?);
