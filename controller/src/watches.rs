@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use hitless_api::names::{self, AGENT, OTHER_PODS, PREFETCH_PODS};
-use hitless_api::pod::PodView;
+use hitless_api::pod::{PodView, Sharing};
 use hitless_api::{
     DrainPolicy, GroupKind, Lenient, NodeTransition, ObjectRef, PodTransitionRule, TrafficProvider, TransitionBudget,
     TransitionLedger,
@@ -134,7 +134,16 @@ impl Caches {
                     Objects { resource, cache: Cache::new(resource.plural, view, wake.clone(), metrics.clone()) }
                 })
                 .collect(),
-            pods: Cache::new("Pod", |pod| Some(PodView::from(&pod)), wake.clone(), metrics.clone()),
+            pods: {
+                let sharing = Mutex::new(Sharing::default());
+                let view = move |pod| {
+                    let mut view = PodView::from(&pod);
+                    // What a panic has left is as good as any.
+                    sharing.lock().unwrap_or_else(PoisonError::into_inner).share(&mut view);
+                    Some(view)
+                };
+                Cache::new("Pod", view, wake.clone(), metrics.clone())
+            },
             prefetches: Cache::new("prefetch Pod", |pod| PrefetchView::of(&pod), wake.clone(), metrics.clone()),
             nodes: {
                 let names = Mutex::new(NamePool::default());

@@ -57,7 +57,7 @@ enum What {
     Footprint(footprint::Footprint),
     /// nginx, HAProxy and others: failed requests by server and way of upgrading it.
     Servers(servers::Servers),
-    /// Memory and time of the gate with 150,000 pods; needs no cluster.
+    /// Memory and time of the gate with 150,000 pods, and memory for what is known of them; needs no cluster.
     Gate,
 }
 

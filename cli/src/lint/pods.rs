@@ -44,7 +44,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot, files: &[Pods]) -> Vec<Pods> {
         let owner = world.top(pod).map(|owner| format!("{}/{}", owner.group_kind.kind, owner.name));
         Pods {
             namespace: pod.id.namespace.clone(),
-            labels: pod.labels.clone(),
+            labels: BTreeMap::clone(&pod.labels),
             count: 1,
             is_assumed: false,
             of: owner.unwrap_or_else(|| format!("Pod/{}", pod.id.name)),

@@ -200,8 +200,8 @@ fn operate(pod: &mut PodView, grant: &Grant, at: Timestamp) {
 
 fn serve(pod: &mut PodView, at: Timestamp) {
     for condition in ["Ready", IN_SERVICE] {
-        let is_true = ConditionView { is_true: true, reason: String::new(), message: String::new(), since: Some(at) };
-        pod.conditions.insert(condition.to_owned(), is_true);
+        let is_true = ConditionView::new(true, "", "", Some(at));
+        pod.conditions.insert(condition, is_true);
     }
 }
 

@@ -24,7 +24,7 @@ pub enum StragglerPolicy {
 }
 
 /// What travels on a port, and so which connections may be closed by us when idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PortTreatment {
     /// HTTP/1.x: an idle keep-alive connection is closed kindly.

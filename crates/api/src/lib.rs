@@ -27,6 +27,7 @@ pub mod propagation;
 pub mod pull;
 pub mod resource_context;
 pub mod selector;
+pub mod shared;
 pub mod traffic_provider;
 pub mod transition;
 pub mod transition_budget;

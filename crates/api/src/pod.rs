@@ -1,8 +1,10 @@
 //! A pod as every part of hitless sees it: our own small struct, so that a cache holds nothing else and no decision can ask
 //! for a field that was thrown away.
 
+mod conditions;
 mod container;
 mod endpoint;
+mod sharing;
 
 use std::collections::BTreeMap;
 
@@ -13,22 +15,12 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use crate::lifecycle;
 use crate::lifecycle::LifecycleView;
 use crate::names::{self, annotations};
+use crate::shared::Shared;
 use crate::{ObjectRef, PodRef, PullIdentity};
-pub use container::{ContainerState, ContainerView, Place, PortView};
+pub use conditions::{ConditionView, ConditionWords, Conditions};
+pub use container::{ContainerSpec, ContainerState, ContainerView, Place, PortView};
 pub use endpoint::EndpointFault;
-
-/// One condition of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConditionView {
-    /// `status == "True"`.
-    pub is_true: bool,
-    /// Machine-readable reason.
-    pub reason: String,
-    /// Human-readable message.
-    pub message: String,
-    /// When the status last changed.
-    pub since: Option<Timestamp>,
-}
+pub use sharing::Sharing;
 
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,11 +35,11 @@ pub struct PodView {
     /// `status.observedGeneration`; 0 where the kubelet sets none.
     pub observed_generation: i64,
     /// Labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Shared<BTreeMap<String, String>>,
     /// Those annotations that hitless reads: `hitless.dev/…`, the mirror mark, the rules that the pod skips.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Shared<BTreeMap<String, String>>,
     /// Controller owner.
-    pub owner: Option<ObjectRef>,
+    pub owner: Option<Shared<ObjectRef>>,
     /// `spec.nodeName`.
     pub node: Option<String>,
     /// Containers in the order of the spec, then restartable init containers; other init containers are not listed.
@@ -55,7 +47,7 @@ pub struct PodView {
     /// Whose credentials their images are pulled with.
     pub pull_identity: PullIdentity,
     /// Conditions by type.
-    pub conditions: BTreeMap<String, ConditionView>,
+    pub conditions: Conditions,
     /// Whether `hitless.dev/InService` is one of its readiness gates.
     pub gated: bool,
     /// `spec.hostNetwork`.
@@ -160,9 +152,9 @@ impl From<&Pod> for PodView {
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             generation: meta.generation.unwrap_or_default(),
             observed_generation: status.and_then(|s| s.observed_generation).unwrap_or_default(),
-            labels: meta.labels.clone().unwrap_or_default(),
-            annotations: meta.annotations.as_ref().map(annotations_of).unwrap_or_default(),
-            owner: ObjectRef::controller_of(meta),
+            labels: meta.labels.clone().unwrap_or_default().into(),
+            annotations: meta.annotations.as_ref().map(annotations_of).unwrap_or_default().into(),
+            owner: ObjectRef::controller_of(meta).map(Shared::from),
             node: spec.and_then(|s| s.node_name.clone()),
             containers: spec.map(|spec| container::containers(spec, status)).unwrap_or_default(),
             pull_identity: spec.map(pull_identity).unwrap_or_default(),
@@ -171,13 +163,9 @@ impl From<&Pod> for PodView {
                 .into_iter()
                 .flatten()
                 .map(|c| {
-                    let view = ConditionView {
-                        is_true: c.status == "True",
-                        reason: c.reason.clone().unwrap_or_default(),
-                        message: c.message.clone().unwrap_or_default(),
-                        since: c.last_transition_time.as_ref().map(|time| time.0),
-                    };
-                    (c.type_.clone(), view)
+                    let [reason, message] = [&c.reason, &c.message].map(|words| words.clone().unwrap_or_default());
+                    let since = c.last_transition_time.as_ref().map(|time| time.0);
+                    (c.type_.as_str(), ConditionView::new(c.status == "True", reason, message, since))
                 })
                 .collect(),
             gated: spec

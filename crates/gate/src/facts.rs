@@ -47,7 +47,7 @@ impl PodFacts {
             uid: pod.id.uid.clone(),
             namespace: pod.id.namespace.clone(),
             name: pod.id.name.clone(),
-            labels: pod.labels.clone(),
+            labels: BTreeMap::clone(&pod.labels),
             node: pod.node.clone(),
             owner,
             available: pod.available(),
@@ -246,12 +246,7 @@ impl Candidate {
             rank: 0,
             preferred: false,
             skips: annotation(SKIP_RULES).map(skipped_rules).unwrap_or_default(),
-            conditions: pod
-                .conditions
-                .iter()
-                .filter(|(_, state)| state.is_true)
-                .map(|(name, _)| name.clone())
-                .collect(),
+            conditions: pod.conditions.true_ones().map(ToOwned::to_owned).collect(),
         }
     }
 }

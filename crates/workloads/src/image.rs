@@ -185,13 +185,13 @@ pub fn alias(container: &ContainerView, token: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hitless_api::pod::{ContainerState, Place};
+    use hitless_api::pod::{ContainerSpec, ContainerState, Place};
 
     const D1: &str = "sha256:1111";
     const D2: &str = "sha256:2222";
 
     fn container(image: &str, image_id: &str) -> ContainerView {
-        ContainerView {
+        let spec = ContainerSpec {
             name: "c".into(),
             place: Place::Container(0),
             image: image.into(),
@@ -199,6 +199,9 @@ mod tests {
             ports: vec![],
             probe_periods: vec![],
             delays_ready: false,
+        };
+        ContainerView {
+            spec: spec.into(),
             status: Some(ContainerState {
                 container_id: "containerd://1".into(),
                 image: image.into(),
@@ -256,7 +259,7 @@ mod tests {
         assert_eq!(names, ["r.io/web:v1".to_owned(), format!("r.io/web@{D1}")]);
         assert_eq!((running_as(&runs, "r.io/web:v1"), running_as(&runs, "r.io/web:v2")), (Some(D1), None));
         // Its spec was changed, and the kubelet has not followed.
-        let runs = ContainerView { image: "r.io/web:v2".into(), ..runs };
+        runs.image = "r.io/web:v2".to_owned();
         assert_eq!(proven(&runs).next().as_deref(), Some("r.io/web:v1"));
         assert_eq!((running_as(&runs, "r.io/web:v1"), running_as(&runs, "r.io/web:v2")), (Some(D1), None));
     }

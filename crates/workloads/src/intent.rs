@@ -277,7 +277,7 @@ mod tests {
         let fresh = to(&recent, "r.io/web:v2", Some("sha256:2")).unwrap();
         assert!(fresh.starts_with("r.io/web:v2.hitless-") && fresh.ends_with("@sha256:2"), "{fresh}");
         assert_eq!(to(&recent, "r.io/web:v2", None), None, "an image without a digest has one name only");
-        let first = PodView { annotations: BTreeMap::new(), ..recent };
+        let first = PodView { annotations: BTreeMap::new().into(), ..recent };
         assert_eq!(to(&first, "r.io/web:v2", Some("sha256:2")), None, "it has had its first image only");
     }
 }

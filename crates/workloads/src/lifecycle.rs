@@ -49,7 +49,7 @@ pub fn next(pod: &PodView, known: Known<'_>, is_expected: impl Fn(&str) -> bool,
     let is_complete = view.missing().is_some_and(|mut missing| !missing.any(is_expected));
     let work = Work { pod, view, known, is_complete, stamp: now.as_nanosecond().to_string() };
     let after = work.labels();
-    if after != pod.labels {
+    if after != *pod.labels {
         return Some(Write::on_pod("lifecycle-labels", &pod.id, Request::Patch(patch_of(pod, &after))));
     }
     if let Some(is_true) = work.service_ready() {
@@ -79,7 +79,7 @@ struct Work<'a> {
 impl Work<'_> {
     /// The labels as they are to be.
     fn labels(&self) -> Labels {
-        let mut all = self.pod.labels.clone();
+        let mut all = Labels::clone(&self.pod.labels);
         Self::take_back(&mut all);
         if self.is_deletion() {
             self.begin_deletion(&mut all);

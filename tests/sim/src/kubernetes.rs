@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hitless_agent::view::NodePod;
 use hitless_api::lifecycle::{CONTROL, LifecycleView};
 use hitless_api::names::{self, labels};
-use hitless_api::pod::{ContainerView, Place, PodView};
+use hitless_api::pod::{Conditions, ContainerSpec, ContainerView, Place, PodView};
+use hitless_api::shared::Shared;
 use hitless_api::{ObjectRef, PodRef, PortTreatment, PullPolicy};
 use hitless_rollout::prefetch::PrefetchState;
 use hitless_rollout::snapshot::NodeView;
@@ -280,13 +281,13 @@ fn empty(id: PodRef) -> NodePod {
         resource_version: String::new(),
         generation: 1,
         observed_generation: 0,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
+        labels: Shared::default(),
+        annotations: Shared::default(),
         owner: None,
         node: None,
         containers: Vec::new(),
         pull_identity: hitless_api::PullIdentity::default(),
-        conditions: BTreeMap::new(),
+        conditions: Conditions::default(),
         gated: false,
         host_network: false,
         runtime_class: None,
@@ -325,11 +326,11 @@ pub(crate) fn pod(
         all.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
     };
     let view = &mut pod.view;
-    view.labels = map("labels");
+    view.labels = map("labels").into();
     if let Some(hash) = template.hash() {
         view.labels.insert(labels::POD_TEMPLATE_HASH.to_owned(), hash.to_owned());
     }
-    view.annotations = map("annotations");
+    view.annotations = map("annotations").into();
     if template.is_mixed() {
         view.annotations.insert(names::annotations::MIXED.to_owned(), template.shape().annotations.digest().to_owned());
     }
@@ -337,7 +338,7 @@ pub(crate) fn pod(
     let takes_part = view.labels.get(CONTROL).is_some_and(|value| value == "true");
     view.lifecycle =
         takes_part.then(|| Box::new(LifecycleView { expected: Some(Vec::new()), ..LifecycleView::default() }));
-    view.owner = Some(owner.clone());
+    view.owner = Some(owner.clone().into());
     view.created = Some(hitless_agent::instant::whole_seconds(created));
     view.gated = true;
     let port = hitless_api::pod::PortView { port: 80, name: None, treatment: PortTreatment::Http1, sctp: false };
@@ -345,15 +346,17 @@ pub(crate) fn pod(
     view.containers = template
         .images()
         .enumerate()
-        .map(|(index, (name, image))| ContainerView {
-            name: name.to_owned(),
-            place: Place::Container(index),
-            image: image.to_owned(),
-            pull_policy,
-            ports: vec![port.clone()],
-            probe_periods: vec![1],
-            delays_ready: true,
-            status: None,
+        .map(|(index, (name, image))| {
+            let spec = ContainerSpec {
+                name: name.to_owned(),
+                place: Place::Container(index),
+                image: image.to_owned(),
+                pull_policy,
+                ports: vec![port.clone()],
+                probe_periods: vec![1],
+                delays_ready: true,
+            };
+            ContainerView { spec: spec.into(), status: None }
         })
         .collect();
     pod.has_annotations = !pod.view.annotations.is_empty();

@@ -2,6 +2,7 @@
 
 use hitless_api::names::GATES_NOT_READY;
 use hitless_api::pod::{ConditionView, ContainerState, ContainerView, PodView};
+use hitless_api::shared::Shared;
 use jiff::Timestamp;
 
 /// How an image does. `T` is a harness's own measure of time.
@@ -55,8 +56,8 @@ fn whole_seconds(time: Timestamp) -> Timestamp {
 pub fn state(container: &mut ContainerView) -> &mut ContainerState {
     container.status.get_or_insert_with(|| ContainerState {
         container_id: String::new(),
-        image: String::new(),
-        image_id: String::new(),
+        image: Shared::default(),
+        image_id: Shared::default(),
         ready: false,
         running_since: None,
         last_ended: None,
@@ -70,7 +71,7 @@ pub fn state(container: &mut ContainerView) -> &mut ContainerState {
 pub fn started(state: &mut ContainerState, container_id: String, image: &str, image_id: String, now: Timestamp) {
     state.container_id = container_id;
     image.clone_into(&mut state.image);
-    state.image_id = image_id;
+    state.image_id = image_id.into();
     if state.running_since.is_some() {
         state.last_ended = Some(whole_seconds(now));
     }
@@ -127,9 +128,8 @@ pub fn settle(pod: &mut PodView, now: Timestamp) {
 /// Sets a condition as of now, if it is another one.
 pub fn set_condition(pod: &mut PodView, name: &str, is_true: bool, now: Timestamp) {
     if pod.conditions.get(name).is_none_or(|known| known.is_true != is_true) {
-        let (reason, message) = (String::new(), String::new());
-        let condition = ConditionView { is_true, reason, message, since: Some(whole_seconds(now)) };
-        pod.conditions.insert(name.to_owned(), condition);
+        let condition = ConditionView::new(is_true, "", "", Some(whole_seconds(now)));
+        pod.conditions.insert(name, condition);
     }
 }
 

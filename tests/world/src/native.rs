@@ -79,9 +79,9 @@ impl<'a> Seen<'a> {
         objects: impl IntoIterator<Item = &'a WorkloadObject>,
         pods: impl IntoIterator<Item = &'a Arc<PodView>>,
     ) -> Self {
-        let is_own = |owner: &Option<ObjectRef>| owner.as_ref().is_some_and(|owner| owner.uid == object.view.id.uid);
-        let children = objects.into_iter().filter(|each| is_own(&each.view.owner)).collect();
-        let pods = pods.into_iter().filter(|pod| is_own(&pod.owner)).map(|pod| &**pod).collect();
+        let is_own = |owner: Option<&ObjectRef>| owner.is_some_and(|owner| owner.uid == object.view.id.uid);
+        let children = objects.into_iter().filter(|each| is_own(each.view.owner.as_ref())).collect();
+        let pods = pods.into_iter().filter(|pod| is_own(pod.owner.as_deref())).map(|pod| &**pod).collect();
         Self { object, children, pods, nodes: Vec::new() }
     }
 

@@ -1,9 +1,11 @@
-//! What deciding costs with 150,000 pods: no cluster, the gate alone. The measuring program is `crates/gate/examples/bench.rs`.
+//! What 150,000 pods cost without a cluster: deciding, by the gate alone (`crates/gate/examples/bench.rs`), and knowing them
+//! (`crates/api/examples/pods.rs`).
 
 use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
 use hitless_e2e::build::cargo;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// What one run of the measuring program prints.
@@ -20,6 +22,13 @@ struct Run {
     allowed: u64,
 }
 
+/// What a controller keeps of pods that run.
+#[derive(Deserialize, Serialize)]
+struct Known {
+    pods: u32,
+    resident_bytes: u64,
+}
+
 #[derive(Serialize)]
 struct Figures {
     /// Pods of Deployments: those of one share their labels.
@@ -27,10 +36,17 @@ struct Figures {
     shared_labels: Run,
     /// Pods of StatefulSets: each has a label set of its own.
     own_labels: Run,
+    known_of_deployments: Known,
+    known_of_stateful_sets: Known,
 }
 
 pub(super) fn run(json: bool) -> anyhow::Result<()> {
-    let figures = Figures { shared_labels: measure("shared")?, own_labels: measure("own")? };
+    let figures = Figures {
+        shared_labels: measure(GATE, "shared")?,
+        own_labels: measure(GATE, "own")?,
+        known_of_deployments: measure(PODS, "shared")?,
+        known_of_stateful_sets: measure(PODS, "own")?,
+    };
     if json {
         println!("{}", serde_json::to_string(&figures)?);
         return Ok(());
@@ -51,15 +67,25 @@ pub(super) fn run(json: bool) -> anyhow::Result<()> {
             run.full_evaluation_ms
         );
     }
+    let known = [("Deployments", &figures.known_of_deployments), ("StatefulSets", &figures.known_of_stateful_sets)];
+    println!("{:<14} {:>9} {:>12}", "pods as known", "resident", "each");
+    for (name, Known { pods, resident_bytes }) in known {
+        println!("{name:<14} {:>5} MiB {:>6} bytes", resident_bytes >> 20, resident_bytes / u64::from(*pods));
+    }
     Ok(())
 }
 
-/// A process of its own for each, so that the memory is the gate's.
-fn measure(labels: &str) -> anyhow::Result<Run> {
+/// Package and name of a measuring program.
+type Program = (&'static str, &'static str);
+const GATE: Program = ("hitless-gate", "bench");
+const PODS: Program = ("hitless-api", "pods");
+
+/// A process of its own for each, so that the memory is that of what is measured.
+fn measure<T: DeserializeOwned>((package, example): Program, labels: &str) -> anyhow::Result<T> {
     let mut cargo = cargo();
     // One unit, as in what is shipped, so that its small functions are inlined.
     cargo.args(["--config", "profile.sim.package.hitless-gate.codegen-units=1"]);
-    cargo.args(["run", "--quiet", "--profile", "sim", "--package", "hitless-gate", "--example", "bench", "--", labels]);
+    cargo.args(["run", "--quiet", "--profile", "sim", "--package", package, "--example", example, "--", labels]);
     let output = cargo.stderr(Stdio::inherit()).output().context("starting cargo")?;
     ensure!(output.status.success(), "the measuring program ended with {}", output.status);
     serde_json::from_slice(&output.stdout).context("reading what the measuring program printed")

@@ -145,12 +145,11 @@ prop_compose! {
         let mut known = pod::running(start());
         let view = &mut known.view;
         image.clone_into(&mut view.containers[0].image);
-        view.conditions.insert("Ready".into(), ConditionView {
-            is_true: ready, reason: String::new(), message: String::new(), since: None });
+        view.conditions.insert("Ready", ConditionView::new(ready, "", "", None));
         view.conditions.remove(IN_SERVICE);
         if let Some((is_true, message, reason, since)) = in_service {
             let message = ["", "id", "mark"][usize::from(message)].to_owned();
-            view.conditions.insert(IN_SERVICE.into(), ConditionView { is_true, reason: reason.into(), message, since });
+            view.conditions.insert(IN_SERVICE, ConditionView::new(is_true, reason, message, since));
         }
         match status {
             None => view.containers[0].status = None,

@@ -96,7 +96,7 @@ impl World {
             }
             Action::ShowDrained => {
                 self.write("pods/status");
-                let since = self.pod.view.conditions[IN_SERVICE].since.unwrap();
+                let since = self.pod.view.conditions.get(IN_SERVICE).unwrap().since.unwrap();
                 pod::set_in_service(&mut self.pod, false, "Drained", &grant.id, since);
             }
             Action::ReturnToService { reason, message } => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitless_agent::instant::whole_seconds;
 use hitless_agent::view::NodePod;
 use hitless_api::PodRef;
-use hitless_api::pod::{ConditionView, ContainerState, ContainerView, Place, PodView};
+use hitless_api::pod::{ConditionView, Conditions, ContainerSpec, ContainerState, ContainerView, Place, PodView};
 use jiff::Timestamp;
 
 pub(crate) const UID: &str = "11111111-2222-3333-4444-555555555555";
@@ -20,13 +20,8 @@ pub(crate) fn id() -> PodRef {
 /// A gated pod that has been in service for a while.
 pub(crate) fn running(now: Timestamp) -> NodePod {
     let earlier = whole_seconds(now).checked_sub(jiff::SignedDuration::from_secs(100)).unwrap();
-    let condition = |reason: &str| ConditionView {
-        is_true: true,
-        reason: reason.into(),
-        message: String::new(),
-        since: Some(earlier),
-    };
-    let container = ContainerView {
+    let condition = |reason: &str| ConditionView::new(true, reason, "", Some(earlier));
+    let spec = ContainerSpec {
         name: CONTAINER.into(),
         place: Place::Container(0),
         image: FROM.into(),
@@ -34,6 +29,9 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         ports: vec![],
         probe_periods: vec![1],
         delays_ready: true,
+    };
+    let container = ContainerView {
+        spec: spec.into(),
         status: Some(ContainerState {
             container_id: "containerd://0".into(),
             image: FROM.into(),
@@ -51,13 +49,13 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
         resource_version: "10".into(),
         generation: 1,
         observed_generation: 1,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
+        labels: BTreeMap::new().into(),
+        annotations: BTreeMap::new().into(),
         owner: None,
         node: Some("n1".into()),
         containers: vec![container],
         pull_identity: hitless_api::PullIdentity::default(),
-        conditions: BTreeMap::from([
+        conditions: Conditions::from_iter([
             ("Ready".to_owned(), condition("")),
             ("ContainersReady".to_owned(), condition("")),
             (super::IN_SERVICE.to_owned(), condition("InService")),
@@ -79,7 +77,6 @@ pub(crate) fn running(now: Timestamp) -> NodePod {
 
 /// What a status patch of this condition does.
 pub(crate) fn set_in_service(pod: &mut NodePod, is_true: bool, reason: &str, message: &str, now: Timestamp) {
-    let condition =
-        ConditionView { is_true, reason: reason.into(), message: message.into(), since: Some(whole_seconds(now)) };
-    pod.view.conditions.insert(super::IN_SERVICE.to_owned(), condition);
+    let condition = ConditionView::new(is_true, reason, message, Some(whole_seconds(now)));
+    pod.view.conditions.insert(super::IN_SERVICE, condition);
 }

@@ -360,7 +360,7 @@ fn fillers() -> &'static [Arc<PodView>] {
     FILLERS.get_or_init(|| {
         let one = view(&pod("filler", "filler:v1"));
         let filler = |number: usize| {
-            let mut filler = PodView { finished: true, owner: None, labels: BTreeMap::new(), ..one.clone() };
+            let mut filler = PodView { finished: true, owner: None, labels: BTreeMap::new().into(), ..one.clone() };
             (filler.id.name, filler.id.uid) = (format!("filler-{number}"), format!("uid-filler-{number}"));
             Arc::new(filler)
         };

@@ -1,13 +1,16 @@
 //! A container of a pod: what is wished and what runs.
 
+use std::ops::{Deref, DerefMut};
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, PodSpec, PodStatus, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::shared::Shared;
 use crate::{PortTreatment, PullPolicy};
 
 /// A port that a container declares.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PortView {
     /// Number.
     pub port: u16,
@@ -20,7 +23,7 @@ pub struct PortView {
 }
 
 /// Where a container stands in its pod's spec, with its index there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// `spec.containers`.
     Container(usize),
@@ -39,9 +42,32 @@ impl Place {
     }
 }
 
-/// One container: what is wished and what runs.
+/// One container: what is wished and what runs. It reads like its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerView {
+    /// What is wished.
+    pub spec: Shared<ContainerSpec>,
+    /// What the kubelet says of it; absent before it was created.
+    pub status: Option<ContainerState>,
+}
+
+impl Deref for ContainerView {
+    type Target = ContainerSpec;
+
+    fn deref(&self) -> &ContainerSpec {
+        &self.spec
+    }
+}
+
+impl DerefMut for ContainerView {
+    fn deref_mut(&mut self) -> &mut ContainerSpec {
+        &mut self.spec
+    }
+}
+
+/// What the pod's spec says of a container: the same in most pods of a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ContainerSpec {
     /// Name.
     pub name: String,
     /// Where it stands.
@@ -56,11 +82,9 @@ pub struct ContainerView {
     pub probe_periods: Vec<u32>,
     /// It has a readiness or startup probe: after a start the pod is not Ready until that passes.
     pub delays_ready: bool,
-    /// What the kubelet says of it; absent before it was created.
-    pub status: Option<ContainerState>,
 }
 
-impl ContainerView {
+impl ContainerSpec {
     /// Whether its spec tells of somebody whom it serves, or of a pod that is not Ready while it starts.
     #[must_use]
     pub fn declares_service(&self) -> bool {
@@ -74,9 +98,9 @@ pub struct ContainerState {
     /// `containerID`, e.g. `containerd://…`; empty before it was created.
     pub container_id: String,
     /// The image that runs, by name: until the kubelet has followed it is not yet the one of the spec.
-    pub image: String,
+    pub image: Shared<String>,
     /// Resolved image with its digest, e.g. `registry/repo@sha256:…`; without `@` when only an id is known.
-    pub image_id: String,
+    pub image_id: Shared<String>,
     /// Readiness probe passes.
     pub ready: bool,
     /// It runs now, since then.
@@ -130,7 +154,7 @@ fn container_view(container: &Container, place: Place, statuses: &[ContainerStat
             ports.push(PortView { port, name: None, treatment: PortTreatment::Http1, sctp: false });
         }
     }
-    ContainerView {
+    let spec = ContainerSpec {
         name: container.name.clone(),
         place,
         image: container.image.clone().unwrap_or_default(),
@@ -142,6 +166,9 @@ fn container_view(container: &Container, place: Place, statuses: &[ContainerStat
             .map(|probe| probe.period_seconds.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(10))
             .collect(),
         delays_ready: container.readiness_probe.is_some() || container.startup_probe.is_some(),
+    };
+    ContainerView {
+        spec: spec.into(),
         status: statuses.iter().find(|status| status.name == container.name).map(container_state),
     }
 }
@@ -180,8 +207,8 @@ fn container_state(status: &ContainerStatus) -> ContainerState {
     let state = status.state.as_ref();
     ContainerState {
         container_id: status.container_id.clone().unwrap_or_default(),
-        image: status.image.clone(),
-        image_id: status.image_id.clone(),
+        image: status.image.clone().into(),
+        image_id: status.image_id.clone().into(),
         ready: status.ready,
         running_since: state.and_then(|s| s.running.as_ref()).and_then(|r| r.started_at.as_ref()).map(|time| time.0),
         last_ended: last_terminated(status).and_then(|last| last.finished_at.as_ref()).map(|time| time.0),
@@ -272,7 +299,7 @@ mod tests {
         let places: Vec<_> = view.containers.iter().map(|each| (each.name.as_str(), each.place)).collect();
         assert_eq!(places, [("web", Place::Container(0)), ("proxy", Place::RestartableInit(1))]);
         assert_eq!(view.containers[1].place.path(), ("initContainers", 1));
-        assert_eq!(view.containers[1].status.as_ref().unwrap().image_id, "id-proxy");
+        assert_eq!(view.containers[1].status.as_ref().unwrap().image_id.as_str(), "id-proxy");
         assert_eq!(view.containers[1].ports[0].treatment, Http1);
     }
 }

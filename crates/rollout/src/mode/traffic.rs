@@ -310,7 +310,7 @@ mod tests {
         let shown = keeps(&pods[0], &[Arc::new(group)]).unwrap();
         assert_eq!(shown, "annotation cloud.google.com/neg-status of Service web");
         let name = "target-health.elbv2.k8s.aws/k8s-shop-web-0123456789";
-        pods[0].conditions.insert(name.to_owned(), pods[0].conditions["Ready"].clone());
+        pods[0].conditions.insert(name, pods[0].conditions.get("Ready").unwrap().clone());
         assert_eq!(keeps(&pods[0], &[plain]).unwrap(), format!("its condition {name}"));
     }
 

@@ -229,7 +229,7 @@ mod tests {
             let at: Vec<String> = bound.of_pod(&pod()).iter().map(|(key, at)| format!("{key} {at}")).collect();
             assert_eq!(at, ["edge/shop 10.1.0.5:8080"], "{pools}");
         }
-        let other = PodView { labels: BTreeMap::new(), ..pod() };
+        let other = PodView { labels: BTreeMap::new().into(), ..pod() };
         let services = [service(Some("edge/shop"), &json!([{"port": 80}]))];
         assert!(Pools::of(&services, &providers, &none).of_pod(&other).is_empty());
     }

@@ -255,7 +255,7 @@ impl<'a> Basis<'a, '_> {
         if unreadable.is_empty() && kuperator.is_none() {
             return None;
         }
-        let direct = pod.owner.as_ref()?;
+        let direct: &ObjectRef = pod.owner.as_ref()?;
         let above =
             self.wishes.world.object(&direct.uid).and_then(|object| self.wishes.world.top_of(object).owner.as_ref());
         let kinds = [Some(direct), above].into_iter().flatten().map(|owner| &owner.group_kind);

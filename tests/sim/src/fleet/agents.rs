@@ -29,10 +29,8 @@ impl World {
         for (_, grant) in &begun {
             let wall = self.server.stamp();
             self.server.change_pod(&mut self.checks, &grant.pod.uid, |pod| {
-                let since = Some(wall);
-                let (reason, message) = ("Leaving".to_owned(), grant.id.clone());
-                let condition = ConditionView { is_true: false, reason, message, since };
-                pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
+                let condition = ConditionView::new(false, "Leaving", grant.id.as_str(), Some(wall));
+                pod.view.conditions.insert(IN_SERVICE, condition);
                 set_condition(&mut pod.view, "Ready", false, wall);
             });
             *self.server.written.entry("pods/status").or_default() += 1;

@@ -6,6 +6,7 @@ use hitless_api::PodTransitionRuleSpec;
 use hitless_api::names::IN_SERVICE;
 use hitless_api::pod::ContainerState;
 use hitless_api::pod_transition_rule::{AvailableRule, TransitionRule};
+use hitless_api::shared::Shared;
 use hitless_rollout::prefetch::{NamePool, NodeImages};
 use hitless_rollout::snapshot::{AgentState, NodeView, RuleView, Snapshot, Version};
 use hitless_world::kubelet::set_condition;
@@ -98,8 +99,8 @@ pub(super) fn run(pod: &mut hitless_agent::view::NodePod, node: usize) {
     for container in &mut pod.view.containers {
         container.status = Some(ContainerState {
             container_id: "containerd://1".to_owned(),
-            image: container.image.clone(),
-            image_id: String::new(),
+            image: container.image.clone().into(),
+            image_id: Shared::default(),
             ready: true,
             running_since: Some(wall),
             last_ended: None,

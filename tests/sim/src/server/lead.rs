@@ -50,9 +50,8 @@ impl Server {
                 }
                 let mut pod = hitless_agent::view::NodePod::clone(&pod.node_pod);
                 let since = Some(hitless_agent::instant::whole_seconds(self.stamp()));
-                let reason = write.because.reason().to_owned();
-                let condition = ConditionView { is_true: true, reason, message: String::new(), since };
-                pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
+                let condition = ConditionView::new(true, write.because.reason(), "", since);
+                pod.view.conditions.insert(IN_SERVICE, condition);
                 Ok(Some(Object::Pod(self.put_pod(checks, pod))))
             }
             Write::ProviderStatus(write) => {

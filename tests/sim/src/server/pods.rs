@@ -30,14 +30,14 @@ impl Server {
             return Err(Refusal::Conflict);
         }
         let condition = &patch["status"]["conditions"][0];
-        let next = ConditionView {
-            is_true: condition["status"] == "True",
-            reason: text(&condition["reason"]),
-            message: text(&condition["message"]),
-            since: condition["lastTransitionTime"].as_str().and_then(|time| time.parse().ok()),
-        };
+        let next = ConditionView::new(
+            condition["status"] == "True",
+            text(&condition["reason"]),
+            text(&condition["message"]),
+            condition["lastTransitionTime"].as_str().and_then(|time| time.parse().ok()),
+        );
         let mut after = NodePod::clone(&known.node_pod);
-        after.view.conditions.insert(IN_SERVICE.to_owned(), next);
+        after.view.conditions.insert(IN_SERVICE, next);
         self.admission.review(self.now, &known.view, &after.view)?;
         checks.in_service(self, &known.view, &after.view, operation);
         Ok(Some(Object::Pod(self.put_pod(checks, after))))

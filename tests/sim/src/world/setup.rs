@@ -217,13 +217,8 @@ fn running(mut pod: NodePod, node: usize, nodes: &mut [Node], ground: &mut Groun
     for name in ["PodScheduled", "ContainersReady", "Ready"] {
         set_condition(&mut pod.view, name, true, wall);
     }
-    let condition = ConditionView {
-        is_true: true,
-        reason: "InService".to_owned(),
-        message: String::new(),
-        since: Some(whole_seconds(wall)),
-    };
-    pod.view.conditions.insert(IN_SERVICE.to_owned(), condition);
+    let condition = ConditionView::new(true, "InService", "", Some(whole_seconds(wall)));
+    pod.view.conditions.insert(IN_SERVICE, condition);
     let container = &mut pod.view.containers[0];
     let repository = container.image.split(':').next().unwrap_or_default().to_owned();
     let (image, digest) = (container.image.clone(), format!("{repository}@sha256:1"));

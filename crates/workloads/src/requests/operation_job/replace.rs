@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use hitless_api::JsonPatch;
 use hitless_api::pod::PodView;
-use hitless_api::{JsonPatch, ObjectRef};
 
 use super::job::{Job, Standing, failed};
 use super::{Action, is_token};
@@ -36,7 +36,7 @@ pub(super) fn standing<'s>(
         };
     };
     let Some(owner) = pod.owner.as_ref().filter(|owner| owner.group_kind == COLLA_SET.group_kind) else {
-        let whose = pod.owner.as_ref().map_or_else(|| "nobody".to_owned(), ObjectRef::label);
+        let whose = pod.owner.as_ref().map_or_else(|| "nobody".to_owned(), |owner| owner.label());
         return failed(
             "NotOfCollaSet",
             format!("pod {target} belongs to {whose}; only a CollaSet's pods can be replaced"),
