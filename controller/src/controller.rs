@@ -36,7 +36,7 @@ use hitless_rollout::guard::Guards;
 use hitless_rollout::kuperator::Kuperator;
 use hitless_rollout::reload::Uses;
 use hitless_rollout::round::{Read, Round, Step, round, under_way};
-use hitless_rollout::snapshot::{Evidence, Snapshot};
+use hitless_rollout::snapshot::{Evidence, Namespaces, Snapshot};
 use hitless_workloads::interest;
 
 use approval_calls::ApprovalCalls;
@@ -142,6 +142,10 @@ impl Controller {
         }
         let now = Timestamp::now();
         let mut snapshot = self.caches.snapshot(now);
+        // Who waits for the Lease does this, too, to know them when it leads.
+        if !self.caches.knows_pods(&self.client, &Namespaces::wanted(&snapshot), &self.wake) {
+            return latest;
+        }
         memory.observe(&snapshot, now);
         let leadership = *self.leadership.borrow();
         self.metrics.leads(leadership.leads(Instant::now()));

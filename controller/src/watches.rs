@@ -1,12 +1,14 @@
 //! The watched caches, and the snapshot that is taken of them.
 
+mod known_pods;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use hitless_api::names::{self, AGENT, OTHER_PODS, PREFETCH_PODS};
-use hitless_api::pod::{PodView, Sharing};
+use hitless_api::pod::PodView;
 use hitless_api::{
     DrainPolicy, GroupKind, Lenient, NodeTransition, ObjectRef, PodTransitionRule, TrafficProvider, TransitionBudget,
     TransitionLedger,
@@ -36,7 +38,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use hitless_rollout::snapshot::{BindingView, LedgerView, NodeTransitionView, NodeView, RuleView, Snapshot};
+use hitless_rollout::snapshot::{
+    BindingView, LedgerView, Namespaces, NodeTransitionView, NodeView, RuleView, Snapshot,
+};
+use known_pods::KnownPods;
 
 /// Objects in one page of a list.
 const PAGED: Listing = Listing::Paged(500);
@@ -61,6 +66,7 @@ pub struct Caches {
     pub(crate) services: Cache<Service, ServiceView>,
     pub(crate) drain_policies: Cache<Lenient<DrainPolicy>, PolicyView>,
     pub(crate) providers: Cache<TrafficProvider, ProviderView>,
+    known_pods: Arc<KnownPods>,
     installed: Arc<Installed>,
     kuperator: KuperatorCaches,
 }
@@ -120,6 +126,7 @@ impl Caches {
         metrics: &watch::Metrics,
     ) -> Self {
         let interest = Arc::new(Mutex::new(Interest::default()));
+        let known_pods = Arc::new(KnownPods::default());
         Self {
             installed: Arc::default(),
             kuperator: KuperatorCaches::new(wake, metrics),
@@ -135,15 +142,10 @@ impl Caches {
                 })
                 .collect(),
             pods: {
-                let sharing = Mutex::new(Sharing::default());
-                let view = move |pod| {
-                    let mut view = PodView::from(&pod);
-                    // What a panic has left is as good as any.
-                    sharing.lock().unwrap_or_else(PoisonError::into_inner).share(&mut view);
-                    Some(view)
-                };
-                Cache::new("Pod", view, wake.clone(), metrics.clone())
+                let known = Arc::clone(&known_pods);
+                Cache::new("Pod", move |pod| known.view(&pod), wake.clone(), metrics.clone())
             },
+            known_pods,
             prefetches: Cache::new("prefetch Pod", |pod| PrefetchView::of(&pod), wake.clone(), metrics.clone()),
             nodes: {
                 let names = Mutex::new(NamePool::default());
@@ -300,6 +302,12 @@ impl Caches {
         let answers: Vec<bool> =
             stream::iter(parts.to_vec()).map(read).buffer_unordered(READS_AT_A_TIME).try_collect().await?;
         Ok(answers.into_iter().filter(|is_there| *is_there).count())
+    }
+
+    /// Whether all pods are known of the namespaces in which something may be decided. If not, they are being read, and `wake` is
+    /// notified when they have been.
+    pub(crate) fn knows_pods(&self, client: &Client, wanted: &Namespaces, wake: &Arc<Notify>) -> bool {
+        self.known_pods.are_known(client, &self.pods, wanted, wake)
     }
 
     /// Workloads of kinds of which some resource can't be listed: without a part of their objects nothing may be decided about them.

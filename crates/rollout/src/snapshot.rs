@@ -1,6 +1,7 @@
 //! Everything that a round looks at, as small structs.
 
 mod binding;
+mod namespaces;
 mod observer;
 mod read;
 mod reported;
@@ -27,6 +28,7 @@ use jiff::Timestamp;
 
 pub use binding::{AGENT_ROLE, BindingView};
 pub use hitless_api::Version;
+pub use namespaces::{Namespaces, is_ours};
 pub use read::agents;
 
 /// A Node.

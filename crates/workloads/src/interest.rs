@@ -57,6 +57,20 @@ impl Object {
         is_mixed || self.annotations.keys().chain(self.labels.keys()).any(|name| name.starts_with(OURS))
     }
 
+    /// Whether anything is done for it, or for the pods that it owns or names.
+    #[must_use]
+    pub fn matters(&self) -> bool {
+        match &self.body {
+            Body::Deployment(_)
+            | Body::ReplicaSet(_)
+            | Body::StatefulSet(_)
+            | Body::DaemonSet(_)
+            | Body::ControllerRevision(_)
+            | Body::Claim(_) => self.opt_in() != OptIn::No || self.carries_ours(),
+            Body::CollaSet(_) | Body::ResourceContext(_) | Body::PodDecoration(_) | Body::OperationJob(_) => true,
+        }
+    }
+
     fn template_mut(&mut self) -> Option<&mut Template> {
         match &mut self.body {
             Body::Deployment(body) => Some(&mut body.template),

@@ -12,6 +12,7 @@ use hitless_e2e::until::until_answered;
 use hitless_e2e::{App, Stack, Traffic, Watch};
 use hitless_load::Report;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -24,6 +25,12 @@ fn turn() -> MutexGuard<'static, ()> {
 const CLOSED_WITHIN: Duration = Duration::from_mins(1);
 /// Requests a second from each of the two nodes.
 const RATE: Rate = Rate { fresh: 50, keepalive: 0, connections: 0, delay_ms: 0 };
+
+/// Pods that are held. On a machine that is busy a companion would serve while such a pod is replaced, for it starts slowly there.
+fn held() -> Shape {
+    let patch = json!({"metadata": {"annotations": {"hitless.dev/companion": "Never"}}});
+    Shape { mode: None, patch, ..Shape::default() }
+}
 
 /// A single replica under load from both nodes.
 struct Scene {
@@ -137,7 +144,7 @@ fn agent_killed_after(milliseconds: u64, shape: &Shape) -> anyhow::Result<()> {
 fn an_agent_killed_at_any_moment_of_a_hold_loses_nothing() -> anyhow::Result<()> {
     let _turn = turn();
     // Not for longer than usual: nobody lets clients in before their time is up, and a client's third attempt comes after three seconds.
-    let shape = Shape { mode: None, ..Shape::default() };
+    let shape = held();
     [0, 60, 150, 400].into_iter().try_for_each(|milliseconds| {
         agent_killed_after(milliseconds, &shape)
             .with_context(|| format!("killed {milliseconds} ms after the Service was opened"))
@@ -149,7 +156,7 @@ fn an_agent_killed_at_any_moment_of_a_hold_loses_nothing() -> anyhow::Result<()>
 #[test]
 fn clients_of_an_agent_killed_in_a_hold_wait_for_the_new_process_and_not_for_the_cap() -> anyhow::Result<()> {
     let _turn = turn();
-    let scene = Scene::start("t-hold-kill-patched", &Shape { mode: None, ..Shape::default() }.parking())?;
+    let scene = Scene::start("t-hold-kill-patched", &held().parking())?;
     scene.app.set_version("v2")?;
     scene.app.pods.wait("the image patch", PATIENCE, |pods| {
         pods.values().any(|pod| image_of(pod) == echo_image("v2")).then_some(())
@@ -171,7 +178,7 @@ fn clients_of_an_agent_killed_in_a_hold_wait_for_the_new_process_and_not_for_the
 fn an_agent_that_is_replaced_in_a_hold_ends_it_in_order() -> anyhow::Result<()> {
     let _turn = turn();
     for (name, milliseconds) in [("t-hold-term-a", 0), ("t-hold-term-b", 150)] {
-        let scene = Scene::start(name, &Shape { mode: None, ..Shape::default() }.parking())?;
+        let scene = Scene::start(name, &held().parking())?;
         scene.hold()?;
         // At a moment of its own choice, as above.
         std::thread::sleep(Duration::from_millis(milliseconds));
@@ -194,7 +201,7 @@ fn an_agent_that_is_replaced_in_a_hold_ends_it_in_order() -> anyhow::Result<()> 
 #[test]
 fn the_leader_killed_in_a_hold_loses_nothing_and_the_next_one_closes_the_service() -> anyhow::Result<()> {
     let _turn = turn();
-    let scene = Scene::start("t-hold-leader", &Shape { mode: None, ..Shape::default() }.parking())?;
+    let scene = Scene::start("t-hold-leader", &held().parking())?;
     scene.hold()?;
     scene.stack.kill_leader()?;
     let killed = Instant::now();
@@ -209,7 +216,7 @@ fn the_leader_killed_in_a_hold_loses_nothing_and_the_next_one_closes_the_service
 #[test]
 fn a_pod_deleted_in_its_hold_costs_no_more_than_its_deletion() -> anyhow::Result<()> {
     let _turn = turn();
-    let scene = Scene::start("t-hold-deleted", &Shape { mode: None, ..Shape::default() }.parking())?;
+    let scene = Scene::start("t-hold-deleted", &held().parking())?;
     scene.hold()?;
     let held = SignedDuration::from_millis(LONGEST_HOLD.into());
     let deleted = Timestamp::now();

@@ -53,6 +53,8 @@ struct Content<T> {
     entries: Entries<T>,
     /// A list that is being read.
     listing: Option<Entries<T>>,
+    /// While more objects are being loaded: what the watch has told to be deleted since that began.
+    loading: Option<HashMap<Key, Option<u64>>>,
     /// Newest resourceVersion that the watch has told of. Events of one watch come in that order, so an object that is older
     /// and not in `entries` has been deleted since.
     newest: u64,
@@ -82,6 +84,7 @@ impl<K, T> Cache<K, T> {
             unreadable: false,
             entries: HashMap::new(),
             listing: None,
+            loading: None,
             newest: 0,
         };
         Self(Arc::new(Shared { kind, view, wake, metrics, content: Mutex::new(content) }))
@@ -144,7 +147,8 @@ impl<K, T> Cache<K, T> {
     }
 
     pub(super) fn begin_list(&self) {
-        self.content(|content| content.listing = Some(HashMap::new()));
+        // What is deleted meanwhile is not told of, so nothing that was read before may be put in afterwards.
+        self.content(|content| (content.listing, content.loading) = (Some(HashMap::new()), None));
     }
 
     pub(super) fn end_list(&self) {
@@ -177,6 +181,7 @@ impl<K, T> Cache<K, T> {
                 unreadable: false,
                 entries: HashMap::new(),
                 listing: None,
+                loading: None,
                 newest: content.newest,
             };
             changed
@@ -211,6 +216,9 @@ impl<K, T> Cache<K, T> {
         let version = number(version);
         let removed = self.content(|content| {
             content.newest = content.newest.max(version.unwrap_or_default());
+            if let Some(deleted) = &mut content.loading {
+                deleted.insert(key.clone(), version);
+            }
             let outdated = content.entries.get(key).is_some_and(|entry| !older(version, entry.version));
             outdated.then(|| content.entries.remove(key)).flatten()
         });
@@ -232,6 +240,35 @@ impl<K: Resource, T: PartialEq> Cache<K, T> {
         if !passed {
             self.set(key, version, (self.0.view)(object));
         }
+    }
+
+    /// Objects that were of no interest so far are about to be read and put in one by one ([`Self::load`]): from now on it is noted what
+    /// the watch tells to be deleted. `false` while a list is being read, which may have left some of them out; then try it again.
+    #[must_use]
+    pub fn begin_load(&self) -> bool {
+        self.content(|content| {
+            let is_free = content.synced && content.listing.is_none();
+            content.loading = is_free.then(HashMap::new);
+            is_free
+        })
+    }
+
+    /// Puts an object in that was read since [`Self::begin_load`], unless the watch has told of its deletion, or of something newer.
+    pub fn load(&self, object: K) {
+        let (key, version) = (Key::of(&object), number(object.meta().resource_version.as_deref()));
+        let is_there = self.content(|content| {
+            let deleted = content.loading.as_ref()?.get(&key);
+            Some(deleted.is_none_or(|deleted| older(*deleted, version)))
+        });
+        if is_there == Some(true) {
+            self.set(key, version, (self.0.view)(object));
+        }
+    }
+
+    /// `false`: a list was begun meanwhile, so some of what was put in may be gone again, and all has to be read once more.
+    #[must_use]
+    pub fn end_load(&self) -> bool {
+        self.content(|content| content.loading.take()).is_some()
     }
 
     pub(super) fn list(&self, object: K) {

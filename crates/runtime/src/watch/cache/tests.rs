@@ -44,6 +44,37 @@ fn an_own_write_that_is_answered_after_the_deletion_was_seen_does_not_revive_the
 }
 
 #[test]
+fn what_is_loaded_later_is_neither_older_than_what_the_watch_has_told_nor_deleted_since() {
+    let cache = cache();
+    cache.apply(object("a", "5"));
+    assert!(cache.begin_load());
+    cache.apply(object("a", "9"));
+    cache.delete(&Key { namespace: "n".into(), name: "b".into() }, Some("8"));
+    for (name, version) in [("a", "5"), ("b", "6"), ("c", "2")] {
+        cache.load(object(name, version));
+    }
+    assert!(cache.end_load());
+    let all =
+        |cache: &Cache<ConfigMap, String>| versions(cache).into_iter().map(|(_, version)| version).collect::<Vec<_>>();
+    assert_eq!(all(&cache), ["9", "2"]);
+    cache.load(object("d", "9"));
+    assert_eq!(all(&cache), ["9", "2"], "nobody notes any more what is deleted");
+}
+
+#[test]
+fn nothing_is_loaded_beside_a_list() {
+    let cache = cache();
+    assert!(cache.begin_load());
+    cache.load(object("a", "5"));
+    cache.begin_list();
+    cache.load(object("b", "6"));
+    assert!(!cache.begin_load(), "the list may have left some out");
+    cache.end_list();
+    assert!(!cache.end_load() && cache.is_empty());
+    assert!(cache.begin_load());
+}
+
+#[test]
 fn a_kind_that_is_not_served_has_no_objects_and_an_own_write_that_is_answered_late_does_not_make_one() {
     let cache = cache();
     cache.apply(object("a", "5"));
