@@ -16,12 +16,15 @@ use kube::api::ListParams;
 use kube::core::DeserializeGuard;
 use kube::{Api, Client};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::READS_AT_A_TIME;
 
 /// What was not read is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// The pods of the largest clusters are read in less.
+const LONGEST: Duration = Duration::from_mins(2);
 
 /// What is known of pods beside themselves. What a panic has left in a lock is as good as any.
 #[derive(Default)]
@@ -72,12 +75,15 @@ impl KnownPods {
         };
         let (known, client, cache, wake) = (Arc::clone(self), client.clone(), cache.clone(), Arc::clone(wake));
         tokio::spawn(async move {
-            match read(client, &cache, &new).await {
-                Ok(true) => known.state().read.add(&new),
-                Ok(false) => sleep(AGAIN).await,
-                Err(error) => {
-                    tracing::warn!(%error, "can't read the pods of namespaces in which something has opted in");
+            match timeout(LONGEST, read(client, &cache, &new)).await {
+                Ok(Ok(true)) => known.state().read.add(&new),
+                Ok(Ok(false)) => sleep(AGAIN).await,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "can't read the pods of namespaces in which there is something to do");
                     sleep(AGAIN).await;
+                }
+                Err(_) => {
+                    tracing::warn!("the pods of namespaces in which there is something to do were not read in time")
                 }
             }
             known.state().is_reading = false;
