@@ -54,7 +54,10 @@ impl Server {
             });
             return (200, StreamBody::new(end.boxed()).boxed_unsync());
         }
-        let items = self.0.items.lock().unwrap().get(resource).cloned().unwrap_or_default();
+        let mut items = self.0.items.lock().unwrap().get(resource).cloned().unwrap_or_default();
+        if let Some((_, rest)) = uri.path().split_once("/namespaces/") {
+            items.retain(|item| rest.split('/').next() == item["metadata"]["namespace"].as_str());
+        }
         let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items});
         (200, whole(list))
     }
@@ -159,4 +162,45 @@ async fn an_optional_resource_that_is_served_and_cannot_be_listed_stops_only_the
     *server.0.optional.lock().unwrap() = None;
     until("as soon as it is listed, all go on", || snapshot(&caches).unreadable.is_empty()).await;
     assert_eq!(kinds().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_namespace_are_known_as_soon_as_something_there_opts_in_and_no_others() {
+    let (server, wake, readiness, token) =
+        (Server::default(), Arc::new(Notify::new()), Readiness::default(), CancellationToken::new());
+    let pod = |namespace: &str| json!({"metadata": {"namespace": namespace, "name": "web", "uid": namespace, "resourceVersion": "1"}});
+    let pods = || vec![pod("plain"), pod("shop"), pod(names::SYSTEM_NAMESPACE)];
+    server.set("pods", pods());
+    let caches = Caches::of(resources(), &wake, &watch::Metrics::default());
+    let client = server.client();
+    for (_, watch) in caches.watches(&client, &readiness, &token) {
+        tokio::spawn(watch);
+    }
+    let known = || {
+        let mut all: Vec<String> = caches.pods.values().iter().map(|pod| pod.id.namespace.clone()).collect();
+        all.sort();
+        all
+    };
+    let knows = || caches.knows_pods(&client, &Namespaces::wanted(&snapshot(&caches)), &wake);
+    until("complete", || caches.synced()).await;
+    assert!(knows(), "nobody has opted in");
+    assert_eq!(known(), ["hitless-system"]);
+
+    let annotations = json!({"hitless.dev/update": "in-place"});
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {}},
+        "metadata": {"namespace": "shop", "name": "web", "uid": "w", "resourceVersion": "1", "annotations": annotations}});
+    server.set("deployments", vec![web]);
+    until("the Deployment is seen", || !snapshot(&caches).objects.is_empty()).await;
+    assert!(!knows(), "its pods are not known yet");
+    until("they are", knows).await;
+    assert_eq!(known(), ["hitless-system", "shop"]);
+
+    // The whole list is read again.
+    server.set(
+        "pods",
+        [pods(), vec![json!({"metadata": {"namespace": "shop", "name": "new", "uid": "n", "resourceVersion": "2"}})]]
+            .concat(),
+    );
+    until("the next pod there", || known().len() == 3).await;
+    assert_eq!(known(), ["hitless-system", "shop", "shop"]);
 }
