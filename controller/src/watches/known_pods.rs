@@ -83,7 +83,7 @@ impl KnownPods {
                     sleep(AGAIN).await;
                 }
                 Err(_) => {
-                    tracing::warn!("the pods of namespaces in which there is something to do were not read in time")
+                    tracing::warn!("the pods of namespaces in which there is something to do were not read in time");
                 }
             }
             known.state().is_reading = false;

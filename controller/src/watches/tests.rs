@@ -181,9 +181,9 @@ async fn pods_of_a_namespace_are_known_as_soon_as_something_there_opts_in_and_no
         all.sort();
         all
     };
-    let knows = || caches.knows_pods(&client, &Namespaces::wanted(&snapshot(&caches)), &wake);
+    let are_known = || caches.knows_pods(&client, &Namespaces::wanted(&snapshot(&caches)), &wake);
     until("complete", || caches.synced()).await;
-    assert!(knows(), "nobody has opted in");
+    assert!(are_known(), "nobody has opted in");
     assert_eq!(known(), ["hitless-system"]);
 
     let annotations = json!({"hitless.dev/update": "in-place"});
@@ -191,8 +191,8 @@ async fn pods_of_a_namespace_are_known_as_soon_as_something_there_opts_in_and_no
         "metadata": {"namespace": "shop", "name": "web", "uid": "w", "resourceVersion": "1", "annotations": annotations}});
     server.set("deployments", vec![web]);
     until("the Deployment is seen", || !snapshot(&caches).objects.is_empty()).await;
-    assert!(!knows(), "its pods are not known yet");
-    until("they are", knows).await;
+    assert!(!are_known(), "its pods are not known yet");
+    until("they are", are_known).await;
     assert_eq!(known(), ["hitless-system", "shop"]);
 
     // The whole list is read again.
