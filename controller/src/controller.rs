@@ -141,11 +141,13 @@ impl Controller {
             return latest;
         }
         let now = Timestamp::now();
-        let mut snapshot = self.caches.snapshot(now);
+        let snapshot = self.caches.snapshot(now);
         // Who waits for the Lease does this, too, to know them when it leads.
-        if !self.caches.knows_pods(&self.client, &Namespaces::wanted(&snapshot), &self.wake) {
+        let wanted = Namespaces::wanted(&snapshot);
+        if !self.caches.knows_pods(&self.client, &wanted, &self.wake) {
             return latest;
         }
+        let mut snapshot = wanted.narrow(snapshot);
         memory.observe(&snapshot, now);
         let leadership = *self.leadership.borrow();
         self.metrics.leads(leadership.leads(Instant::now()));

@@ -52,6 +52,13 @@ impl Namespaces {
         Self::Only(wanted)
     }
 
+    /// Leaves out workloads and their parts in other namespaces: a round takes time and memory for each object.
+    #[must_use]
+    pub fn narrow(&self, mut snapshot: Snapshot) -> Snapshot {
+        snapshot.objects.retain(|object| self.contains(&object.id.namespace));
+        snapshot
+    }
+
     /// Whether all pods of this one are known.
     #[must_use]
     pub fn contains(&self, namespace: &str) -> bool {
@@ -95,6 +102,7 @@ pub fn is_ours(pod: &PodView) -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use hitless_workloads::kind;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
@@ -119,6 +127,23 @@ mod tests {
             panic!("no budget is for the whole cluster");
         };
         assert_eq!(wanted.iter().collect::<Vec<_>>(), ["asked", "gated", SYSTEM_NAMESPACE, "labelled"]);
+    }
+
+    #[test]
+    fn workloads_are_left_out_of_namespaces_in_which_nothing_has_opted_in() {
+        let deployment = |namespace: &str, name: &str, annotations: &Value| {
+            let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {}},
+                "metadata": {"namespace": namespace, "name": name, "uid": name, "annotations": annotations}});
+            let (holder, resource) = kind::resources().find(|(_, each)| each.group_kind.kind == "Deployment").unwrap();
+            Arc::new(holder.read(&resource.group_kind, object).unwrap())
+        };
+        let (plain, ours) = (json!({}), json!({"hitless.dev/update": "in-place"}));
+        let objects = vec![deployment("a", "a", &plain), deployment("b", "b", &ours), deployment("b", "c", &plain)];
+        let snapshot = Snapshot { objects, ..Snapshot::default() };
+        let wanted = Namespaces::wanted(&snapshot);
+        let left = wanted.narrow(snapshot).objects;
+        assert_eq!(left.iter().map(|object| object.id.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        assert!(wanted.contains("b") && !wanted.contains("a"));
     }
 
     #[test]
