@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitless_api::grant::ImageChange;
-use hitless_api::names::annotations;
+use hitless_api::names::{PREFIX, annotations};
 use hitless_api::pod::{ContainerView, PodView};
 use hitless_api::{Change, Grant, JsonPatch};
 use jiff::Timestamp;
@@ -11,9 +11,6 @@ use jiff::Timestamp;
 use super::{Baseline, Effect, Progress, Reason, names, runs};
 use crate::decision::Direction;
 use crate::view::NodePod;
-
-/// Annotations that an agent may write (admission allows no others).
-const OWN_PREFIX: &str = "hitless.dev/";
 
 /// Reasons of a waiting container that mean: it will not start. They must have lasted, because the kubelet tries again.
 const CANNOT_START: [&str; 9] = [
@@ -28,9 +25,9 @@ const CANNOT_START: [&str; 9] = [
     "RunContainerError",
 ];
 
-/// Whether agents write the annotation.
+/// Whether agents write the annotation (admission allows no others).
 fn is_written(annotation: &str) -> bool {
-    annotation.starts_with(OWN_PREFIX) || annotation == annotations::DECORATIONS
+    annotation.starts_with(PREFIX) || annotation == annotations::DECORATIONS
 }
 
 /// Whether `image` is `granted`, or `granted` with a digest behind it that admission has added when the image was set.
@@ -75,7 +72,7 @@ impl<'a> Images<'a> {
         }) {
             Some(("ImageChanged", format!("container {name} has image {image}, which the grant does not know")))
         } else if let Some(key) = grant.annotations.keys().find(|key| !is_written(key)) {
-            let own = format!("{OWN_PREFIX}... and {}", annotations::DECORATIONS);
+            let own = format!("{PREFIX}... and {}", annotations::DECORATIONS);
             Some(("UnsupportedAnnotation", format!("agents write only annotations {own}, not {key}")))
         } else {
             let key = changed(&grant.annotations, &pod.annotations).or(changed(&grant.labels, &pod.labels))?;

@@ -2,6 +2,9 @@
 
 /// API group of our own kinds.
 pub const GROUP: &str = "hitless.dev";
+
+/// What our own labels and annotations begin with.
+pub const PREFIX: &str = "hitless.dev/";
 /// Namespace that the agent and the controller run in; also named by the admission policies.
 pub const SYSTEM_NAMESPACE: &str = "hitless-system";
 /// Namespace of the cluster's own programs. hitless changes no template there.

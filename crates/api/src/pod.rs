@@ -218,7 +218,7 @@ fn annotations_of(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 }
 
 fn is_read(annotation: &str) -> bool {
-    annotation.starts_with("hitless.dev/")
+    annotation.starts_with(names::PREFIX)
         || matches!(annotation, annotations::MIRROR | annotations::SKIP_RULES | annotations::DECORATIONS)
 }
 

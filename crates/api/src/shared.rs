@@ -61,14 +61,6 @@ impl From<&str> for Shared<String> {
     }
 }
 
-impl<T: Clone> Shared<T> {
-    /// The value itself.
-    #[must_use]
-    pub fn into_inner(self) -> T {
-        Arc::unwrap_or_clone(self.0)
-    }
-}
-
 /// Below this nothing is looked through.
 const FEW: usize = 1024;
 

@@ -4,14 +4,11 @@
 use std::collections::HashSet;
 
 use hitless_api::ObjectRef;
-use hitless_api::names::annotations;
+use hitless_api::names::{PREFIX, annotations};
 use serde_json::Value;
 
 use crate::object::{Body, Object, OptIn};
 use crate::template::Template;
-
-/// What our own labels and annotations begin with.
-const OURS: &str = "hitless.dev/";
 
 /// Which workloads have opted in, as far as they were seen.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +51,7 @@ impl Object {
             Body::ReplicaSet(body) => body.template.is_mixed(),
             _ => false,
         };
-        is_mixed || self.annotations.keys().chain(self.labels.keys()).any(|name| name.starts_with(OURS))
+        is_mixed || self.annotations.keys().chain(self.labels.keys()).any(|name| name.starts_with(PREFIX))
     }
 
     /// Whether anything is done for it, or for the pods that it owns or names.

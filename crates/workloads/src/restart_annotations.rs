@@ -5,7 +5,7 @@ mod annotations;
 mod downward;
 mod own;
 
-use hitless_api::names::annotations as names;
+use hitless_api::names::{PREFIX, annotations as names};
 
 pub use annotations::Annotations;
 pub use own::{Broken, OwnList};
@@ -60,7 +60,7 @@ impl RestartAnnotations {
 
 /// Whether hitless itself reads this annotation from pods: it would go on with the old value.
 fn is_read_here(key: &str) -> bool {
-    key.starts_with("hitless.dev/") && key != names::CONFIG || key == names::SKIP_RULES
+    key.starts_with(PREFIX) && key != names::CONFIG || key == names::SKIP_RULES
 }
 
 #[cfg(test)]

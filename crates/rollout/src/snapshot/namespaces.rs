@@ -1,14 +1,11 @@
 //! Whose pods have to be known: a cluster has many in which there is nothing to do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hitless_api::names::SYSTEM_NAMESPACE;
+use hitless_api::names::{PREFIX, SYSTEM_NAMESPACE};
 use hitless_api::pod::PodView;
 
 use super::Snapshot;
-
-/// What our own labels and annotations begin with.
-const OURS: &str = "hitless.dev/";
 
 /// Namespaces of which all pods are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +91,7 @@ impl Namespaces {
 /// Whether the pod itself carries something of ours: it is looked after wherever it is.
 #[must_use]
 pub fn is_ours(pod: &PodView) -> bool {
-    let has = |names: &std::collections::BTreeMap<String, String>| names.keys().any(|name| name.starts_with(OURS));
+    let has = |names: &BTreeMap<String, String>| names.keys().any(|name| name.starts_with(PREFIX));
     pod.gated || pod.lifecycle.is_some() || pod.in_service().is_some() || has(&pod.labels) || has(&pod.annotations)
 }
 
