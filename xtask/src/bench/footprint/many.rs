@@ -1,6 +1,7 @@
 //! What a controller needs in a cluster with many objects that have nothing to do with hitless.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::bail;
@@ -16,6 +17,8 @@ const VARIABLES: usize = 320;
 /// kubectl limits its own requests a second, so several create at a time.
 const AT_A_TIME: usize = 8;
 const IN_A_LIST: usize = 100;
+/// It takes a good part of an hour, so whoever waits is told how far it is.
+const TOLD_EVERY: usize = 5_000;
 
 /// Of which there are many.
 #[derive(Clone, Copy)]
@@ -59,9 +62,11 @@ pub(super) fn measure(stack: &Stack, what: What, count: usize) -> anyhow::Result
     let kubectl = Kubectl::new(Arc::clone(&stack.cluster), namespace);
     kubectl.feed(&["apply"], &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))?;
     let lists: Vec<Vec<usize>> = (0..count).collect::<Vec<_>>().chunks(IN_A_LIST).map(<[usize]>::to_vec).collect();
+    let done = AtomicUsize::new(0);
     thread::scope(|scope| {
         let share = lists.len().div_ceil(AT_A_TIME).max(1);
-        let workers: Vec<_> = lists.chunks(share).map(|lists| scope.spawn(|| create(&kubectl, what, lists))).collect();
+        let workers: Vec<_> =
+            lists.chunks(share).map(|lists| scope.spawn(|| create(&kubectl, what, lists, &done))).collect();
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a thread panicked")))
     })?;
     // They are not started anew: the native controllers are busy with the objects for many minutes.
@@ -77,10 +82,14 @@ pub(super) fn measure(stack: &Stack, what: What, count: usize) -> anyhow::Result
     Ok(figures)
 }
 
-fn create(kubectl: &Kubectl, what: What, lists: &[Vec<usize>]) -> anyhow::Result<()> {
+fn create(kubectl: &Kubectl, what: What, lists: &[Vec<usize>], done: &AtomicUsize) -> anyhow::Result<()> {
     for numbers in lists {
         let items: Vec<Value> = numbers.iter().copied().map(|number| what.object(number)).collect();
         kubectl.feed(&["create"], &json!({"apiVersion": "v1", "kind": "List", "items": items}))?;
+        let now = done.fetch_add(numbers.len(), Ordering::Relaxed) + numbers.len();
+        if now.is_multiple_of(TOLD_EVERY) {
+            eprintln!("{now} objects in {}", what.namespace());
+        }
     }
     Ok(())
 }
