@@ -18,6 +18,8 @@ RUN cargo build --locked --release --target x86_64-unknown-linux-gnu -p hitless-
 # Root, because it enters other pods' network namespaces; its manifest takes away the capabilities it does not need.
 FROM scratch AS agent
 COPY --from=build /out/hitless-agent /hitless-agent
+# One heap for all threads. Each pod that is held has a thread, and with a heap for each the agent's memory would be in pieces.
+ENV GLIBC_TUNABLES=glibc.malloc.arena_max=1
 USER 0
 ENTRYPOINT ["/hitless-agent"]
 

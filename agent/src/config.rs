@@ -34,8 +34,6 @@ pub struct Config {
     pub proc_root: PathBuf,
     /// `HITLESS_CGROUP`: the node's `/sys/fs/cgroup`, writable; only hooks that run commands need it.
     pub cgroup_root: PathBuf,
-    /// `KUBECONFIG`: to run outside a pod; else the pod's service account is used.
-    pub kubeconfig: Option<PathBuf>,
 }
 
 impl Config {
@@ -50,7 +48,6 @@ impl Config {
             log_format: settings.parsed("HITLESS_LOG_FORMAT", Format::default())?,
             proc_root: settings.parsed("HITLESS_PROC", PathBuf::from("/proc"))?,
             cgroup_root: settings.parsed("HITLESS_CGROUP", PathBuf::from(CGROUP))?,
-            kubeconfig: settings.optional("KUBECONFIG").map(PathBuf::from),
         })
     }
 }

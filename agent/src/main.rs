@@ -111,10 +111,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     for missing in check_capabilities() {
         tracing::warn!("{missing}");
     }
-    let client = match &config.kubeconfig {
-        Some(file) => client::from_kubeconfig(Some(file), None).await?,
-        None => client::in_cluster()?,
-    };
+    let client = client::in_cluster()?;
     let mut registry = hitless_runtime::http::registry();
     let metrics = Metrics::register(&mut registry);
     let watch_metrics = watch::Metrics::register(&mut registry);

@@ -1,7 +1,6 @@
 //! Settings of the controller.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
 
 use hitless_api::names::{CONTROLLER, CONTROLLER_PORT};
 use hitless_gate::settings::{ImplicitPercent, SkippedKinds};
@@ -37,8 +36,6 @@ pub struct Config {
     /// `kusionstack`; none by default. `HITLESS_SWITCHED_OFF`: comma-separated kinds of these that are off all the same: `CollaSet`,
     /// `OperationJob`, `PodOpsLifecycle`; none by default.
     pub installed: Installed,
-    /// `KUBECONFIG`: to run outside a pod; else the pod's service account is used.
-    pub kubeconfig: Option<PathBuf>,
 }
 
 impl Config {
@@ -62,7 +59,6 @@ impl Config {
                 components: settings.parsed(Installed::COMPONENTS, ComponentNames::default())?.0,
                 off: settings.parsed(Installed::SWITCHED_OFF, SwitchNames::default())?.0,
             },
-            kubeconfig: settings.optional("KUBECONFIG").map(PathBuf::from),
         })
     }
 }

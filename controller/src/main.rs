@@ -60,10 +60,7 @@ fn main() -> ExitCode {
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {
-    let client = match &config.kubeconfig {
-        Some(file) => client::from_kubeconfig(Some(file), None).await?,
-        None => client::in_cluster()?,
-    };
+    let client = client::in_cluster()?;
     let mut registry = http::registry();
     let (writes, metrics) = (Writes::register(&mut registry), Metrics::register(&mut registry));
     let watch_metrics = watch::Metrics::register(&mut registry);
@@ -104,16 +101,14 @@ async fn run(config: Config) -> anyhow::Result<()> {
     };
     // The Lease is given back only after the loop has sent its last write.
     let last_write = CancellationToken::new();
-    if config.kubeconfig.is_none() {
-        let uninstall = uninstall::run(
-            uninstall_client,
-            config.installed.components,
-            uninstall_writes,
-            tasks.token(),
-            last_write.clone(),
-        );
-        tasks.spawn("uninstall", uninstall);
-    }
+    let uninstall = uninstall::run(
+        uninstall_client,
+        config.installed.components,
+        uninstall_writes,
+        tasks.token(),
+        last_write.clone(),
+    );
+    tasks.spawn("uninstall", uninstall);
     tasks.spawn("lease", election.run(last_write.clone()));
     tasks.spawn("controller", controller.run(heartbeat, tasks.token(), last_write));
     tasks.spawn("http", http::serve(listener, http::router(health), tasks.token()));

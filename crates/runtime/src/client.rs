@@ -23,7 +23,8 @@ pub enum ClientError {
     Setup(#[source] Box<kube::Error>),
 }
 
-/// A client from inside a pod: address from `KUBERNETES_SERVICE_HOST` (no DNS is needed), token of the service account.
+/// A client from inside a pod: address from `KUBERNETES_SERVICE_HOST` (no DNS is needed), token of the service account. Agent and
+/// controller have no other: what reads kubeconfigs would only make their programs larger, and so their memory at rest.
 pub fn in_cluster() -> Result<Client, ClientError> {
     client(Config::incluster_env()?)
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::process::memory_mib;
 
 /// Environment variables of a template: about 25 KiB.
-const VARIABLES: usize = 320;
+const VARIABLES: usize = 360;
 /// kubectl limits its own requests a second, so several create at a time.
 const AT_A_TIME: usize = 8;
 const IN_A_LIST: usize = 100;
