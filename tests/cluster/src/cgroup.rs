@@ -16,8 +16,8 @@ use nix::unistd::Pid;
 
 use crate::{Error, Result};
 
-/// Containers of all clusters get this many times the processor time of others that want it: what is built or computed beside a test
-/// would double the time that a container takes to start, and a test's clients are held no longer than theirs.
+/// The containers of all clusters together get this many times the processor time of a session that wants it, too. Without, they get as
+/// much as one, and what is built or computed beside a test keeps them from starting within the time for which clients are held.
 const PREFERENCE: u32 = 10;
 /// Where shares of processor time are written, and what anybody has without.
 const SHARES: [(&str, u32); 2] = [("cpu.shares", 1024), ("cpu.weight", 100)];

@@ -126,7 +126,7 @@ impl ControlPlane<'_> {
         etcd.args(["--listen-peer-urls=http://127.0.0.1:2380", "--log-level=warn"]);
         // The data need not outlive the machine, and syncing would be most of the latency of a write.
         etcd.arg("--unsafe-no-fsync");
-        // etcd's own advice for the most. Its default of 2 GiB is too little for `cargo xtask bench footprint`.
+        // The most that etcd advises. `cargo xtask bench footprint` may write more than its default of 2 GiB.
         etcd.arg("--quota-backend-bytes=8589934592");
         self.parts.start("etcd", &etcd)
     }

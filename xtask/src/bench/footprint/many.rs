@@ -17,7 +17,7 @@ const VARIABLES: usize = 360;
 /// kubectl limits its own requests a second, so several create at a time.
 const AT_A_TIME: usize = 8;
 const IN_A_LIST: usize = 100;
-/// It takes a good part of an hour, so whoever waits is told how far it is.
+/// 150,000 take a quarter of an hour, so whoever waits is told how far it is.
 const TOLD_EVERY: usize = 5_000;
 
 /// Of which there are many.
