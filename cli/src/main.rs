@@ -124,5 +124,5 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 /// To the cluster that the command line names, as whom it says.
 pub(crate) async fn connect(cluster: &ClusterArgs) -> Result<Client, Failure> {
     let act_as = ActAs { user: cluster.as_user.clone(), groups: cluster.as_groups.clone() };
-    Ok(client::from_kubeconfig_as(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), act_as).await?)
+    Ok(client::from_kubeconfig(cluster.kubeconfig.as_deref(), cluster.context.as_deref(), act_as).await?)
 }

@@ -66,16 +66,7 @@ impl ActAs {
 }
 
 /// A client from a kubeconfig: the file given, else `KUBECONFIG`, else the one in the home directory.
-pub async fn from_kubeconfig(file: Option<&Path>, context: Option<&str>) -> Result<Client, ClientError> {
-    from_kubeconfig_as(file, context, ActAs::default()).await
-}
-
-/// The same for somebody who may act as somebody else.
-pub async fn from_kubeconfig_as(
-    file: Option<&Path>,
-    context: Option<&str>,
-    act_as: ActAs,
-) -> Result<Client, ClientError> {
+pub async fn from_kubeconfig(file: Option<&Path>, context: Option<&str>, act_as: ActAs) -> Result<Client, ClientError> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let mut config = match file {
         Some(file) => Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &options).await?,
@@ -103,7 +94,7 @@ mod tests {
     async fn an_unknown_context_or_file_is_an_error_that_names_it() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("config");
-        let error = from_kubeconfig(Some(&file), None).await.err().unwrap();
+        let error = from_kubeconfig(Some(&file), None, ActAs::default()).await.err().unwrap();
         assert!(error.to_string().contains("kubeconfig"), "{error}");
         std::fs::write(
             &file,
@@ -112,8 +103,8 @@ mod tests {
                 "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "team"}}]}"#,
         )
         .unwrap();
-        assert_eq!(from_kubeconfig(Some(&file), None).await.unwrap().default_namespace(), "team");
-        assert!(from_kubeconfig(Some(&file), Some("elsewhere")).await.is_err());
+        assert_eq!(from_kubeconfig(Some(&file), None, ActAs::default()).await.unwrap().default_namespace(), "team");
+        assert!(from_kubeconfig(Some(&file), Some("elsewhere"), ActAs::default()).await.is_err());
     }
 
     #[test]
